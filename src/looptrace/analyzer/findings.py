@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Action = Literal["warn", "pivot", "gate"]
+import polars as pl
+
+from looptrace.analyzer.spans import Skipped
+from looptrace.rules.contract import Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +75,16 @@ class Summary:
     input_tokens: int
     output_tokens: int
     unknown: Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """One analysis: the counts, what was not read, the findings, and the turns they speak of.
+
+    Findings are ordered by task and first turn; `turns` has the schema `TURN_SCHEMA`.
+    """
+
+    summary: Summary
+    skipped: tuple[Skipped, ...]
+    findings: tuple[Finding, ...]
+    turns: pl.DataFrame

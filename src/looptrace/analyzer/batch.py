@@ -1,0 +1,116 @@
+"""The batch driver: whole tasks in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from looptrace.analyzer.findings import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
+from looptrace.analyzer.fingerprint import digest
+from looptrace.analyzer.judge import Stretch, coded, counted, stretches
+from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.spans import Skipped
+from looptrace.analyzer.turns import NS_PER_S
+from looptrace.rules.contract import Loop, Rule
+from looptrace.rules.registry import default_rules
+
+# Tasks are judged in parts of about this many turns, so that memory does not grow with the input.
+PART_TURNS = 200_000
+
+
+def analyse(spans: pl.DataFrame, skipped: Sequence[Skipped] = ()) -> Analysis:
+    """Find the loops in spans (`SPAN_SCHEMA`) with the default rules."""
+    turns, noted = turns_of(spans)
+    return analysis_of(turns, spans.height, (*skipped, *noted))
+
+
+def analysis_of(turns: pl.DataFrame, spans: int, skipped: Sequence[Skipped] = ()) -> Analysis:
+    """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was looked at."""
+    return Analysis(
+        summary=_summary(turns, spans),
+        skipped=tuple(skipped),
+        findings=tuple(findings_of(turns)),
+        turns=turns,
+    )
+
+
+def findings_of(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> list[Finding]:
+    """Return the findings in turns (`TURN_SCHEMA`, numbered), by task, first turn and rule."""
+    rules = default_rules() if rules is None else rules
+    found = [
+        finding_of(stretch)
+        for part in _parts(turns)
+        for stretch in stretches(counted(coded(part)), rules)
+    ]
+    return in_order(found)
+
+
+def in_order(findings: list[Finding]) -> list[Finding]:
+    """Sort findings by task, first turn, last turn and rule."""
+    return sorted(findings, key=lambda f: (f.task, f.turn_first, f.turn_last, f.rule, f.id))
+
+
+def finding_of(stretch: Stretch) -> Finding:
+    """Put a stretch into the form that is reported; its id is the same however long it grows."""
+    rows, first, last = stretch.rows, stretch.rows[0], stretch.rows[-1]
+    attempts = len(rows) // stretch.period
+    identity = (stretch.rule.name, stretch.task, stretch.agent, first.trace_id, first.span_id)
+    shown = rows[: stretch.period]
+    loop = Loop(
+        labels=tuple(row.label for row in shown),
+        attempts=attempts,
+        failed=all(row.failed is True for row in rows),
+    )
+    return Finding(
+        id=digest("\x1f".join((*identity, first.call_id or "", str(stretch.period)))),
+        rule=stretch.rule.name,
+        task=stretch.task,
+        session=first.session,
+        trace_id=first.trace_id,
+        agent=stretch.agent,
+        turn_first=first.turn,
+        turn_last=last.turn,
+        attempts=attempts,
+        loop_count=attempts - 1,
+        period=stretch.period,
+        signature=" → ".join(row.signature for row in shown),
+        reason=f"{stretch.rule.say(loop)}, turns {first.turn}–{last.turn}",
+        action=stretch.rule.action(attempts),
+        turns=tuple(
+            LoopTurn(
+                row.trace_id, row.span_id, row.turn, "first" if i < stretch.period else "repeat"
+            )
+            for i, row in enumerate(rows)
+        ),
+        cost=Cost(
+            seconds=(last.end_ns - first.start_ns) / NS_PER_S,
+            input_tokens=last.input_sum - first.input_sum + first.input_tokens,
+            output_tokens=last.output_sum - first.output_sum + first.output_tokens,
+        ),
+    )
+
+
+def _parts(turns: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Cut sorted turns between tasks."""
+    tasks = turns["task"]
+    starts = (tasks != tasks.shift(1)).fill_null(value=True).arg_true().to_list()
+    begin = 0
+    for start in [*starts[1:], turns.height]:
+        if start - begin >= PART_TURNS or start == turns.height:
+            yield turns[begin:start]
+            begin = start
+
+
+def _summary(turns: pl.DataFrame, spans: int) -> Summary:
+    steps = turns.filter(pl.col("kind") != "user")
+    tools = turns.filter(pl.col("kind") == "tool")
+    return Summary(
+        sessions=turns["session"].n_unique(),
+        tasks=turns["task"].n_unique(),
+        turns=steps.height,
+        spans=spans,
+        input_tokens=int(turns["input_tokens"].sum()),
+        output_tokens=int(turns["output_tokens"].sum()),
+        unknown=Unknown(tools["arguments"].null_count(), tools["outcome"].null_count()),
+    )

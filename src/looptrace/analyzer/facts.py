@@ -1,0 +1,235 @@
+"""A span's row read once: what it is, and the canonical fields that turns are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from looptrace.analyzer.dialects import SpanKind, field, kind_of, with_events
+from looptrace.analyzer.messages import Call, Message, messages_of
+from looptrace.analyzer.values import arguments_of, parsed, result_of
+
+STATUS_OK, STATUS_ERROR = 1, 2
+
+# smolagents reports the end of a run as a call of this tool.
+_NOT_A_CALL = {"final_answer"}
+# Here the span of an agent has the agent's name, elsewhere often the framework's.
+_NAMED_BY_SPAN = {"openinference", "traceloop", "langfuse"}
+_NAME_EXTRAS = re.compile(r"^(execute_tool|invoke_agent) |(\.tool|\.agent|\.run|\._execute_core)$")
+_TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
+# Frameworks put such a text in the place of the real error, so that it tells nothing of it.
+_SAYS_NOTHING = re.compile(
+    r"an error occurred( while running the tool)?\b.*try again|details are redacted"
+    r"|^(error: )?function failed\.?$|^tool_error$|^error$|^\?*$",
+    re.IGNORECASE | re.DOTALL,
+)
+_TYPED = re.compile(
+    r"([A-Za-z_][\w.]*(?:Error|Exception|Failure|Timeout|Interrupt)):\s*(.*)", re.DOTALL
+)
+_REPR = re.compile(r"([A-Za-z_][\w.]*)\((['\"])(.*)\2,?\)", re.DOTALL)
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    start_ns: int
+    end_ns: int
+    service: str | None
+    links: tuple[str, ...]  # ids of the traces that the span links to
+    kind: SpanKind | None
+    session: str | None
+    task: str | None
+    agent: str | None
+    phase: str | None
+    name: str
+    call_id: str | None
+    arguments: str | None
+    result: str | None
+    failed: bool | None
+    error_type: str | None
+    error: str | None
+    given: tuple[Message, ...] | None
+    answer: tuple[Message, ...] | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls that a model's answer asks for."""
+        return tuple(call for message in self.answer or () for call in message.calls)
+
+    @property
+    def text(self) -> str | None:
+        """What a model said; "" where it only called, None where the trace does not say."""
+        if self.answer is None:
+            return None
+        return "\n".join(message.text for message in self.answer if message.text)
+
+
+def facts_of(spans: pl.DataFrame) -> Iterator[Facts]:
+    """Read each span of the table, in its order."""
+    for row in spans.iter_rows(named=True):
+        attributes = msgspec.json.decode(row["attributes"])
+        events = msgspec.json.decode(row["events"])
+        attributes = with_events(attributes, events)
+        kind, dialect = kind_of(attributes)
+        name = _name(row["name"], attributes, kind, dialect)
+        if name in _NOT_A_CALL:
+            kind = None
+        yield _facts(row, attributes, events, kind, dialect, name)
+
+
+def _facts(
+    row: dict[str, Any],
+    attributes: dict[str, Any],
+    events: list[dict[str, Any]],
+    kind: SpanKind | None,
+    dialect: str,
+    name: str,
+) -> Facts:
+    def text(key: str) -> str | None:
+        value = field(attributes, key, dialect)
+        return None if value is None or value == "" else str(value)
+
+    arguments, result, says_failed = _tool_fields(attributes, kind, dialect)
+    failed = _failed(row["status"], text("level"), says_failed, result)
+    error_type, error = _error(row, attributes, events, dialect, result) if failed else (None, None)
+    given, answer = _model_fields(attributes, kind, dialect)
+    agent = text("agent") or (name if kind == "agent" and dialect in _NAMED_BY_SPAN else None)
+    return Facts(
+        trace_id=row["trace_id"],
+        span_id=row["span_id"],
+        parent_span_id=row["parent_span_id"],
+        start_ns=row["start_ns"],
+        end_ns=row["end_ns"],
+        service=row["service"],
+        links=tuple(link["trace_id"] for link in msgspec.json.decode(row["links"])),
+        kind=kind,
+        session=text("session"),
+        task=text("task"),
+        agent=agent,
+        phase=text("phase"),
+        name=name,
+        call_id=text("call_id"),
+        arguments=arguments,
+        result=None if failed and result == "{}" else result,
+        failed=failed,
+        error_type=error_type,
+        error=error,
+        given=given,
+        answer=answer,
+        input_tokens=_count(attributes, "input_tokens", kind, dialect),
+        output_tokens=_count(attributes, "output_tokens", kind, dialect),
+    )
+
+
+def _name(span_name: str, attributes: dict[str, Any], kind: SpanKind | None, dialect: str) -> str:
+    key = {"tool": "tool", "model": "model", "agent": "agent", "attempt": "status"}.get(kind or "")
+    named = field(attributes, key, dialect) if key else None
+    return str(named) if named else _NAME_EXTRAS.sub("", span_name)
+
+
+def _tool_fields(
+    attributes: dict[str, Any], kind: SpanKind | None, dialect: str
+) -> tuple[str | None, str | None, bool | None]:
+    """Return arguments, result, and whether the result says that the call failed."""
+    if kind != "tool":
+        return None, None, None
+    arguments = arguments_of(field(attributes, "arguments", dialect))
+    result, failed = result_of(field(attributes, "result", dialect))
+    # Strands' newer form has both in messages of the tool's own span.
+    if arguments is None:
+        asked = _messages(attributes, "given", "tool", dialect) or ()
+        arguments = next((c.arguments for m in asked for c in m.calls), None)
+    if result is None:
+        gave = _messages(attributes, "answer", "tool", dialect) or ()
+        for found in (r for m in gave for r in m.results):
+            return arguments, found.text, found.failed
+    return arguments, result, failed
+
+
+def _model_fields(
+    attributes: dict[str, Any], kind: SpanKind | None, dialect: str
+) -> tuple[tuple[Message, ...] | None, tuple[Message, ...] | None]:
+    if kind not in ("model", "agent"):
+        return None, None
+    given = _messages(attributes, "given", "user", dialect)
+    answer = _messages(attributes, "answer", "assistant", dialect)
+    asked = _messages(attributes, "answer_calls", "assistant", dialect)
+    return given, answer if asked is None else (answer or ()) + asked
+
+
+def _messages(
+    attributes: dict[str, Any], key: str, role: str, dialect: str
+) -> tuple[Message, ...] | None:
+    value = field(attributes, key, dialect)
+    return None if value is None else tuple(messages_of(value, role))
+
+
+def _failed(
+    status: int, level: str | None, says_failed: bool | None, result: str | None
+) -> bool | None:
+    """Tell failure by the span's status, then by the result; a later step reads its text."""
+    if status == STATUS_ERROR or (level or "").lower() in ("error", "failure"):
+        return True
+    if says_failed is not None:
+        return says_failed
+    return False if status == STATUS_OK and result is None else None
+
+
+def _error(
+    row: dict[str, Any],
+    attributes: dict[str, Any],
+    events: list[dict[str, Any]],
+    dialect: str,
+    result: str | None,
+) -> tuple[str | None, str | None]:
+    """Return type and message of a failure: the first source that says something."""
+    raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
+    sources = [
+        raised.get("exception.message"),
+        row["status_message"],
+        field(attributes, "error", dialect),
+        result,
+    ]
+    types = [raised.get("exception.type"), field(attributes, "error_type", dialect)]
+    found_type = next(
+        (str(t).rsplit(".", 1)[-1] for t in types if t and t not in _TYPES_THAT_SAY_NOTHING), None
+    )
+    for source in sources:
+        if isinstance(source, str) and not says_nothing(source):
+            text_type, message = error_of(source)
+            return found_type or text_type, message
+    return found_type, None
+
+
+def says_nothing(error: str) -> bool:
+    """Tell whether a text only says that there was an error, as redaction leaves it."""
+    return bool(_SAYS_NOTHING.search(error.strip()))
+
+
+def error_of(text: str) -> tuple[str | None, str]:
+    """Split an error into its type and its message, without the stack trace round it."""
+    head, _, trace = text.partition(_TRACEBACK)
+    lines = trace.strip().splitlines()
+    text = head.strip() or (lines[-1].strip() if lines else text.strip())
+    if match := _REPR.fullmatch(text) or _TYPED.fullmatch(text):
+        return match[1].rsplit(".", 1)[-1], match[match.lastindex or 0].strip()
+    return None, text
+
+
+def _count(attributes: dict[str, Any], key: str, kind: SpanKind | None, dialect: str) -> int | None:
+    if kind != "model":
+        return None  # Agents' spans repeat the sum of their models'.
+    value = parsed(field(attributes, key, dialect))
+    return int(value) if isinstance(value, int | float) and value >= 0 else None

@@ -1,0 +1,113 @@
+"""Who belongs to whom: parents of spans, sessions of traces, tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from looptrace.analyzer.facts import Facts
+from looptrace.analyzer.spans import Skipped
+
+# Deeper parents are not asked; no framework seen nests more than some twenty spans.
+ANCESTORS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The spans by id, and for each trace the session it belongs to."""
+
+    by_id: dict[tuple[str, str], Facts]
+    sessions: dict[str, str]
+
+    def ancestors(self, span: Facts) -> Iterator[Facts]:
+        """Walk from a span's parent upwards; a circle of parents ends the walk."""
+        seen = {span.span_id}
+        while len(seen) <= ANCESTORS_MAX and span.parent_span_id not in seen:
+            parent = self.by_id.get((span.trace_id, span.parent_span_id or ""))
+            if parent is None:
+                return
+            seen.add(parent.span_id)
+            yield parent
+            span = parent
+
+    def session(self, span: Facts) -> str:
+        """Return the session of the span, of its nearest ancestor, or of its trace."""
+        if span.session:
+            return span.session
+        found = (parent.session for parent in self.ancestors(span) if parent.session)
+        return next(found, self.sessions[span.trace_id])
+
+    def task(self, span: Facts) -> str:
+        """Return the declared task of the span or its nearest ancestor, else its session."""
+        if span.task:
+            return span.task
+        found = (parent.task for parent in self.ancestors(span) if parent.task)
+        return next(found, self.session(span))
+
+    def agent(self, span: Facts) -> str:
+        """Return the agent that the span or its nearest ancestor names, "" where none does."""
+        if span.agent:
+            return span.agent
+        return next((p.agent for p in self.ancestors(span) if p.agent), "")
+
+
+def family_of(spans: list[Facts]) -> tuple[Family, list[Skipped]]:
+    """Relate the spans, and report circles of parents."""
+    by_id = {(span.trace_id, span.span_id): span for span in spans}
+    family = Family(by_id, _sessions(spans))
+    return family, _circles(family)
+
+
+def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return for every name in the pairs the smallest name that it is connected with."""
+    leader: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        root = name
+        while leader.setdefault(root, root) != root:
+            root = leader[root]
+        while leader[name] != root:
+            leader[name], name = root, leader[name]
+        return root
+
+    for first, second in links:
+        low, high = sorted((find(first), find(second)))
+        leader[high] = low
+    return {name: find(name) for name in list(leader)}
+
+
+def _sessions(spans: list[Facts]) -> dict[str, str]:
+    """Give every trace a session: its first one, else that of the traces it is linked with."""
+    traces = {span.trace_id for span in spans}
+    pairs = [(trace, trace) for trace in traces]
+    pairs += [(s.trace_id, other) for s in spans for other in s.links if other in traces]
+    group_of = groups(pairs)
+    by_start = sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id))
+    of_trace: dict[str, str] = {}
+    of_group: dict[str, str] = {}
+    for span in by_start:
+        if span.session:
+            of_trace.setdefault(span.trace_id, span.session)
+            of_group.setdefault(group_of[span.trace_id], span.session)
+    for span in by_start:
+        of_group.setdefault(group_of[span.trace_id], span.trace_id)
+    return {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}
+
+
+def _circles(family: Family) -> list[Skipped]:
+    """Report each trace in which a span is its own ancestor, once."""
+    found: dict[str, str] = {}
+    for (trace_id, span_id), span in family.by_id.items():
+        if trace_id in found or span.parent_span_id is None:
+            continue
+        *_, last = [span, *family.ancestors(span)]
+        if last.parent_span_id and (trace_id, last.parent_span_id) in family.by_id:
+            found[trace_id] = span_id
+    return [
+        Skipped(
+            f"span {span_id} of trace {trace_id}",
+            f"its parents form a circle or a chain of over {ANCESTORS_MAX}; "
+            "those beyond were not asked for session, task or agent",
+        )
+        for trace_id, span_id in found.items()
+    ]

@@ -1,0 +1,206 @@
+"""Chat messages in every shape that frameworks write: who said what, which calls, which results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from looptrace.analyzer.values import arguments_of, parsed, result_of
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "function": "tool",
+    "developer": "system",
+}
+_CALL_TYPES = {
+    "tool_call",
+    "tool-call",
+    "tool_use",
+    "function_call",
+    "function",
+    "server_tool_call",
+}
+_CALL_WRAPPERS = ("toolUse", "function_call", "functionCall", "tool_call")
+_RESULT_TYPES = {"tool_call_response", "tool-result", "tool_result", "function_call_output"}
+_RESULT_WRAPPERS = ("toolResult", "function_response", "functionResponse")
+_CALL_ID_KEYS = ("id", "toolCallId", "toolUseId", "call_id", "tool_use_id", "tool_call_id")
+_ARGUMENT_KEYS = ("arguments", "args", "input")
+_RESULT_KEYS = ("response", "result", "output", "content")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call that a model asked for; arguments are canonical, None where unknown."""
+
+    call_id: str | None
+    name: str
+    arguments: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool gave back to the model; `failed` is None where the message does not say."""
+
+    call_id: str | None
+    text: str | None
+    failed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    text: str
+    calls: tuple[Call, ...]
+    results: tuple[Result, ...]
+
+
+def messages_of(value: object, role: str) -> list[Message]:
+    """Return the messages that a span's attribute holds, whatever their shape.
+
+    `role` is whose they are where they do not say.
+    """
+    return [_message(item, role) for item in _items(parsed(value))]
+
+
+def nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
+    """Build messages out of flat keys such as `llm.input_messages.1.message.role`.
+
+    Their numbers have gaps, so they only give the order.
+    """
+    root: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if key.startswith(prefix):
+            *parents, last = key[len(prefix) :].split(".")
+            node = root
+            for part in parents:
+                child = node.setdefault(part, {})
+                node = child if isinstance(child, dict) else {}
+            node[last] = value
+    found = _numbers_to_lists(root)
+    return found if isinstance(found, list) else []
+
+
+def _numbers_to_lists(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    if node and all(key.isdecimal() for key in node):
+        return [_numbers_to_lists(node[key]) for key in sorted(node, key=int)]
+    return {key: _numbers_to_lists(value) for key, value in node.items()}
+
+
+def _items(value: Any) -> Iterator[Any]:
+    """Find the messages within the lists and envelopes that are put round them."""
+    if isinstance(value, list):
+        if value and all(_is_part(item) for item in value):
+            yield {"content": value}
+            return
+        for item in value:
+            yield from _items(item)
+    elif isinstance(value, dict):
+        for envelope in ("messages", "generations"):
+            if isinstance(value.get(envelope), list):
+                yield from _items(value[envelope])
+                return
+        if isinstance(value.get("message"), dict):
+            yield from _items(value["message"])
+        elif isinstance(value.get("args"), list) and "kwargs" in value:
+            yield from _items(value["args"])
+        else:
+            yield value
+    elif isinstance(value, str) and value:
+        yield {"content": value}
+
+
+def _is_part(item: Any) -> bool:
+    if not isinstance(item, dict) or "role" in item or "message" in item or "lc" in item:
+        return False
+    return "text" in item or any(key in item for key in _CALL_WRAPPERS + _RESULT_WRAPPERS)
+
+
+def _message(item: Any, default_role: str) -> Message:
+    for inner in ("kwargs", "data"):
+        if isinstance(item.get(inner), dict) and "content" in item[inner]:
+            item = {**item[inner], "role": item[inner].get("type", default_role)}
+    role = str(item.get("role") or item.get("type") or default_role).lower()
+    role = _ROLES.get(role, role)
+    texts: list[str] = []
+    calls: list[Call] = []
+    results: list[Result] = []
+    if item.get("type") in _CALL_TYPES | _RESULT_TYPES:
+        _sort_part(item, texts, calls, results)
+        return Message(_role_of(calls, results), "", tuple(calls), tuple(results))
+    content = item.get("content", item.get("text"))
+    if role == "tool" and item.get("tool_call_id"):
+        text, failed = result_of(content)
+        says_failed = True if item.get("status") == "error" else failed
+        results.append(Result(str(item["tool_call_id"]), text, says_failed))
+    else:
+        parts = [content, item.get("contents"), item.get("parts"), item.get("tool_calls")]
+        for part in parts:
+            _sort_part(part, texts, calls, results)
+    if results and not texts and role == "user":
+        role = "tool"
+    return Message(role, "\n".join(texts).strip(), tuple(calls), tuple(results))
+
+
+def _role_of(calls: list[Call], results: list[Result]) -> str:
+    return "assistant" if calls else "tool" if results else "user"
+
+
+def _sort_part(part: Any, texts: list[str], calls: list[Call], results: list[Result]) -> None:
+    """Put a part of a message where it belongs: with the texts, the calls or the results."""
+    if isinstance(part, str):
+        texts.append(part)
+    elif isinstance(part, list):
+        for item in part:
+            _sort_part(item, texts, calls, results)
+    elif isinstance(part, dict):
+        if call := _call(part):
+            calls.append(call)
+        elif result := _result(part):
+            results.append(result)
+        else:
+            text = part.get("message_content", part)
+            text = text.get("text", text.get("content")) if isinstance(text, dict) else text
+            if isinstance(text, str) and part.get("type") not in ("reasoning", "thinking"):
+                texts.append(text)
+
+
+def _call(part: dict[str, Any]) -> Call | None:
+    for wrapper in _CALL_WRAPPERS:
+        if isinstance(part.get(wrapper), dict):
+            return _call({"type": "tool_call", **part[wrapper]})
+    function = part.get("function")
+    if isinstance(function, dict):
+        part = {**part, **function, "type": "tool_call"}
+    name = part.get("name") or part.get("toolName")
+    is_call = part.get("type") in _CALL_TYPES or ("args" in part and "id" in part)
+    if not is_call or not isinstance(name, str):
+        return None
+    return Call(_first(part, _CALL_ID_KEYS), name, arguments_of(_given(part, _ARGUMENT_KEYS)))
+
+
+def _result(part: dict[str, Any]) -> Result | None:
+    for wrapper in _RESULT_WRAPPERS:
+        if isinstance(part.get(wrapper), dict):
+            return _result({"type": "tool_result", **part[wrapper]})
+    if part.get("type") not in _RESULT_TYPES:
+        return None
+    text, failed = result_of(_given(part, _RESULT_KEYS))
+    if part.get("is_error") is True or part.get("status") == "error":
+        failed = True
+    keys = ("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id")
+    return Result(_first(part, keys), text, failed)
+
+
+def _given(part: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((part[key] for key in keys if part.get(key) is not None), None)
+
+
+def _first(part: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    return next((str(part[key]) for key in keys if part.get(key)), None)

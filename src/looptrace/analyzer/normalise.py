@@ -1,0 +1,338 @@
+"""Spans to turns: whatever dialect they speak, and without counting anything twice.
+
+Tool calls have two sources, the spans of tools and the messages of models' spans. They are joined
+on the call id, else on name and order, and each call becomes one turn.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.facts import Facts, error_of, facts_of, says_nothing
+from looptrace.analyzer.family import Family, family_of, groups
+from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.messages import Call, Message, Result
+from looptrace.analyzer.spans import Skipped
+from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.values import parsed
+
+Row = dict[str, Any]
+
+
+def turns_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
+    """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
+
+    Also returned is what had to be read otherwise than it stood: circles of parents.
+    """
+    facts = list(facts_of(spans))
+    family, skipped = family_of(facts)
+    facts = _merged(facts, family)
+    by_trace: dict[str, list[Facts]] = defaultdict(list)
+    for span in facts:
+        if span.kind:
+            by_trace[span.trace_id].append(span)
+    rows: list[Row] = []
+    sessions_seen: set[str] = set()
+    in_order = sorted(
+        by_trace.items(), key=lambda item: (min(s.start_ns for s in item[1]), item[0])
+    )
+    for trace_id, members in in_order:
+        session = family.sessions[trace_id]
+        rows += _Trace(members, family, first_of_session=session not in sessions_seen).rows()
+        sessions_seen.add(session)
+    _fill_results(rows, facts, family)
+    table = pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
+    return numbered(fingerprinted(table)), skipped
+
+
+def groups_of(spans: pl.DataFrame) -> pl.DataFrame:
+    """Say which traces belong together (columns trace_id, group), sharing a task or linked.
+
+    The turns of whole groups are the same as those groups' turns among all spans. A group's name is
+    the smallest of its task ids.
+    """
+    facts = list(facts_of(spans))
+    family, _ = family_of(facts)
+    traces = {span.trace_id for span in facts}
+    # The markers keep task and trace ids apart, and let a task's name win over a trace's.
+    pairs = [(f"t{s.trace_id}", f"k{family.task(s)}") for s in facts]
+    pairs += [
+        (f"t{s.trace_id}", f"t{other}") for s in facts for other in s.links if other in traces
+    ]
+    group_of = groups(pairs)
+    found = sorted(traces)
+    names = [group_of[f"t{trace}"][1:] for trace in found]
+    return pl.DataFrame({"trace_id": found, "group": names}, schema=_GROUP_SCHEMA)
+
+
+_GROUP_SCHEMA = {"trace_id": pl.String, "group": pl.String}
+
+
+def _merged(facts: list[Facts], family: Family) -> list[Facts]:
+    """Merge a span that another instrumentation wrote of the same thing into its ancestor.
+
+    That is a tool's span within one of the same tool, or a model's within a model's. What one of
+    them does not know the other adds, and a failure seen by either is kept.
+    """
+    outer: dict[tuple[str, str], Facts] = {}
+    inner: set[tuple[str, str]] = set()
+    for span in facts:
+        if span.kind not in ("tool", "model"):
+            continue
+        above = next((a for a in family.ancestors(span) if a.kind), None)
+        if above is None or above.kind != span.kind:
+            continue
+        if span.kind == "tool" and above.name.lower() != span.name.lower():
+            continue
+        key = (above.trace_id, above.span_id)
+        outer[key] = _both(outer.get(key, above), span)
+        inner.add((span.trace_id, span.span_id))
+    kept = [span for span in facts if (span.trace_id, span.span_id) not in inner]
+    return [outer.get((span.trace_id, span.span_id), span) for span in kept]
+
+
+def _both(outer: Facts, inner: Facts) -> Facts:
+    failed = True if outer.failed or inner.failed else outer.failed
+    return replace(
+        outer,
+        failed=inner.failed if failed is None else failed,
+        call_id=outer.call_id or inner.call_id,
+        arguments=_known(outer.arguments, inner.arguments),
+        result=_known(outer.result, inner.result),
+        error_type=outer.error_type or inner.error_type,
+        error=outer.error or inner.error,
+        given=outer.given or inner.given,
+        answer=outer.answer or inner.answer,
+        input_tokens=_known(outer.input_tokens, inner.input_tokens),
+        output_tokens=_known(outer.output_tokens, inner.output_tokens),
+    )
+
+
+def _known(first: Any, second: Any) -> Any:
+    return second if first is None else first
+
+
+class _Trace:
+    """The spans of one trace while they become turns."""
+
+    def __init__(self, spans: list[Facts], family: Family, *, first_of_session: bool) -> None:
+        in_order = sorted(spans, key=lambda s: (s.end_ns, s.start_ns, s.span_id))
+        self.family = family
+        self.tools = [span for span in in_order if span.kind == "tool"]
+        self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
+        self.others = [span for span in in_order if span.kind in ("agent", "attempt")]
+        self.replay = first_of_session
+        self.asked = self._asked()
+
+    def rows(self) -> list[Row]:
+        """Make a row of every tool call, response, hand-off, attempt and message of a person."""
+        rows = [self._model_row(span) for span in self.models]
+        matched = self._match()
+        rows += [self._tool_row(span, matched.get(span.span_id)) for span in self.tools]
+        covered = set(matched.values())
+        rows += [self._call_row(i) for i in range(len(self.asked)) if i not in covered]
+        rows += [row for span in self.others if (row := self._other_row(span))]
+        return rows + self._user_rows()
+
+    def _asked(self) -> list[tuple[Call, Facts, int]]:
+        """List every call that a model asked for, with its model's span and how many turns ago.
+
+        What only the first response's history shows is replayed, unless earlier traces of the
+        session have it. Later histories tell nothing new, and some name the calls differently.
+        """
+        found: list[tuple[Call, Facts, int]] = []
+        own = {call.call_id for span in self.models for call in span.calls}
+        if self.replay and self.models:
+            given = self.models[0].given or ()
+            history = [c for m in given for c in m.calls if c.call_id and c.call_id not in own]
+            found += [(c, self.models[0], len(history) - i) for i, c in enumerate(history)]
+        seen: set[str] = set()
+        for span in self.models:
+            for call in span.calls:
+                if call.call_id is None or call.call_id not in seen:
+                    found.append((call, span, 0))
+                    seen |= {call.call_id} if call.call_id else set()
+        return found
+
+    def _match(self) -> dict[str, int]:
+        """Join tool spans with asked calls (index into `asked`) by call id, else name and order."""
+        by_id = {call.call_id: i for i, (call, _, _) in enumerate(self.asked) if call.call_id}
+        matched = {t.span_id: by_id[t.call_id] for t in self.tools if t.call_id in by_id}
+        taken = set(matched.values())
+        waiting: dict[str, list[int]] = defaultdict(list)
+        for i, (call, _, _) in enumerate(self.asked):
+            if i not in taken:
+                waiting[call.name].append(i)
+        for tool in sorted(self.tools, key=lambda t: (t.start_ns, t.span_id)):
+            if tool.call_id is None and waiting[tool.name]:
+                matched[tool.span_id] = waiting[tool.name].pop(0)
+        return matched
+
+    def _row(self, span: Facts, kind: str, **fields: Any) -> Row:
+        row = dict.fromkeys(TURN_SCHEMA)
+        row |= {
+            "task": self.family.task(span),
+            "session": self.family.session(span),
+            "trace_id": span.trace_id,
+            "span_id": span.span_id,
+            "kind": kind,
+            "agent": self.family.agent(span),
+            "name": span.name,
+            "phase": span.phase,
+            "failed": span.failed,
+            "error_type": span.error_type,
+            "error": span.error,
+            "start_ns": span.start_ns,
+            "end_ns": span.end_ns,
+            "service": span.service,
+        }
+        return row | fields
+
+    def _model_row(self, span: Facts) -> Row:
+        return self._row(
+            span,
+            "model",
+            text=span.text,
+            arguments=_news(span.given),
+            response=_response(span),
+            input_tokens=span.input_tokens,
+            output_tokens=span.output_tokens,
+        )
+
+    def _tool_row(self, span: Facts, index: int | None) -> Row:
+        call, model, _ = self.asked[index] if index is not None else (None, None, 0)
+        return self._row(
+            span,
+            "tool",
+            call_id=span.call_id or (call.call_id if call else None),
+            arguments=_named_arguments(span.arguments, call),
+            result=span.result,
+            step=_step(model),
+        )
+
+    def _call_row(self, index: int) -> Row:
+        """Make a turn of a call that has no span of its own; it ends when the next model starts."""
+        call, model, ago = self.asked[index]
+        later = (m.start_ns for m in self.models if m.start_ns >= model.end_ns)
+        end_ns = model.start_ns - ago if ago else min(later, default=model.end_ns)
+        return self._row(
+            model,
+            "tool",
+            name=call.name,
+            call_id=call.call_id or f"{call.name}-{index}",
+            arguments=call.arguments,
+            failed=None,
+            error_type=None,
+            error=None,
+            step=None if ago else _step(model),
+            start_ns=end_ns if ago else model.end_ns,
+            end_ns=end_ns,
+        )
+
+    def _other_row(self, span: Facts) -> Row | None:
+        """Make a hand-off of an agent that another agent called, or a recorded attempt."""
+        if span.kind == "attempt":
+            return self._row(span, "attempt")
+        caller = next((a.agent for a in self.family.ancestors(span) if a.agent), None)
+        if not caller or caller == span.agent:
+            return None
+        asked = span.given[-1].text if span.given else None
+        fields = {"agent": caller, "name": span.agent, "arguments": asked, "text": asked}
+        return self._row(span, "handoff", **fields, result=span.text)
+
+    def _user_rows(self) -> list[Row]:
+        """Make a turn of a person's message: what a trace's first response answers.
+
+        Later messages with the role of a user are mostly written by the framework.
+        """
+        if not self.models or not (given := self.models[0].given) or given[-1].role != "user":
+            return []
+        first = self.models[0]
+        at = {"start_ns": first.start_ns, "end_ns": first.start_ns}
+        blank = {"agent": "", "failed": None, "error_type": None, "error": None}
+        return [self._row(first, "user", name=None, text=given[-1].text, **at, **blank)]
+
+
+def _spoke(span: Facts) -> bool:
+    """Tell a response from a model's span that only prepared one."""
+    return bool(span.answer or span.input_tokens or span.output_tokens or span.failed)
+
+
+def _news(given: tuple[Message, ...] | None) -> str | None:
+    """Return what a model was given since it last spoke, None where the trace does not say."""
+    if not given:
+        return None
+    news: list[str] = []
+    for message in reversed(given):
+        if message.role == "assistant":
+            break
+        if any(result.text is None for result in message.results):
+            return None
+        news += [message.text, *(str(result.text) for result in message.results)]
+    return "\n".join(text for text in reversed(news) if text)
+
+
+def _response(span: Facts) -> str | None:
+    """Return a text that two responses share only if they say and ask for the same."""
+    if not span.text and not span.calls:
+        return None
+    if any(call.arguments is None for call in span.calls):
+        return None
+    return "\n".join([span.text or "", *(f"{c.name}({c.arguments})" for c in span.calls)])
+
+
+def _step(model: Facts | None) -> str | None:
+    """Name the step of calls that a response asked for in parallel; None for a single call."""
+    return model.span_id if model and len(model.calls) > 1 else None
+
+
+def _named_arguments(arguments: str | None, call: Call | None) -> str | None:
+    """Prefer the call's arguments where the tool's span has none, or only the bare value of one."""
+    if call is None or call.arguments is None or arguments == call.arguments:
+        return arguments
+    if arguments is None:
+        return call.arguments
+    named = parsed(call.arguments)
+    bare = isinstance(named, dict) and [str(value) for value in named.values()] == [arguments]
+    return call.arguments if bare else arguments
+
+
+def _fill_results(rows: list[Row], facts: list[Facts], family: Family) -> None:
+    """Add the results that models were given to the calls whose own spans do not tell them.
+
+    A result is looked for by call id in the call's trace, then in other traces of its session whose
+    history shows the same call under that id: some frameworks number the calls of each run alike.
+    """
+    in_trace: dict[tuple[str, str], Result] = {}
+    in_session: dict[tuple[str, Call], Result] = {}
+    for span in sorted(facts, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
+        if span.kind != "model" or not span.given:
+            continue
+        asked = {c.call_id: c for m in span.given for c in m.calls if c.arguments is not None}
+        for result in (r for message in span.given for r in message.results):
+            if result.call_id and result.text is not None:
+                in_trace.setdefault((span.trace_id, result.call_id), result)
+                if result.call_id in asked:
+                    key = (family.session(span), asked[result.call_id])
+                    in_session.setdefault(key, result)
+    for row in rows:
+        if row["kind"] != "tool" or row["call_id"] is None:
+            continue
+        call = Call(row["call_id"], row["name"], row["arguments"])
+        found = in_trace.get((row["trace_id"], row["call_id"]))
+        found = found or in_session.get((row["session"], call))
+        if found:
+            _fill_result(row, found)
+
+
+def _fill_result(row: Row, found: Result) -> None:
+    if row["result"] is None:
+        row["result"] = found.text
+        row["failed"] = _known(row["failed"], found.failed)
+    if row["failed"] and row["error"] is None and found.text and not says_nothing(found.text):
+        error_type, row["error"] = error_of(found.text)
+        row["error_type"] = row["error_type"] or error_type

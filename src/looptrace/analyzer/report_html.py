@@ -1,0 +1,217 @@
+"""The report as one HTML file: it holds no script, loads nothing, and prints well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from looptrace import __version__
+from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.labels import label, plain
+from looptrace.analyzer.report import (
+    HOW_TO_LOOK_CLOSER,
+    NAME_LENGTH_MAX,
+    SENTENCE_LENGTH_MAX,
+    Loop,
+    blind_spots,
+    cost_text,
+    counted,
+    left_over_text,
+    loops,
+    verdict,
+)
+
+# A strip of more cells than this could not be told apart on a screen; a cell then stands for
+# several turns.
+_CELLS_MAX = 400
+
+# Turns shown before and after a loop, to see how the agent came in and out.
+_CONTEXT_TURNS = 3
+
+# Rows of the table of turns. Of a longer loop the start and the end are shown.
+_ROWS_HEAD_MAX = 40
+_ROWS_TAIL_MAX = 20
+
+_SKIPPED_SHOWN_MAX = 500
+_LABEL_LENGTH_MAX = 120
+_OUTCOME_LENGTH_MAX = 160
+
+# What a cell of the strip is, by rank: of several turns in one cell the highest is shown.
+_CELL_KINDS = ("other", "repeat", "first")
+
+# In the strip the turns that act are tall, and those that only speak are low.
+_ACTING_KINDS = ("tool", "handoff", "attempt")
+_CELL_WIDTH_PX = 20
+_GAP_WIDTH_PX = 4
+_CELL_HEIGHT_PX = 32
+_LOW_CELL_HEIGHT_PX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One turn in the table of a loop; `place` tells the turns of a longer period apart."""
+
+    turn: int
+    kind: str
+    agent: str
+    label: str
+    outcome: str | None
+    failed: bool
+    role: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """All turns of a task as one picture: an SVG path for each kind of cell."""
+
+    width_px: int
+    height_px: int
+    paths: dict[str, str]
+    turns: int
+    turns_per_cell: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One loop, ready for the template."""
+
+    anchor: str
+    loop: Loop
+    strip: _Strip
+    head: list[_Row]
+    turns_between: int
+    tail: list[_Row]
+
+    @property
+    def rows(self) -> list[_Row]:
+        return self.head + self.tail
+
+    @property
+    def has_agents(self) -> bool:
+        return any(row.agent for row in self.rows)
+
+
+def html_report(analysis: Analysis) -> str:
+    """Write the analysis as one self-contained HTML page."""
+    shown, left_over = loops(analysis.findings)
+    turns_of_task = _turns_of_tasks(analysis.turns, {loop.lead.task for loop in shown})
+    sections = [
+        _section(f"loop-{number}", loop, turns_of_task.get(loop.lead.task, analysis.turns.clear()))
+        for number, loop in enumerate(shown, start=1)
+    ]
+    page = _template().render(
+        summary=analysis.summary,
+        verdict=verdict(analysis, shown),
+        sections=sections,
+        left_over=left_over_text(left_over) if left_over else "",
+        blind_spots=blind_spots(analysis.summary),
+        skipped=analysis.skipped[:_SKIPPED_SHOWN_MAX],
+        skipped_count=len(analysis.skipped),
+        how_to_look_closer=HOW_TO_LOOK_CLOSER,
+        version=__version__,
+    )
+    return page + "\n"
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("looptrace.analyzer"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "name": partial(plain, length_max=NAME_LENGTH_MAX),
+        "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),
+        "cost": cost_text,
+        "counted": counted,
+        "number": "{:,}".format,
+    }
+    return environment.get_template("report.html.j2")
+
+
+def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFrame]:
+    """Split off the turns of the tasks that are shown, each in order."""
+    of_tasks = turns.filter(pl.col("task").is_in(list(tasks))).sort("task", "turn")
+    parts = of_tasks.partition_by("task", as_dict=True, maintain_order=True)
+    return {task: part for (task,), part in parts.items()}
+
+
+def _section(anchor: str, loop: Loop, turns: pl.DataFrame) -> _Section:
+    roles = {turn.turn: turn.role for finding in reversed(loop.findings) for turn in finding.turns}
+    head, turns_between, tail = _rows_around(loop, turns, roles)
+    return _Section(anchor, loop, _strip(turns, roles), head, turns_between, tail)
+
+
+def _rows_around(
+    loop: Loop, turns: pl.DataFrame, roles: dict[int, Any]
+) -> tuple[list[_Row], int, list[_Row]]:
+    """Give the turns of the loop and some around it; of a long loop the start and the end."""
+    first = min(finding.turn_first for finding in loop.findings)
+    last = max(finding.turn_last for finding in loop.findings)
+    window = turns.filter(
+        pl.col("turn").is_between(max(1, first - _CONTEXT_TURNS), last + _CONTEXT_TURNS)
+    )
+    places = _places(loop)
+    turns_between = max(0, window.height - _ROWS_HEAD_MAX - _ROWS_TAIL_MAX)
+    head_length = _ROWS_HEAD_MAX if turns_between else window.height
+    head = [_row(row, roles, places) for row in window.head(head_length).iter_rows(named=True)]
+    tail_window = window.slice(head_length + turns_between)
+    tail = [_row(row, roles, places) for row in tail_window.iter_rows(named=True)]
+    return head, turns_between, tail
+
+
+def _places(loop: Loop) -> dict[int, str]:
+    """Name the turns of a cycle by their place in the round: A, B, A, B."""
+    if loop.lead.period == 1:
+        return {}
+    turns = sorted(turn.turn for turn in loop.lead.turns)
+    return {turn: chr(ord("A") + index % loop.lead.period) for index, turn in enumerate(turns)}
+
+
+def _row(row: dict[str, Any], roles: dict[int, Any], places: dict[int, str]) -> _Row:
+    outcome = row["outcome"]
+    return _Row(
+        turn=row["turn"],
+        kind=row["kind"],
+        agent=plain(row["agent"] or "", NAME_LENGTH_MAX),
+        label=label(row, _LABEL_LENGTH_MAX),
+        outcome=None if outcome is None else plain(outcome, _OUTCOME_LENGTH_MAX),
+        failed=bool(row["failed"]),
+        role=roles.get(row["turn"], ""),
+        place=places.get(row["turn"], ""),
+    )
+
+
+def _strip(turns: pl.DataFrame, roles: dict[int, Any]) -> _Strip:
+    """Draw every turn as a cell, several turns a cell where there are too many."""
+    turns_per_cell = max(1, -(-turns.height // _CELLS_MAX))
+    starts = np.arange(0, turns.height, turns_per_cell)
+    ranks = {turn: _CELL_KINDS.index(role) for turn, role in roles.items()}
+    rank = turns["turn"].replace_strict(ranks, default=0, return_dtype=pl.UInt8).to_numpy()
+    acts = turns["kind"].cast(pl.String).is_in(_ACTING_KINDS).to_numpy()
+    cells = zip(
+        np.maximum.reduceat(rank, starts) if starts.size else [],
+        np.logical_or.reduceat(acts, starts) if starts.size else [],
+        strict=True,
+    )
+    paths = dict.fromkeys(_CELL_KINDS, "")
+    for index, (cell_rank, cell_acts) in enumerate(cells):
+        paths[_CELL_KINDS[cell_rank]] += _cell_path(index, is_tall=bool(cell_acts))
+    width_px = int(starts.size) * _CELL_WIDTH_PX
+    return _Strip(width_px, _CELL_HEIGHT_PX, paths, turns.height, turns_per_cell)
+
+
+def _cell_path(index: int, *, is_tall: bool) -> str:
+    height = _CELL_HEIGHT_PX if is_tall else _LOW_CELL_HEIGHT_PX
+    width = _CELL_WIDTH_PX - _GAP_WIDTH_PX
+    x, y = index * _CELL_WIDTH_PX, _CELL_HEIGHT_PX - height
+    return f"M{x} {y}h{width}v{height}h-{width}z"

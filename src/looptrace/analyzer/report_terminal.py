@@ -1,0 +1,116 @@
+"""The report for a person at a terminal; it reads as well without colour and at 80 columns."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from looptrace.analyzer.findings import Analysis, Finding, Summary
+from looptrace.analyzer.labels import plain
+from looptrace.analyzer.report import (
+    HOW_TO_LOOK_CLOSER,
+    NAME_LENGTH_MAX,
+    SENTENCE_LENGTH_MAX,
+    Loop,
+    blind_spots,
+    cost_text,
+    counted,
+    left_over_text,
+    loops,
+    tokens_text,
+    verdict,
+)
+from looptrace.analyzer.spans import Skipped
+
+# More than these would hide the findings above them.
+_SKIPPED_SHOWN_MAX = 20
+
+_INDENT_COLUMNS = 2
+_ACTION_STYLE = {"warn": "yellow", "pivot": "magenta", "gate": "red"}
+
+
+def print_report(analysis: Analysis, console: Console) -> None:
+    """Print the counts, the loops of each task, and what could not be seen or read."""
+    shown, left_over = loops(analysis.findings)
+    _print_line(_counts(analysis.summary), console)
+    _print_line(Text(verdict(analysis, shown), style="bold"), console)
+    by_task: dict[str, list[Loop]] = {}
+    for loop in shown:
+        by_task.setdefault(loop.lead.task, []).append(loop)
+    for task, task_loops in by_task.items():
+        _print_task(task, task_loops, console)
+    if left_over:
+        _print_paragraph([Text(left_over_text(left_over))], console)
+    _print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
+    _print_paragraph(_skipped(analysis.skipped), console)
+    if analysis.summary.turns:
+        _print_paragraph([Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")], console)
+
+
+def _counts(summary: Summary) -> Text:
+    counts = (
+        counted(summary.sessions, "session"),
+        counted(summary.tasks, "task"),
+        counted(summary.turns, "turn"),
+        counted(summary.spans, "span"),
+        tokens_text(summary.input_tokens, summary.output_tokens),
+    )
+    return Text(", ".join(counts))
+
+
+def _print_task(task: str, task_loops: list[Loop], console: Console) -> None:
+    sessions = dict.fromkeys(loop.lead.session for loop in task_loops)
+    others = ", ".join(session for session in sessions if session != task)
+    console.print()
+    _print_line(Text.assemble("task ", (plain(task, NAME_LENGTH_MAX), "bold")), console)
+    if others:
+        _print_line(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"), console)
+    for loop in task_loops:
+        _print_paragraph(_loop_lines(loop), console, _INDENT_COLUMNS)
+
+
+def _loop_lines(loop: Loop) -> list[Text]:
+    lead = loop.lead
+    style = _ACTION_STYLE[lead.action]
+    lines = [
+        Text(plain(lead.reason, SENTENCE_LENGTH_MAX), style="bold"),
+        Text.assemble((lead.action, f"bold {style}"), f" by {lead.rule}", _agent(lead)),
+    ]
+    if loop.others:
+        lines.append(Text(f"also: {loop.also}"))
+    lines.append(Text(f"in the loop: {cost_text(lead.cost)}"))
+    return lines
+
+
+def _agent(finding: Finding) -> str:
+    if finding.agent in ("", finding.task):
+        return ""
+    return f", agent {plain(finding.agent, NAME_LENGTH_MAX)}"
+
+
+def _skipped(skipped: tuple[Skipped, ...]) -> list[Text]:
+    if not skipped:
+        return []
+    lines = [Text(f"{counted(len(skipped), 'part')} of the input skipped:")]
+    for part in skipped[:_SKIPPED_SHOWN_MAX]:
+        where = plain(part.where, SENTENCE_LENGTH_MAX)
+        why = plain(part.why, SENTENCE_LENGTH_MAX)
+        lines.append(Text.assemble((where, "yellow"), f": {why}"))
+    if len(skipped) > _SKIPPED_SHOWN_MAX:
+        more = len(skipped) - _SKIPPED_SHOWN_MAX
+        lines.append(Text(f"and {more:,} more: all are in --format json"))
+    return lines
+
+
+def _print_paragraph(lines: list[Text], console: Console, indent_columns: int = 0) -> None:
+    if lines:
+        console.print()
+    for line in lines:
+        _print_line(line, console, indent_columns)
+
+
+def _print_line(line: Text, console: Console, indent_columns: int = 0) -> None:
+    """Print a line wrapped here, because rich would leave spaces at the ends of wrapped lines."""
+    for part in line.wrap(console, console.width - indent_columns):
+        part.rstrip()
+        console.print(Text(" " * indent_columns) + part)

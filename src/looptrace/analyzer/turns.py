@@ -1,0 +1,79 @@
+"""The turn table: one row a turn of an agent, whatever dialect its spans spoke."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from looptrace.rules.turns import KINDS
+
+# Null always means *unknown*: the trace does not say. A known empty text is "".
+TURN_SCHEMA = pl.Schema(
+    {
+        "task": pl.String(),  # whose counters count: task id, else session, else trace
+        "session": pl.String(),  # conversation or session id, else the trace id
+        "trace_id": pl.String(),
+        "span_id": pl.String(),
+        "call_id": pl.String(),  # names one of several calls that a model's span shows
+        "turn": pl.UInt32(),  # 1, 2, 3, ... of the task; a message has the turn's before it
+        "kind": pl.Enum(KINDS),
+        "agent": pl.String(),  # "" where no agent is named
+        "name": pl.String(),  # of the tool, the model, or the agent handed to
+        "phase": pl.String(),
+        "arguments": pl.String(),  # canonical JSON, or text that is not JSON
+        "result": pl.String(),  # what the tool gave back, errors included
+        "failed": pl.Boolean(),
+        "error_type": pl.String(),
+        "error": pl.String(),  # message of the failure
+        "text": pl.String(),  # what a model or a person said
+        "step": pl.String(),  # id shared by the calls that one response asked for in parallel
+        "order_ns": pl.Int64(),  # when the turn was known: its end, for a step its first end
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "input_tokens": pl.Int64(),
+        "output_tokens": pl.Int64(),
+        "service": pl.String(),
+        # What `fingerprint` makes of the row; equal texts are the same thing.
+        "call": pl.String(),  # hash of tool and arguments; of what a model was given
+        "outcome": pl.String(),  # hash of result or error, volatile parts masked
+        "signature": pl.String(),  # what a call did or how it failed, short and readable
+        "response": pl.String(),  # hash of a model's text and of the calls it asks for
+    }
+)
+
+
+# A parallel call that ends longer after the first of its step stands at its own end, so that a live
+# engine never waits for it.
+STEP_SPREAD_S = 60
+NS_PER_S = 1_000_000_000
+
+TURN_KEY = ("trace_id", "span_id", "call_id")
+
+
+def ordered(turns: pl.DataFrame) -> pl.DataFrame:
+    """Sort turns by task and by when they were known; sets `order_ns`.
+
+    That is their end. Calls that one response asked for in parallel stand together at the first of
+    their ends, in an order that says nothing: by what they are, not by which was quicker.
+    """
+    first_end = pl.col("end_ns").min().over("task", "trace_id", "step")
+    together = pl.col("step").is_not_null() & (
+        pl.col("end_ns") - first_end <= STEP_SPREAD_S * NS_PER_S
+    )
+    return turns.with_columns(order_ns=pl.when(together).then(first_end).otherwise("end_ns")).sort(
+        "task",
+        "order_ns",
+        pl.when(together).then("step").fill_null(""),
+        pl.when(together).then(pl.concat_str("call", "outcome", ignore_nulls=True)).fill_null(""),
+        "start_ns",
+        "span_id",
+        pl.col("call_id").fill_null(""),
+    )
+
+
+def numbered(turns: pl.DataFrame) -> pl.DataFrame:
+    """Order turns (`TURN_SCHEMA`) and number them from 1 within each task.
+
+    A person's message is no step of an agent: it has the number of the turn before it.
+    """
+    steps = (pl.col("kind") != "user").cum_sum().cast(pl.UInt32)
+    return ordered(turns).with_columns(turn=steps.over("task"))

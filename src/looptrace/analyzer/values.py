@@ -1,0 +1,143 @@
+"""Values as spans carry them: JSON in strings, wrappers around arguments and results."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import msgspec
+
+# A Python literal longer than this is left as text: parsing it costs more than it tells.
+LITERAL_CHARS_MAX = 20_000
+
+# How the Vercel AI SDK tags what a tool gave back.
+_VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
+
+_decode = msgspec.json.Decoder().decode
+
+
+def parsed(value: object) -> Any:
+    """Return what a string holds where it is JSON, and any other value as it is."""
+    if not isinstance(value, str) or not value.strip():
+        return value
+    try:
+        return _decode(value)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return value
+
+
+def canonical(value: object) -> str:
+    """Return one text for values that mean the same: keys sorted, no spacing, 1.0 written as 1.
+
+    A string stays as it is, without its outer white space.
+    """
+    if isinstance(value, str):
+        return value.strip()
+    return json.dumps(
+        _plain_numbers(value),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        default=str,
+    )
+
+
+def arguments_of(value: object) -> str | None:
+    """Return a call's arguments in canonical form, out of whatever a framework put round them.
+
+    None where the span does not say. Known wrappers are `{"args": [], "kwargs": {}}` of decorators,
+    and LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`.
+    """
+    value = parsed(parsed(value))
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        if "input_str" in value and value.keys() & {"tags", "metadata"}:
+            return canonical(parsed(_literal(value["input_str"])))
+        if "kwargs" in value and value.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}:
+            positional, named = value.get("args") or [], value["kwargs"] or {}
+            return canonical(named if not positional else positional if not named else value)
+    return canonical(value)
+
+
+def result_of(value: object) -> tuple[str | None, bool | None]:
+    """Return what a call gave back, unwrapped, and whether it says itself that it failed.
+
+    (None, None) where the span does not say. Known wrappers are LangChain's tool message, the
+    content parts of MCP, Bedrock and the GenAI conventions, and Google's function response.
+    """
+    value = parsed(value)
+    if value is None:
+        return None, None
+    if isinstance(value, list) and value and all(_is_text_part(part) for part in value):
+        return "\n".join(_text_of(part) for part in value), None
+    if not isinstance(value, dict):
+        return canonical(value), None
+    inner, failed = _unwrapped(value)
+    if inner is not value:
+        text, failed_within = result_of(inner)
+        return text, failed if failed is not None else failed_within
+    error = value.get("error")
+    if error and value.keys() <= {"error", "success", "status", "ok"}:
+        return canonical(error), True
+    return canonical(value), True if error else _says_failed(value)
+
+
+def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
+    if value.get("lc") and isinstance(value.get("kwargs"), dict):
+        value = value["kwargs"]
+    if isinstance(value.get("data"), dict) and value.get("type") == "tool":
+        value = value["data"]
+    if value.keys() == {"type", "value"} and value["type"] in _VERCEL_OUTPUTS:
+        return value["value"], str(value["type"]).startswith("error") or None
+    if "content" in value and (value.get("type") == "tool" or "isError" in value):
+        return value["content"], _says_failed(value)
+    if "tool_output" in value and isinstance(value["tool_output"], dict):
+        return value["tool_output"].get("raw_output"), _says_failed(value["tool_output"])
+    if "response" in value and value.keys() <= {"id", "name", "response"}:
+        return value["response"], None
+    if value.keys() == {"output"} or value.keys() == {"result"}:
+        return next(iter(value.values())), None
+    return value, None
+
+
+def _says_failed(value: dict[str, Any]) -> bool | None:
+    for key in ("is_error", "isError"):
+        if isinstance(value.get(key), bool):
+            return bool(value[key])
+    if value.get("status") in ("error", "failed"):
+        return True
+    if value.get("success") is False or value.get("ok") is False:
+        return True
+    for key in ("exit_code", "exitCode", "returncode"):
+        if isinstance(value.get(key), int):
+            return bool(value[key])
+    return False if value.get("status") == "success" else None
+
+
+def _is_text_part(part: object) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str)
+
+
+def _text_of(part: Any) -> str:
+    return str(part["text"])
+
+
+def _literal(text: object) -> object:
+    if not isinstance(text, str) or len(text) > LITERAL_CHARS_MAX:
+        return text
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+
+
+def _plain_numbers(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {str(key): _plain_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_numbers(item) for item in value]
+    return value

@@ -1,0 +1,36 @@
+-- purpose: What one task did, turn by turn, and which rules saw a loop there.
+-- parameter: task (text) task, as reports name it
+-- column: turn (uinteger) place within the task, from 1
+-- column: kind (text) tool, model, handoff, attempt or user
+-- column: agent (text) agent that took the turn, empty where none is named
+-- column: name (text) tool, model, or agent handed to
+-- column: failed (boolean) whether it failed, empty where the trace does not say
+-- column: rules (text) rules with a finding that this turn is part of, empty where there is none
+-- column: arguments (text) what a tool was called with
+-- column: result (text) what a tool gave back, or the error
+-- column: text (text) what a model or a person said
+-- column: seconds (double) how long it took
+-- column: input_tokens (bigint) tokens that a model read
+-- column: output_tokens (bigint) tokens that a model wrote
+WITH looping AS (
+    SELECT place.turn, string_agg(DISTINCT rule, ', ' ORDER BY rule) AS rules
+    FROM (SELECT rule, unnest(turns) AS place FROM findings WHERE task = $task)
+    GROUP BY place.turn
+)
+SELECT
+    turns.turn,
+    turns.kind,
+    turns.agent,
+    turns.name,
+    turns.failed,
+    coalesce(looping.rules, '') AS rules,
+    turns.arguments,
+    coalesce(turns.result, turns.error) AS result,
+    turns.text,
+    (turns.end_ns - turns.start_ns) / 1e9 AS seconds,
+    turns.input_tokens,
+    turns.output_tokens
+FROM turns
+LEFT JOIN looping ON looping.turn = turns.turn
+WHERE turns.task = $task
+ORDER BY turns.turn

@@ -1,0 +1,64 @@
+"""The rule `cycle`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row, pair, rounds
+
+PERIOD_MIN = 2  # A period of 1 is what `repeated_call` finds.
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle(Rule):
+    """A pattern of several calls comes round again with the same results.
+
+    Every call of a round must equal, result included, the call one period before it. The shortest
+    period that explains the turns is reported.
+
+    ## Looping
+    - `(create(a.py)->"exists" remove(a.py)->ok) x3`
+    - `(plan()->p draft()->d review()->"too long" cut()->c) x3`
+    - `(a()->1 b()->2 c()->3 d()->4 e()->5 f()->6 g()->7 h()->8) x3`
+    - `([b()->2 a()->1] c()->3 [a()->1 b()->2] c()->3) x2`: parallel calls have no order.
+
+    ## Not looping
+    - `(create(a.py)->"exists" remove(a.py)->ok) x2`: it may yet come to something.
+    - `plan()->p draft()->d review()->ok`: a single pass is no cycle.
+    - `(edit(cart.py, {n})->ok run_tests()->"{n} passed") x4`: every round is new.
+    - `(read(a)->? write(b)->ok) x4`: one result is unknown.
+    - `ping()->ok x8`: one call in a row is no cycle of several.
+    - `(user("Again.") create(a.py)->"exists" remove(a.py)->ok) x4`: a person asked for each round.
+    """
+
+    name = "cycle"
+    lane = LaneSpec(by="agent", kinds=("tool",))
+    ladder = (Rung(2, "gate"),)
+
+    rounds_min: int = setting(3, ge=2, le=20, doc="Full rounds of the pattern that make a loop.")
+    period_max: int = setting(8, ge=2, le=8, doc="Turns in the longest pattern looked for.")
+
+    @property
+    def lookback(self) -> int:
+        """All rounds of the longest pattern."""
+        return self.rounds_min * self.period_max
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Find at each turn the shortest period with enough rounds, else the one with most."""
+        same = pair(lane.call, lane.outcome)
+        alike = in_a_row(lane, same)
+        reached, period = np.zeros_like(same), np.full_like(same, PERIOD_MIN)
+        for candidate in range(PERIOD_MIN, self.period_max + 1):
+            found = np.where(alike < candidate, rounds(lane, same, candidate), 0)
+            better = (found > reached) & (reached < self.rounds_min)
+            reached[better], period[better] = found[better], candidate
+        since = np.arange(len(same)) - self.rounds_min * period + 1
+        return Verdict(reached, self.rounds_min, period, since, same)
+
+    def say(self, loop: Loop) -> str:
+        """Write the pattern with arrows."""
+        return f"{' → '.join(loop.labels)} went round {loop.attempts} times"

@@ -1,0 +1,16 @@
+"""The rules there are. A new one is one line here, one file beside this one, and its cases."""
+
+from __future__ import annotations
+
+from looptrace.rules.contract import Rule
+from looptrace.rules.cycle import Cycle
+from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.response_repeat import ResponseRepeat
+from looptrace.rules.signature_repeat import SignatureRepeat
+
+RULES: tuple[type[Rule], ...] = (RepeatedCall, SignatureRepeat, ResponseRepeat, Cycle)
+
+
+def default_rules() -> tuple[Rule, ...]:
+    """Return every rule with its default settings."""
+    return tuple(rule() for rule in RULES)

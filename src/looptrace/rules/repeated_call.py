@@ -1,0 +1,56 @@
+"""The rule `repeated_call`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, repeats, setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row, pair
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedCall(Rule):
+    """The same call gets the same result, again and again.
+
+    The result is part of the sameness: a status that changes, or a test that fails in fewer
+    places, is work. What the model says between the calls does not matter. Times, ids and the like
+    within a result are masked before it is compared.
+
+    ## Looping
+    - `run_tests(cart.py)->!"expected 42, got 41" x3`
+    - `(say("Let me try again {n}.") search(refund policy)->none) x4`
+    - `query(orders)->"0 rows in 0.{n}2 s" x3`
+
+    ## Not looping
+    - `run_tests(cart.py)->!"expected 42, got 41" x2`: one retry is legitimate.
+    - `deploy_status(web)->"{n}0 %" x5`: the result changes.
+    - `read_file(part{n}.md)->"# Notes" x5`: other arguments, other work.
+    - `(run_tests()->"3 failed" edit(cart.py, {n})->ok) x4`: not the same call in a row.
+    - `fetch(?)->"timed out" x5`: the arguments are unknown.
+    - `fetch(a)->? x5`: the results are unknown.
+    - `(user("Any news?") inbox()->empty) x4`: a person asked again.
+    """
+
+    name = "repeated_call"
+    lane = LaneSpec(by="agent", kinds=("tool",))
+    ladder = (Rung(3, "warn"), Rung(5, "gate"))
+
+    attempts_min: int = setting(
+        3, ge=2, le=100, doc="Equal calls with equal results, in a row, that make a loop."
+    )
+
+    @property
+    def lookback(self) -> int:
+        """As many calls as make a loop."""
+        return self.attempts_min
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the calls in a row that equal each other, result included."""
+        same = pair(lane.call, lane.outcome)
+        return repeats(in_a_row(lane, same), self.attempts_min, same)
+
+    def say(self, loop: Loop) -> str:
+        """Name the call and what became of it."""
+        became = "failed the same way" if loop.failed else "gave the same result"
+        return f"{loop.labels[0]} {became} {loop.attempts} times"

@@ -1,0 +1,57 @@
+"""The rule `response_repeat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, repeats, setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row, same_as, streak
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRepeat(Rule):
+    """A model gives the same response to the same news.
+
+    Responses are equal when their trimmed texts and the calls they ask for are. The news of a
+    response is what the model was given since it last spoke: results of tools, or a message. A
+    model that answers "yes" to a hundred different questions is at work, one that answers an
+    unchanged error with the same sentence is stuck. The news before the first response of a loop
+    is free: that was the task.
+
+    ## Looping
+    - `say("I cannot find the file.", given="Go on.") x3`
+    - `say("Start.", given=task) say("Retry.", given=timeout) x4`
+
+    ## Not looping
+    - `say("I cannot find the file.", given="Go on.") x2`: twice is a repetition, not yet a loop.
+    - `say("positive", given="review {n}") x5`: the same answer to other questions.
+    - `say("I cannot find the file.", given=?) x5`: what the model was given is unknown.
+    - `say(?, given="Go on.") x5`: what it said is unknown.
+    - `(user("And now?") say("Not yet.", given="And now?")) x4`: a person asked again.
+    """
+
+    name = "response_repeat"
+    lane = LaneSpec(by="agent", kinds=("model",))
+    ladder = (Rung(3, "pivot"),)
+
+    attempts_min: int = setting(
+        3, ge=2, le=100, doc="Equal responses to equal news, in a row, that make a loop."
+    )
+
+    @property
+    def lookback(self) -> int:
+        """As many responses as make a loop."""
+        return self.attempts_min
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count equal responses in a row, as far back as the news stayed the same."""
+        responses = in_a_row(lane, lane.response)
+        nothing_new = streak(lane, same_as(lane, lane.call, 1))
+        return repeats(np.minimum(responses, nothing_new + 2), self.attempts_min, lane.response)
+
+    def say(self, loop: Loop) -> str:
+        """Quote the response."""
+        return f"{loop.labels[0]} was answered {loop.attempts} times with nothing new in between"

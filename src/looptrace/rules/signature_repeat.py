@@ -1,0 +1,53 @@
+"""The rule `signature_repeat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, repeats, setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureRepeat(Rule):
+    """Outputs with the same signature follow one another.
+
+    A signature is the short canonical form of what a call did or how it failed: an error by type,
+    message and file; a test run by the number and names of its failures; a change by its file
+    and content; a search by its query. So it sees one error come back under other arguments, which
+    `repeated_call` does not.
+
+    ## Looping
+    - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x3`
+    - `run_tests(tests/{n})->"2 failed: test_login, test_logout" x3`
+
+    ## Not looping
+    - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x2`: two is a legitimate retry.
+    - `edit(cart.py, change {n})->ok x3`: three different changes to one file.
+    - `run_tests()->"3 failed" run_tests()->"2 failed" run_tests()->"1 failed"`: fewer failures.
+    - `load(users_{n}.csv)->!? x4`: nobody knows how it failed.
+    - `load(users_{n}.csv)->!"An error occurred. Please try again." x4`: a text that says nothing.
+    """
+
+    name = "signature_repeat"
+    lane = LaneSpec(by="agent", kinds=("tool",))
+    ladder = (Rung(3, "warn"), Rung(5, "gate"))
+
+    attempts_min: int = setting(
+        3, ge=2, le=100, doc="Outputs with one signature, in a row, that make a loop."
+    )
+
+    @property
+    def lookback(self) -> int:
+        """As many outputs as make a loop."""
+        return self.attempts_min
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the outputs in a row that have one signature."""
+        return repeats(in_a_row(lane, lane.signature), self.attempts_min, lane.signature)
+
+    def say(self, loop: Loop) -> str:
+        """Name the first call and how the outputs agree."""
+        became = "one failure came back" if loop.failed else "one outcome came back"
+        return f"{became} {loop.attempts} times, first from {loop.labels[0]}"

@@ -1,0 +1,87 @@
+"""The columns that rules see: the turns of many tasks, as integer codes.
+
+Rows are sorted by task and, within a task, by the order in which the turns became known. Equal
+codes mean the same thing; `UNKNOWN` means that the trace does not say, and equals nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+UNKNOWN = 0
+
+# An attempt is a try at a task that an agent's author recorded; a user turn is a person's message,
+# which resets what was counted and is never judged.
+KINDS = ("tool", "model", "handoff", "attempt", "user")
+Kind = Literal["tool", "model", "handoff", "attempt", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    """Which turns a rule looks at: each agent's within the task, or the whole task's."""
+
+    by: Literal["agent", "task"]
+    kinds: tuple[Kind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Columns of one length, one element a turn."""
+
+    task: Codes
+    agent: Codes
+    epoch: Codes  # counts the messages of a person before the turn, within the task
+    kind: Codes  # index into KINDS
+    call: Codes  # tool and arguments; for a model, what it was given since it last spoke
+    outcome: Codes  # result or error of a tool
+    signature: Codes
+    response: Codes  # text and calls of a model
+
+    def lane(self, spec: LaneSpec) -> Lane:
+        """Return the turns of `spec`, each lane's standing together in their order."""
+        kinds = [KINDS.index(kind) for kind in spec.kinds]
+        rows = np.flatnonzero(np.isin(self.kind, kinds))
+        if spec.by == "agent":
+            rows = rows[np.lexsort((self.agent[rows], self.task[rows]))]
+        borders = (self.task, self.epoch) + ((self.agent,) if spec.by == "agent" else ())
+        starts = np.ones(len(rows), dtype=np.bool_)
+        starts[1:] = np.logical_or.reduce([c[rows[1:]] != c[rows[:-1]] for c in borders])
+        index = np.arange(len(rows))
+        first = np.maximum.accumulate(np.where(starts, index, 0))
+        return Lane(self, rows, index - first)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The rows of one lane after the other; a position counts from 0 within its own lane."""
+
+    turns: Turns
+    rows: Codes  # index into the columns of `turns`
+    position: Codes
+
+    @property
+    def call(self) -> Codes:
+        """Tool and arguments of each turn of the lane."""
+        return self.turns.call[self.rows]
+
+    @property
+    def outcome(self) -> Codes:
+        """Result or error of each turn of the lane."""
+        return self.turns.outcome[self.rows]
+
+    @property
+    def signature(self) -> Codes:
+        """Short canonical form of what each turn of the lane did or how it failed."""
+        return self.turns.signature[self.rows]
+
+    @property
+    def response(self) -> Codes:
+        """What each model turn of the lane said and asked for."""
+        return self.turns.response[self.rows]

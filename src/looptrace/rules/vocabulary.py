@@ -1,0 +1,48 @@
+"""The words that rules are written in.
+
+Each is a function over a lane and columns of one element a turn of it. A word keeps to the borders
+of its lane and never takes unknown for equal. It looks back only, so that what it says of a turn
+does not change when later turns arrive.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, Mask
+
+_MIX = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, so that multiplying loses nothing
+
+
+def pair(first: Codes, second: Codes) -> Codes:
+    """Return one code for two: equal where both are, unknown where either is."""
+    mixed = (first * _MIX) ^ (second + (first >> 7))
+    return np.where(
+        (first == UNKNOWN) | (second == UNKNOWN), UNKNOWN, np.where(mixed == 0, 1, mixed)
+    )
+
+
+def same_as(lane: Lane, codes: Codes, back: int) -> Mask:
+    """Say of each turn whether it is known to equal the one `back` turns before it in its lane."""
+    same = np.zeros(len(codes), dtype=np.bool_)
+    same[back:] = (codes[back:] == codes[:-back]) & (codes[back:] != UNKNOWN)
+    return same & (lane.position >= back)
+
+
+def streak(lane: Lane, holds: Mask) -> Codes:
+    """Count the turns in a row, up to each turn of its lane, for which `holds` is true."""
+    index = np.arange(len(holds))
+    last_break = np.maximum.accumulate(np.where(holds, -1, index))
+    counts: Codes = index - np.maximum(last_break, index - lane.position - 1)
+    return counts
+
+
+def in_a_row(lane: Lane, codes: Codes) -> Codes:
+    """Count the equal turns in a row up to each turn, itself included; 0 where it is unknown."""
+    return np.where(codes == UNKNOWN, 0, streak(lane, same_as(lane, codes, 1)) + 1)
+
+
+def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
+    """Count the full rounds of a pattern of `period` turns that end at each turn; 0 without one."""
+    repeated = streak(lane, same_as(lane, codes, period))
+    return np.where(repeated > 0, repeated // period + 1, 0)
