@@ -421,7 +421,8 @@ OPENAI = Wording(
 # OpenInference ---------------------------------------------------------------------------------
 
 
-def _flat_messages(prefix: str, messages: Sequence[Message]) -> Attributes:
+def flat_messages(prefix: str, messages: Sequence[Message]) -> Attributes:
+    """Give OpenAI's messages as the numbered attributes that OpenInference makes of them."""
     flat: Attributes = {}
     for index, message in enumerate(messages):
         path = f"{prefix}.{index}.message"
@@ -461,8 +462,8 @@ def openinference(run: Run) -> Trace:
         model: Attributes = {
             "llm.system": "openai",
             "llm.model_name": MODEL,
-            **_flat_messages("llm.input_messages", response.messages),
-            **_flat_messages("llm.output_messages", [response.message]),
+            **flat_messages("llm.input_messages", response.messages),
+            **flat_messages("llm.output_messages", [response.message]),
             "llm.token_count.prompt": tokens[0],
             "llm.token_count.completion": tokens[1],
             "llm.token_count.total": sum(tokens),
@@ -583,7 +584,8 @@ def langsmith(run: Run) -> Trace:
     Parallel calls are one `tools` chain each. The exporter sends parents before children.
     """
     trace = _trace(run, "langsmith")
-    whole = _langsmith(run, "chain", "chain", {"messages": [["user", run.task]]}, {})
+    last = {"messages": [{"type": "ai", "content": run.steps[-1].text}]}
+    whole = _langsmith(run, "chain", "chain", {"messages": [["user", run.task]]}, last)
     root = trace.span(run.agent, None, whole, status="ok", seconds=0)
     for response in conversation(run, LANGCHAIN):
         update = {"output": [{"update": {"messages": [response.message]}}]}
@@ -649,8 +651,13 @@ def _vercel_answered(asked: Asked) -> Message:
     return {"role": "tool", "content": [{**part, "output": output}]}
 
 
+def _vercel_plain(role: str, text: str) -> Message:
+    parts = [{"type": "text", "text": text}]
+    return {"role": role, "content": text if role == "system" else parts}
+
+
 VERCEL = Wording(
-    lambda role, text: {"role": role, "content": [{"type": "text", "text": text}]},
+    _vercel_plain,
     _vercel_said,
     _vercel_answered,
 )

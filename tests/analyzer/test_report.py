@@ -21,17 +21,18 @@ from looptrace.analyzer.findings import (
     Unknown,
 )
 from looptrace.analyzer.report import (
-    LOOPS_SHOWN_MAX,
-    Loop,
+    GROUPS_SHOWN_MAX,
+    Group,
     cost_text,
     duration_text,
-    loops,
+    grouped,
 )
 from looptrace.analyzer.report_html import html_report
 from looptrace.analyzer.report_json import json_report
 from looptrace.analyzer.report_terminal import print_report
 from looptrace.analyzer.spans import Skipped
 from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.rules.contract import Action
 
 DOCS = Path(__file__).parents[2] / "docs"
 TRACE = "5f3c1a9e0b7d4c2e8a61f0d39b5c7e12"
@@ -99,7 +100,7 @@ def turn(number: int, kind: str, *, task: str = "fix-cart", **fields: Any) -> di
 def pytest_turns(count: int, *, task: str = "fix-cart") -> list[dict[str, Any]]:
     """Make a task in which a model asks for the tests at every odd turn and a tool runs them."""
     call = {"name": "run_tests", "arguments": '{"path":"tests/test_cart.py"}'}
-    outcome = {"outcome": "AssertionError: 107 != 100", "failed": True}
+    outcome = {"error": "AssertionError: 107 != 100", "failed": True}
     return [
         turn(number, "tool", task=task, **call, **outcome)
         if number % 2 == 0
@@ -179,7 +180,7 @@ def hostile_analysis(text: str) -> Analysis:
     base = finding(task=text, agent=text, reason=text)
     hostile = replace(base, id=text, session=text, trace_id=text, signature=text)
     other = replace(hostile, rule="response_repeat", action="warn")
-    words = {"agent": text, "name": text, "outcome": text, "text": text, "phase": text}
+    words = {"agent": text, "name": text, "result": text, "text": text, "phase": text}
     rows = [
         turn(number, kind, task=text, arguments=text, **words)
         for number, kind in enumerate(("tool", "model", "handoff", "attempt", "user"), start=1)
@@ -196,9 +197,9 @@ def test_rules_that_see_the_same_loop_are_one_block() -> None:
     signature = finding("signature_repeat", action="warn")
     response = finding("response_repeat", (1, 3, 5, 7, 9), "pivot")
 
-    shown, left_over = loops([signature, response, call])
+    shown, left_over = grouped([signature, response, call])
 
-    assert shown == [Loop(call, (response, signature))]
+    assert shown == [Group(call, (response, signature))]
     assert shown[0].also == "response_repeat, signature_repeat"
     assert left_over == 0
 
@@ -212,24 +213,24 @@ def test_half_of_the_smaller_stretch_makes_one_loop(turns: tuple[int, ...], coun
     if turns == (8, 9):
         lead = finding(turns=(1, 2, 3, 4, 5, 6, 7, 8))
 
-    assert len(loops([lead, finding("cycle", turns, "warn")])[0]) == count
+    assert len(grouped([lead, finding("cycle", turns, "warn")])[0]) == count
 
 
 def test_agents_side_by_side_are_two_loops() -> None:
     """Two sub-agents that loop at the same time need two people to look, or one to look twice."""
     other = finding(turns=(3, 5, 7, 9), agent="reviewer")
 
-    assert len(loops([finding(), other])[0]) == 2
+    assert len(grouped([finding(), other])[0]) == 2
 
 
 def test_counters_of_the_whole_task_join_the_agent_that_shares_their_turns() -> None:
     """A rule whose lane is the task may name no agent, and still sees the same turns."""
-    assert len(loops([finding(), finding("signature_repeat", agent="")])[0]) == 1
+    assert len(grouped([finding(), finding("signature_repeat", agent="")])[0]) == 1
 
 
 def test_tasks_are_never_one_loop() -> None:
     """Turn numbers start again in every task."""
-    assert len(loops([finding(), finding(task="other")])[0]) == 2
+    assert len(grouped([finding(), finding(task="other")])[0]) == 2
 
 
 def test_strongest_loop_comes_first() -> None:
@@ -239,18 +240,18 @@ def test_strongest_loop_comes_first() -> None:
     more = finding("d", (1, 2, 3, 4), "gate", task="c")
     named = finding("b", (1, 2, 3), "gate", task="d")
 
-    shown, _ = loops([warn, gate, more, named])
+    shown, _ = grouped([warn, gate, more, named])
 
-    assert [loop.lead for loop in shown] == [more, named, gate, warn]
+    assert [group.lead for group in shown] == [more, named, gate, warn]
 
 
 def test_loops_beyond_the_bound_are_counted_and_told() -> None:
     """A page of ten thousand loops helps nobody, but a loop must not vanish in silence."""
-    many = [finding(task=f"task-{number}") for number in range(LOOPS_SHOWN_MAX + 3)]
+    many = [finding(task=f"task-{number}") for number in range(GROUPS_SHOWN_MAX + 3)]
 
-    shown, left_over = loops(many)
+    shown, left_over = grouped(many)
 
-    assert (len(shown), left_over) == (LOOPS_SHOWN_MAX, 3)
+    assert (len(shown), left_over) == (GROUPS_SHOWN_MAX, 3)
     assert "and 3 more findings: all are in --format json" in printed(analysis(*many))
     assert "and 3 more findings: all are in --format json" in html_report(analysis(*many))
 
@@ -261,7 +262,8 @@ def test_loops_beyond_the_bound_are_counted_and_told() -> None:
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        (0, "0.0 s"),
+        (0, "under 0.1 s"),
+        (0.1, "0.1 s"),
         (9.94, "9.9 s"),
         (46.2, "46 s"),
         (59.7, "1 min 0 s"),
@@ -421,12 +423,23 @@ def test_turns_of_a_cycle_are_named_by_their_place() -> None:
 
 def test_unknown_outcome_is_not_shown_as_empty() -> None:
     """A reader must not take what was not recorded for what did not come."""
-    rows = [turn(2, "tool", name="run"), turn(4, "tool", name="run", outcome="")]
+    rows = [turn(2, "tool", name="run"), turn(4, "tool", name="run", result="")]
 
     text = Page(html_report(analysis(finding(turns=(2, 4)), rows=rows))).text
 
     assert text.count("run(?)") == 2
     assert text.count("unknown") == 1
+
+
+def test_message_of_a_person_is_shown_and_is_in_no_loop() -> None:
+    """A message has the number of the turn before it, which must not make it a repeat."""
+    rows = [*pytest_turns(10), turn(10, "user", text="Please stop.")]
+
+    page = Page(html_report(analysis(finding(), rows=rows)))
+
+    assert "Please stop." in page.text
+    assert "10 turns of the task" in page.text
+    assert len([row for row in page.all("tr") if "is-" in row.get("class", "")]) == 5
 
 
 def test_long_loop_shows_its_start_and_its_end() -> None:
@@ -437,7 +450,10 @@ def test_long_loop_shows_its_start_and_its_end() -> None:
 
     assert "… 945 turns not shown" in page.text
     assert page.text.count("run_tests(tests/test_cart.py)") == 30 + 2
-    assert "Turns 97\N{EN DASH}1101" in page.text
+    assert "\n 97 \n" in page.text
+    assert "\n 96 \n" not in page.text
+    assert "\n 1101 \n" in page.text
+    assert "\n 1102 \n" not in page.text
 
 
 @pytest.mark.parametrize(("count", "cells"), [(12, 12), (400, 400), (401, 201), (4000, 400)])

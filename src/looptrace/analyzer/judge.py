@@ -1,7 +1,7 @@
 """Turns to stretches: rules applied to columns, and their verdicts joined to loops.
 
 Batch and live both come through here, batch with whole tasks and live with the ends of those that
-changed. A stretch is a maximal run of firing turns of one lane; its turns are all that belong to it.
+changed. A stretch is a maximal run of firing turns of one lane, with all turns that belong to it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,6 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.labels import label
-from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.rules.contract import Rule, Verdict
 from looptrace.rules.turns import UNKNOWN, Lane, Mask, Turns
 
@@ -45,6 +45,9 @@ class LoopRow:
     output_sum: int
 
 
+Key = tuple[str, str, str, int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """A loop as one rule sees it: which lane, what repeats, and the turns in their order."""
@@ -58,7 +61,7 @@ class Stretch:
     rows: tuple[LoopRow, ...]
 
     @property
-    def key(self) -> tuple[str, str, str, int, int, int]:
+    def key(self) -> Key:
         """What two parts of one loop have in common."""
         return (self.rule.name, self.task, self.agent, self.epoch, self.period, self.what)
 
@@ -69,6 +72,23 @@ class Stretch:
             *(self.rule, self.task, self.agent, self.epoch, self.period, self.what),
             self.rows + tuple(row for row in later.rows if row.turn > known),
         )
+
+
+def folded(
+    opened: dict[Key, Stretch], found: Sequence[Stretch]
+) -> tuple[dict[Key, Stretch], list[Stretch]]:
+    """Continue open stretches with later ones; returns those still open, and those that ended.
+
+    A stretch of the same key continues an open one if it begins within it, else it ends it.
+    """
+    still, ended = dict(opened), []
+    for stretch in found:
+        before = still.get(stretch.key)
+        continues = before and stretch.rows[0].turn <= before.rows[-1].turn
+        if before and not continues:
+            ended.append(before)
+        still[stretch.key] = before.joined(stretch) if before and continues else stretch
+    return still, ended
 
 
 def coded(turns: pl.DataFrame) -> pl.DataFrame:
@@ -93,7 +113,7 @@ def stretches(
 
     `fresh` says which rows to judge; the others only serve to look back on.
     """
-    turns = _columns(table)
+    turns = columns(table)
     found: list[Stretch] = []
     for rule in rules:
         lane = turns.lane(rule.lane)
@@ -113,7 +133,8 @@ def _code(texts: pl.Series) -> pl.Series:
     return texts.replace_strict(distinct, values, default=UNKNOWN, return_dtype=pl.Int64)
 
 
-def _columns(table: pl.DataFrame) -> Turns:
+def columns(table: pl.DataFrame) -> Turns:
+    """Return turns that are ordered, coded and counted as the columns that rules see."""
     codes = {name: table[f"{name}_code"].to_numpy() for name in _CODES}
     return Turns(
         task=table["task"].rle_id().cast(pl.Int64).to_numpy(),
@@ -177,7 +198,7 @@ def _stretches(
     return found
 
 
-def _loop_row(row: dict[str, object]) -> LoopRow:
+def _loop_row(row: dict[str, Any]) -> LoopRow:
     return LoopRow(
         turn=row["turn"],
         trace_id=row["trace_id"],

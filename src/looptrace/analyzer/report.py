@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from looptrace.analyzer.findings import Analysis, Cost, Finding, Summary
 
 # A reader gives up long before this; `--format json` has every finding.
-LOOPS_SHOWN_MAX = 100
+GROUPS_SHOWN_MAX = 100
 
 # Long enough for a UUID, a trace id or a path of some depth.
 NAME_LENGTH_MAX = 64
@@ -26,10 +26,12 @@ _MINUTE_SECONDS = 60
 _HOUR_MINUTES = 60
 # Below this a tenth of a second tells two loops apart.
 _TENTHS_SECONDS_MAX = 10
+# Agents with scripted models take less, and `0.0 s` would look like a fault.
+_SHORTEST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Group:
     """One loop as a reader sees it: the strongest finding, and the others that see it too."""
 
     lead: Finding
@@ -46,25 +48,25 @@ class Loop:
         return ", ".join(dict.fromkeys(finding.rule for finding in self.others))
 
 
-def loops(findings: Iterable[Finding]) -> tuple[list[Loop], int]:
-    """Put findings that see the same loop together, the strongest loops first.
+def grouped(findings: Iterable[Finding]) -> tuple[list[Group], int]:
+    """Put findings that see the same loop together, the strongest first.
 
-    At most `LOOPS_SHOWN_MAX` loops are made; the second value counts the findings left over.
+    At most `GROUPS_SHOWN_MAX` groups are made; the second value counts the findings left over.
     """
     found: list[list[Finding]] = []
     of_task: dict[str, list[list[Finding]]] = {}
     left_over = 0
     for finding in sorted(findings, key=_strongest_first):
         candidates = of_task.setdefault(finding.task, [])
-        same = next((loop for loop in candidates if _is_same_loop(loop[0], finding)), None)
+        same = next((group for group in candidates if _is_same_loop(group[0], finding)), None)
         if same is not None:
             same.append(finding)
-        elif len(found) < LOOPS_SHOWN_MAX:
+        elif len(found) < GROUPS_SHOWN_MAX:
             candidates.append([finding])
             found.append(candidates[-1])
         else:
             left_over += 1
-    return [Loop(lead, tuple(others)) for lead, *others in found], left_over
+    return [Group(lead, tuple(others)) for lead, *others in found], left_over
 
 
 def _strongest_first(finding: Finding) -> tuple[int, int, str, str, int, str]:
@@ -105,6 +107,8 @@ def tokens_text(input_tokens: int, output_tokens: int) -> str:
 
 def duration_text(seconds: float) -> str:
     """Write `0.4 s`, `46 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < _SHORTEST_SECONDS:
+        return f"under {_SHORTEST_SECONDS} s"
     if seconds < _TENTHS_SECONDS_MAX:
         return f"{seconds:.1f} s"
     minutes, seconds_left = divmod(round(seconds), _MINUTE_SECONDS)
@@ -121,7 +125,7 @@ def cost_text(cost: Cost) -> str:
     return f"{duration_text(cost.seconds)}, {tokens_text(cost.input_tokens, cost.output_tokens)}"
 
 
-def verdict(analysis: Analysis, shown: list[Loop]) -> str:
+def verdict(analysis: Analysis, shown: list[Group]) -> str:
     """Say in one line what was found."""
     if not shown:
         return "No loops found."

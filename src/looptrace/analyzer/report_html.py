@@ -17,12 +17,12 @@ from looptrace.analyzer.report import (
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
-    Loop,
+    Group,
     blind_spots,
     cost_text,
     counted,
+    grouped,
     left_over_text,
-    loops,
     verdict,
 )
 
@@ -54,9 +54,12 @@ _LOW_CELL_HEIGHT_PX = 16
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One turn in the table of a loop; `place` tells the turns of a longer period apart."""
+    """One turn in the table of a loop; `place` tells the turns of a longer period apart.
 
-    turn: int
+    A person's message is no turn: it has no number, and is in no loop.
+    """
+
+    turn: int | None
     kind: str
     agent: str
     label: str
@@ -82,7 +85,7 @@ class _Section:
     """One loop, ready for the template."""
 
     anchor: str
-    loop: Loop
+    group: Group
     strip: _Strip
     head: list[_Row]
     turns_between: int
@@ -99,11 +102,13 @@ class _Section:
 
 def html_report(analysis: Analysis) -> str:
     """Write the analysis as one self-contained HTML page."""
-    shown, left_over = loops(analysis.findings)
-    turns_of_task = _turns_of_tasks(analysis.turns, {loop.lead.task for loop in shown})
+    shown, left_over = grouped(analysis.findings)
+    turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
     sections = [
-        _section(f"loop-{number}", loop, turns_of_task.get(loop.lead.task, analysis.turns.clear()))
-        for number, loop in enumerate(shown, start=1)
+        _section(
+            f"loop-{number}", group, turns_of_task.get(group.lead.task, analysis.turns.clear())
+        )
+        for number, group in enumerate(shown, start=1)
     ]
     page = _template().render(
         summary=analysis.summary,
@@ -139,28 +144,32 @@ def _template() -> Template:
 
 
 def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFrame]:
-    """Split off the turns of the tasks that are shown, each in order."""
-    of_tasks = turns.filter(pl.col("task").is_in(list(tasks))).sort("task", "turn")
+    """Split off the turns of the tasks that are shown, each in order.
+
+    A person's message has the number of the turn before it, and stands after it.
+    """
+    order = ("task", "turn", pl.col("kind") == "user", "order_ns", "span_id")
+    of_tasks = turns.filter(pl.col("task").is_in(list(tasks))).sort(order)
     parts = of_tasks.partition_by("task", as_dict=True, maintain_order=True)
     return {task: part for (task,), part in parts.items()}
 
 
-def _section(anchor: str, loop: Loop, turns: pl.DataFrame) -> _Section:
-    roles = {turn.turn: turn.role for finding in reversed(loop.findings) for turn in finding.turns}
-    head, turns_between, tail = _rows_around(loop, turns, roles)
-    return _Section(anchor, loop, _strip(turns, roles), head, turns_between, tail)
+def _section(anchor: str, group: Group, turns: pl.DataFrame) -> _Section:
+    roles = {turn.turn: turn.role for finding in reversed(group.findings) for turn in finding.turns}
+    head, turns_between, tail = _rows_around(group, turns, roles)
+    return _Section(anchor, group, _strip(turns, roles), head, turns_between, tail)
 
 
 def _rows_around(
-    loop: Loop, turns: pl.DataFrame, roles: dict[int, Any]
+    group: Group, turns: pl.DataFrame, roles: dict[int, Any]
 ) -> tuple[list[_Row], int, list[_Row]]:
     """Give the turns of the loop and some around it; of a long loop the start and the end."""
-    first = min(finding.turn_first for finding in loop.findings)
-    last = max(finding.turn_last for finding in loop.findings)
+    first = min(finding.turn_first for finding in group.findings)
+    last = max(finding.turn_last for finding in group.findings)
     window = turns.filter(
-        pl.col("turn").is_between(max(1, first - _CONTEXT_TURNS), last + _CONTEXT_TURNS)
+        pl.col("turn").is_between(max(0, first - _CONTEXT_TURNS), last + _CONTEXT_TURNS)
     )
-    places = _places(loop)
+    places = _places(group)
     turns_between = max(0, window.height - _ROWS_HEAD_MAX - _ROWS_TAIL_MAX)
     head_length = _ROWS_HEAD_MAX if turns_between else window.height
     head = [_row(row, roles, places) for row in window.head(head_length).iter_rows(named=True)]
@@ -169,30 +178,32 @@ def _rows_around(
     return head, turns_between, tail
 
 
-def _places(loop: Loop) -> dict[int, str]:
+def _places(group: Group) -> dict[int, str]:
     """Name the turns of a cycle by their place in the round: A, B, A, B."""
-    if loop.lead.period == 1:
+    if group.lead.period == 1:
         return {}
-    turns = sorted(turn.turn for turn in loop.lead.turns)
-    return {turn: chr(ord("A") + index % loop.lead.period) for index, turn in enumerate(turns)}
+    turns = sorted(turn.turn for turn in group.lead.turns)
+    return {turn: chr(ord("A") + index % group.lead.period) for index, turn in enumerate(turns)}
 
 
-def _row(row: dict[str, Any], roles: dict[int, Any], places: dict[int, str]) -> _Row:
-    outcome = row["outcome"]
+def _row(row: dict[str, Any], roles: dict[Any, Any], places: dict[Any, str]) -> _Row:
+    turn = None if row["kind"] == "user" else row["turn"]
+    outcome = (row["error"] if row["failed"] else None) or row["result"]
     return _Row(
-        turn=row["turn"],
+        turn=turn,
         kind=row["kind"],
         agent=plain(row["agent"] or "", NAME_LENGTH_MAX),
         label=label(row, _LABEL_LENGTH_MAX),
         outcome=None if outcome is None else plain(outcome, _OUTCOME_LENGTH_MAX),
         failed=bool(row["failed"]),
-        role=roles.get(row["turn"], ""),
-        place=places.get(row["turn"], ""),
+        role=roles.get(turn, ""),
+        place=places.get(turn, ""),
     )
 
 
 def _strip(turns: pl.DataFrame, roles: dict[int, Any]) -> _Strip:
     """Draw every turn as a cell, several turns a cell where there are too many."""
+    turns = turns.filter(pl.col("kind") != "user")
     turns_per_cell = max(1, -(-turns.height // _CELLS_MAX))
     starts = np.arange(0, turns.height, turns_per_cell)
     ranks = {turn: _CELL_KINDS.index(role) for turn, role in roles.items()}

@@ -11,12 +11,12 @@ from looptrace.analyzer.report import (
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
-    Loop,
+    Group,
     blind_spots,
     cost_text,
     counted,
+    grouped,
     left_over_text,
-    loops,
     tokens_text,
     verdict,
 )
@@ -31,14 +31,14 @@ _ACTION_STYLE = {"warn": "yellow", "pivot": "magenta", "gate": "red"}
 
 def print_report(analysis: Analysis, console: Console) -> None:
     """Print the counts, the loops of each task, and what could not be seen or read."""
-    shown, left_over = loops(analysis.findings)
+    shown, left_over = grouped(analysis.findings)
     _print_line(_counts(analysis.summary), console)
     _print_line(Text(verdict(analysis, shown), style="bold"), console)
-    by_task: dict[str, list[Loop]] = {}
-    for loop in shown:
-        by_task.setdefault(loop.lead.task, []).append(loop)
-    for task, task_loops in by_task.items():
-        _print_task(task, task_loops, console)
+    by_task: dict[str, list[Group]] = {}
+    for group in shown:
+        by_task.setdefault(group.lead.task, []).append(group)
+    for task, groups in by_task.items():
+        _print_task(task, groups, console)
     if left_over:
         _print_paragraph([Text(left_over_text(left_over))], console)
     _print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
@@ -58,26 +58,26 @@ def _counts(summary: Summary) -> Text:
     return Text(", ".join(counts))
 
 
-def _print_task(task: str, task_loops: list[Loop], console: Console) -> None:
-    sessions = dict.fromkeys(loop.lead.session for loop in task_loops)
+def _print_task(task: str, groups: list[Group], console: Console) -> None:
+    sessions = dict.fromkeys(group.lead.session for group in groups)
     others = ", ".join(session for session in sessions if session != task)
     console.print()
     _print_line(Text.assemble("task ", (plain(task, NAME_LENGTH_MAX), "bold")), console)
     if others:
         _print_line(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"), console)
-    for loop in task_loops:
-        _print_paragraph(_loop_lines(loop), console, _INDENT_COLUMNS)
+    for group in groups:
+        _print_paragraph(_group_lines(group), console, _INDENT_COLUMNS)
 
 
-def _loop_lines(loop: Loop) -> list[Text]:
-    lead = loop.lead
+def _group_lines(group: Group) -> list[Text]:
+    lead = group.lead
     style = _ACTION_STYLE[lead.action]
     lines = [
         Text(plain(lead.reason, SENTENCE_LENGTH_MAX), style="bold"),
         Text.assemble((lead.action, f"bold {style}"), f" by {lead.rule}", _agent(lead)),
     ]
-    if loop.others:
-        lines.append(Text(f"also: {loop.also}"))
+    if group.others:
+        lines.append(Text(f"also: {group.also}"))
     lines.append(Text(f"in the loop: {cost_text(lead.cost)}"))
     return lines
 

@@ -46,7 +46,11 @@ TURN_SCHEMA = pl.Schema(
 STEP_SPREAD_S = 60
 NS_PER_S = 1_000_000_000
 
-TURN_KEY = ("trace_id", "span_id", "call_id")
+TURN_KEY = ("trace_id", "span_id", "kind", "call_id")
+
+
+# The number of an ordered turn, counted from the first row of its task.
+TURN_NUMBER = (pl.col("kind") != "user").cum_sum().cast(pl.UInt32).over("task")
 
 
 def ordered(turns: pl.DataFrame) -> pl.DataFrame:
@@ -75,5 +79,4 @@ def numbered(turns: pl.DataFrame) -> pl.DataFrame:
 
     A person's message is no step of an agent: it has the number of the turn before it.
     """
-    steps = (pl.col("kind") != "user").cum_sum().cast(pl.UInt32)
-    return ordered(turns).with_columns(turn=steps.over("task"))
+    return ordered(turns).with_columns(TURN_NUMBER.alias("turn"))

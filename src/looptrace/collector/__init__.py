@@ -1,0 +1,1 @@
+"""The edge: everything that touches files, sockets, clocks or the OpenTelemetry SDK."""

@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from looptrace.analyzer.spans import Skipped
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -67,6 +70,18 @@ class Source:
     path: Path | None = None
     identity: tuple[int, int] | None = None  # device and inode: the file behind all its names
     bytes_on_disk: int = 0  # 0 where it is not known beforehand
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The bytes of one document or message, and its line or its number in the source, from 1.
+
+    `problem` says why they are not whole; None where they seem to be.
+    """
+
+    number: int
+    data: bytes
+    problem: str | None = None
 
 
 class Damaged(Exception):
@@ -194,9 +209,9 @@ class _CountedReader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer, /) -> int:
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Read into `buffer`, and count."""
-        view = memoryview(buffer)
+        view = memoryview(buffer).cast("B")
         taken = self._stream.read(len(view))
         view[: len(taken)] = taken
         self.bytes_read += len(taken)

@@ -80,8 +80,8 @@ _SCHEMA_VERSION = 1
 _BUCKETS = 16
 _BUCKET_HASH_BYTES = 8
 
-_DATA = "data.parquet"
-_ASIDE = f".{_DATA}.tmp-"
+DATA = "data.parquet"  # the name of every file with rows
+_ASIDE = f".{DATA}.tmp-"
 _FIRST_DAY = "1970-01-01"
 _ROW_KEY = ["trace_id", "span_id"]
 
@@ -145,7 +145,7 @@ def require_store(store_dir: Path) -> None:
 def files_pattern(store_dir: Path, table: str, bucket: int | None = None) -> str:
     """Return the glob pattern of a table's files, of all buckets or of one."""
     folder = f"bucket={'*' if bucket is None else _number(bucket)}"
-    return str(Path(glob.escape(str(store_dir)), table, "day=*", folder, _DATA))
+    return str(Path(glob.escape(str(store_dir)), table, "day=*", folder, DATA))
 
 
 def counts(store_dir: Path) -> Counts:
@@ -215,7 +215,9 @@ def _locked(store_dir: Path) -> Iterator[None]:
         store_dir.mkdir(parents=True, exist_ok=True)
         foreign = {entry.name for entry in store_dir.iterdir()} - {_LOCK, *TABLES}
     except OSError as error:
-        raise StoreError(f"{store_dir}: cannot be a store ({error}); give another folder.") from error
+        raise StoreError(
+            f"{store_dir}: cannot be a store ({error}); give another folder."
+        ) from error
     if foreign and not is_store(store_dir):
         raise StoreError(f"{store_dir}: is a folder of something else; give a new or empty one.")
     lock = _take_lock(store_dir / _LOCK)
@@ -302,9 +304,7 @@ def _add(store_dir: Path, bucket: int, spans: pl.DataFrame) -> list[Skipped]:
     return replaced
 
 
-def _split(
-    store_dir: Path, bucket: int, strays: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read a bucket's spans: those of traces that belong elsewhere, and the others."""
     spans = _read(store_dir, "spans", bucket)
     traces = strays.filter(pl.col("bucket") == bucket)["trace_id"]
@@ -451,7 +451,7 @@ def _files(store_dir: Path, table: str, bucket: int) -> list[Path]:
 
 
 def _file(store_dir: Path, table: str, day: str, bucket: int) -> Path:
-    return store_dir / table / f"day={day}" / f"bucket={_number(bucket)}" / _DATA
+    return store_dir / table / f"day={day}" / f"bucket={_number(bucket)}" / DATA
 
 
 def _number(bucket: int) -> str:

@@ -52,7 +52,9 @@ def load(name: str) -> Query:
     if name not in names():
         raise KeyError(name)
     sql = (files(__name__) / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
-    header = [(found["key"], found["text"]) for found in map(_HEADER.match, sql.splitlines()) if found]
+    header = [
+        (found["key"], found["text"]) for found in map(_HEADER.match, sql.splitlines()) if found
+    ]
     (purpose,) = (text for key, text in header if key == "purpose")
     return Query(name, purpose, _fields(header, "parameter"), _fields(header, "column"), sql)
 

@@ -1,35 +1,49 @@
--- purpose: Which agents loop most: the share of their tasks with a loop, and how often they try.
+-- purpose: Which agents loop most: in how many of their tasks, and how often they repeat themselves.
 -- column: agent (text) agent, empty where none is named
 -- column: tasks (bigint) tasks in which it took a turn
--- column: looping_tasks (bigint) those of its tasks in which it has a finding
+-- column: looping_tasks (bigint) those of its tasks in which a turn of it is part of a finding
 -- column: share (double) looping_tasks / tasks, from 0 to 1
--- column: findings (bigint) findings on it
--- column: loops (bigint) repeats, all its findings together
--- column: attempts (bigint) occurrences of what repeats, all its findings together
-WITH agents AS (
-    SELECT agent, count(DISTINCT task) AS tasks
+-- column: findings (bigint) findings with a turn of it
+-- column: loops (bigint) repeats, all these findings together
+-- column: attempts (bigint) occurrences of what repeats, all these findings together
+WITH steps AS (
+    SELECT task, turn, agent
     FROM turns
     WHERE kind <> 'user'
+),
+agents AS (
+    SELECT agent, count(DISTINCT task) AS tasks
+    FROM steps
     GROUP BY agent
 ),
+places AS (
+    SELECT id, task, loop_count, attempts, unnest(turns).turn AS turn
+    FROM findings
+),
+-- A rule that looks at the whole task names no agent, but its turns do.
 looping AS (
+    SELECT DISTINCT steps.agent, places.id, places.task, places.loop_count, places.attempts
+    FROM places
+    JOIN steps USING (task, turn)
+),
+counted AS (
     SELECT
         agent,
         count(DISTINCT task) AS looping_tasks,
         count(*) AS findings,
         CAST(sum(loop_count) AS BIGINT) AS loops,
         CAST(sum(attempts) AS BIGINT) AS attempts
-    FROM findings
+    FROM looping
     GROUP BY agent
 )
 SELECT
     agents.agent,
     agents.tasks,
-    coalesce(looping.looping_tasks, 0) AS looping_tasks,
-    round(coalesce(looping.looping_tasks, 0) / agents.tasks, 3) AS share,
-    coalesce(looping.findings, 0) AS findings,
-    coalesce(looping.loops, 0) AS loops,
-    coalesce(looping.attempts, 0) AS attempts
+    coalesce(counted.looping_tasks, 0) AS looping_tasks,
+    round(coalesce(counted.looping_tasks, 0) / agents.tasks, 3) AS share,
+    coalesce(counted.findings, 0) AS findings,
+    coalesce(counted.loops, 0) AS loops,
+    coalesce(counted.attempts, 0) AS attempts
 FROM agents
-LEFT JOIN looping USING (agent)
+LEFT JOIN counted USING (agent)
 ORDER BY looping_tasks DESC, share DESC, loops DESC, agents.agent

@@ -1,6 +1,6 @@
 -- purpose: Which rules fire, and on which agents.
 -- column: rule (text) rule that fired
--- column: agent (text) agent whose turns loop, empty where none is named
+-- column: agent (text) agent that loops, empty for rules that look at the whole task
 -- column: findings (bigint) how often it fired
 -- column: tasks (bigint) tasks in which it fired
 -- column: attempts (bigint) occurrences of what repeats, all findings together

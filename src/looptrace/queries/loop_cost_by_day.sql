@@ -2,10 +2,10 @@
 -- column: day (date) day on which the loops began, UTC
 -- column: loops (bigint) stretches of turns with a finding; findings that share turns are one loop
 -- column: tasks (bigint) tasks with a loop
--- column: turns (bigint) turns between the first and the last of a loop
--- column: seconds (double) time between the start of a loop and its end
--- column: input_tokens (bigint) tokens that models read meanwhile
--- column: output_tokens (bigint) tokens that models wrote meanwhile
+-- column: turns (bigint) turns from the first of a loop to its last
+-- column: seconds (double) time from the start of a loop to its end
+-- column: input_tokens (bigint) tokens that models read in these turns
+-- column: output_tokens (bigint) tokens that models wrote in these turns
 WITH reached AS (
     SELECT
         task,
@@ -32,17 +32,37 @@ loops AS (
     FROM numbered
     GROUP BY task, loop
 ),
+looping AS (
+    SELECT DISTINCT task, agent, turn_first, turn_last
+    FROM findings
+),
+-- A rule that looks at one agent says nothing of what other agents do meanwhile.
+spent AS (
+    SELECT DISTINCT ON (turns.task, turns.turn)
+        turns.task,
+        turns.turn,
+        turns.day,
+        turns.start_ns,
+        turns.end_ns,
+        turns.input_tokens,
+        turns.output_tokens
+    FROM turns
+    JOIN looping ON turns.task = looping.task
+        AND turns.turn BETWEEN looping.turn_first AND looping.turn_last
+        AND looping.agent IN ('', turns.agent)
+    WHERE turns.kind <> 'user'
+),
 costs AS (
     SELECT
         loops.task,
-        arg_min(turns.day, turns.turn) AS day,
+        arg_min(spent.day, spent.turn) AS day,
         count(*) AS turns,
-        (max(turns.end_ns) - min(turns.start_ns)) / 1e9 AS seconds,
-        sum(turns.input_tokens) FILTER (turns.kind = 'model') AS input_tokens,
-        sum(turns.output_tokens) FILTER (turns.kind = 'model') AS output_tokens
+        (max(spent.end_ns) - min(spent.start_ns)) / 1e9 AS seconds,
+        sum(spent.input_tokens) AS input_tokens,
+        sum(spent.output_tokens) AS output_tokens
     FROM loops
-    JOIN turns ON turns.task = loops.task
-        AND turns.turn BETWEEN loops.turn_first AND loops.turn_last
+    JOIN spent ON spent.task = loops.task
+        AND spent.turn BETWEEN loops.turn_first AND loops.turn_last
     GROUP BY loops.task, loops.loop
 )
 SELECT

@@ -1,14 +1,13 @@
 -- purpose: What one task did, turn by turn, and which rules saw a loop there.
 -- parameter: task (text) task, as reports name it
--- column: turn (uinteger) place within the task, from 1
+-- column: turn (uinteger) place within the task, from 1; a message has that of the turn before
 -- column: kind (text) tool, model, handoff, attempt or user
 -- column: agent (text) agent that took the turn, empty where none is named
 -- column: name (text) tool, model, or agent handed to
 -- column: failed (boolean) whether it failed, empty where the trace does not say
 -- column: rules (text) rules with a finding that this turn is part of, empty where there is none
 -- column: arguments (text) what a tool was called with
--- column: result (text) what a tool gave back, or the error
--- column: text (text) what a model or a person said
+-- column: result (text) what a tool gave back, or the error, or what a model or a person said
 -- column: seconds (double) how long it took
 -- column: input_tokens (bigint) tokens that a model read
 -- column: output_tokens (bigint) tokens that a model wrote
@@ -25,12 +24,12 @@ SELECT
     turns.failed,
     coalesce(looping.rules, '') AS rules,
     turns.arguments,
-    coalesce(turns.result, turns.error) AS result,
-    turns.text,
+    coalesce(turns.result, turns.error, turns.text) AS result,
     (turns.end_ns - turns.start_ns) / 1e9 AS seconds,
     turns.input_tokens,
     turns.output_tokens
 FROM turns
-LEFT JOIN looping ON looping.turn = turns.turn
+LEFT JOIN looping ON looping.turn = turns.turn AND turns.kind <> 'user'
 WHERE turns.task = $task
-ORDER BY turns.turn
+-- A person's message has the number of the turn before it.
+ORDER BY turns.turn, turns.kind = 'user', turns.order_ns

@@ -1,0 +1,1 @@
+"""Rules: one file each, pure functions over columns."""

@@ -67,6 +67,14 @@ class Lane:
     position: Codes
 
     @property
+    def following(self) -> Codes:
+        """How many turns of its lane come after each turn."""
+        starts = np.flatnonzero(self.position == 0)
+        lengths = np.diff(starts, append=len(self.position))
+        after: Codes = np.repeat(lengths, lengths) - 1 - self.position
+        return after
+
+    @property
     def call(self) -> Codes:
         """Tool and arguments of each turn of the lane."""
         return self.turns.call[self.rows]

@@ -1,0 +1,175 @@
+"""The live driver: turns as they arrive in, findings out, the same as in batch.
+
+Of each task the engine keeps the turns that may still move, and of the settled ones before them as
+many as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest of its
+task; what arrives later than that is counted and left out. All other turns of a task are judged anew
+whenever one arrives, by the functions that serve batch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+
+from looptrace.analyzer.batch import finding_of, in_order
+from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.judge import Key, Stretch, coded, columns, counted, folded, stretches
+from looptrace.analyzer.turns import NS_PER_S, STEP_SPREAD_S, TURN_KEY, TURN_NUMBER, ordered
+from looptrace.rules.contract import Rule
+from looptrace.rules.registry import default_rules
+
+# Spans may arrive this long after younger ones of their task.
+LATENESS_S = 60
+# A late call may also belong to a step that stands at its first end.
+HORIZON_S = LATENESS_S + STEP_SPREAD_S
+
+_SUMS = ("input_tokens", "output_tokens")
+_COUNTS_BEFORE = {"task": pl.String, "turn_before": pl.UInt32, "epoch_before": pl.Int64}
+_TOKENS_BEFORE = {"task": pl.String, "agent": pl.String} | {f"{n}_before": pl.Int64 for n in _SUMS}
+
+
+@dataclass(slots=True)
+class _Task:
+    """What is carried forward of the settled turns of one task."""
+
+    settled_ns: int = -(2**63)  # turns that end before this come too late
+    turn: int = 0
+    epoch: int = 0
+    tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
+    opened: dict[Key, Stretch] = field(default_factory=dict)
+    ended: list[Stretch] = field(default_factory=list)
+    current: list[Stretch] = field(default_factory=list)
+
+
+class LiveEngine:
+    """Finds loops in turns as they arrive, in any batches and however tasks interleave."""
+
+    def __init__(self, rules: Sequence[Rule] | None = None) -> None:
+        self.rules = default_rules() if rules is None else tuple(rules)
+        self.late = 0  # turns left out because they came too late
+        self._tasks: dict[str, _Task] = defaultdict(_Task)
+        self._rows: pl.DataFrame | None = None  # kept turns of all tasks, with `settled`
+
+    def feed(self, turns: pl.DataFrame) -> list[Finding]:
+        """Take turns (`TURN_SCHEMA`) in any order; returns the findings that opened or grew."""
+        names = turns["task"].unique().to_list()
+        rows = self._merged(turns, names)
+        if rows.is_empty():
+            return []
+        rows = rows.with_columns(settles=_settles())
+        self._settle(rows)
+        waiting = ~(rows["settled"] | rows["settles"])
+        found = _by_task(stretches(rows, self.rules, waiting.to_numpy()))
+        changed: list[Stretch] = []
+        for name in names:
+            task = self._tasks[name]
+            opened, ended = folded(task.opened, found[name])
+            before, task.current = task.current, [*ended, *opened.values()]
+            changed += [stretch for stretch in task.current if stretch not in before]
+        self._keep(rows)
+        return in_order([finding_of(stretch) for stretch in changed])
+
+    def findings(self) -> list[Finding]:
+        """Return every finding so far, by task, first turn and rule."""
+        every = [s for task in self._tasks.values() for s in (*task.ended, *task.current)]
+        return in_order([finding_of(stretch) for stretch in every])
+
+    def _merged(self, turns: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+        """Sort new turns in among the kept ones of their tasks; each turn counts once."""
+        bounds = [self._tasks[name].settled_ns for name in names]
+        settled_ns = pl.col("task").replace_strict(names, bounds, return_dtype=pl.Int64)
+        in_time = turns.filter(pl.col("end_ns") >= settled_ns)
+        self.late += turns.height - in_time.height
+        waiting = coded(in_time)
+        if self._rows is None:
+            return self._counted(ordered(_distinct(waiting)), names)
+        mine = pl.col("task").is_in(names)
+        kept, self._rows = self._rows.filter(mine), self._rows.filter(~mine)
+        settled = kept.filter("settled")
+        waiting = pl.concat([kept.filter(~pl.col("settled")).select(waiting.columns), waiting])
+        waiting = self._counted(ordered(_distinct(waiting)), names)
+        return pl.concat([settled, waiting]).sort("task", maintain_order=True)
+
+    def _counted(self, waiting: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+        """Count turns, messages and tokens onwards from where the settled turns ended."""
+        tasks = [(name, self._tasks[name]) for name in names]
+        counts = [(name, task.turn, task.epoch) for name, task in tasks]
+        tokens = [
+            (name, agent, *sums) for name, task in tasks for agent, sums in task.tokens.items()
+        ]
+        return (
+            counted(waiting.with_columns(TURN_NUMBER.alias("turn")))
+            .join(
+                pl.DataFrame(counts, _COUNTS_BEFORE, orient="row"), on="task", maintain_order="left"
+            )
+            .join(
+                pl.DataFrame(tokens, _TOKENS_BEFORE, orient="row"),
+                on=["task", "agent"],
+                how="left",
+                maintain_order="left",
+            )
+            .with_columns(
+                pl.col("turn") + pl.col("turn_before"),
+                pl.col("epoch") + pl.col("epoch_before"),
+                *(pl.col(f"{n}_sum") + pl.col(f"{n}_before").fill_null(0) for n in _SUMS),
+                settled=pl.lit(value=False),
+            )
+            .drop(cs.ends_with("_before"))
+        )
+
+    def _settle(self, rows: pl.DataFrame) -> None:
+        """Carry forward what the turns say that can no longer move."""
+        settling = rows["settles"].to_numpy()
+        found = _by_task(stretches(rows, self.rules, settling)) if settling.any() else {}
+        for name, stretches_found in found.items():
+            task = self._tasks[name]
+            task.opened, ended = folded(task.opened, stretches_found)
+            task.ended += ended
+        for name, newest in rows.group_by("task").agg(pl.col("end_ns").max()).iter_rows():
+            task = self._tasks[name]
+            task.settled_ns = max(task.settled_ns, newest - HORIZON_S * NS_PER_S)
+        settled = rows.filter("settles")
+        counts = pl.col("turn", "epoch").last()
+        for name, turn, epoch in settled.group_by("task").agg(counts).iter_rows():
+            self._tasks[name].turn, self._tasks[name].epoch = turn, epoch
+        sums = [pl.col(f"{n}_sum").last() for n in _SUMS]
+        for name, agent, given, said in settled.group_by("task", "agent").agg(sums).iter_rows():
+            self._tasks[name].tokens[agent] = (given, said)
+
+    def _keep(self, rows: pl.DataFrame) -> None:
+        """Keep the turns that may still move, and the settled ones that rules look back on."""
+        rows = rows.with_columns(pl.col("settled") | pl.col("settles")).drop("settles")
+        settled = rows.filter("settled")
+        wanted = np.zeros(settled.height, dtype=np.bool_)
+        turns = columns(settled)
+        for rule in self.rules:
+            lane = turns.lane(rule.lane)
+            wanted[lane.rows[lane.following < rule.lookback]] = True
+        # A person's message ends every lane, so what lies before the last one is never looked at.
+        current = pl.col("epoch") == pl.col("epoch").max().over("task")
+        kept = settled.filter(pl.lit(pl.Series(wanted)) & current)
+        parts = [kept, rows.filter(~pl.col("settled"))]
+        self._rows = pl.concat(parts if self._rows is None else [self._rows, *parts])
+
+
+def _settles() -> pl.Expr:
+    """Say which turns lie so far back that no span in time can come to stand before them."""
+    horizon = pl.col("end_ns").max().over("task") - HORIZON_S * NS_PER_S
+    moves = pl.when(pl.col("end_ns") >= horizon).then("order_ns").min().over("task")
+    return ~pl.col("settled") & (pl.col("order_ns") < moves)
+
+
+def _by_task(found: list[Stretch]) -> defaultdict[str, list[Stretch]]:
+    by_task = defaultdict(list)
+    for stretch in found:
+        by_task[stretch.task].append(stretch)
+    return by_task
+
+
+def _distinct(turns: pl.DataFrame) -> pl.DataFrame:
+    return turns.unique(["task", *TURN_KEY], keep="first", maintain_order=True)

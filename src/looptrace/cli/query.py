@@ -1,0 +1,152 @@
+"""`looptrace query`: ask a store, with the queries that ship or with SQL of one's own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from difflib import get_close_matches
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from looptrace import queries
+from looptrace.analyzer.labels import plain
+from looptrace.collector.store import StoreError
+from looptrace.collector.warehouse import Answer, QueryError, ask, connect, read
+
+_EXIT_UNREADABLE = 2
+_MESSAGE_LENGTH_MAX = 500
+_CELL_LENGTH_MAX = 120
+
+# A terminal is no place for more; the other formats give every row.
+_ROWS_SHOWN_MAX = 1_000
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option(
+    "--store",
+    "store_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the store, as `looptrace ingest` made it.",
+)
+@click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="Value of a parameter.")
+@click.option("--sql", help="SQL of your own instead of NAME: one statement, which can only read.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="How to print the rows.",
+)
+def query(
+    name: str | None, store_dir: Path | None, params: tuple[str, ...], sql: str | None, form: str
+) -> None:
+    """Run the query NAME on a store; with neither NAME nor --sql, list the queries.
+
+    SQL reads the views spans, turns and findings; "DESCRIBE turns" shows the columns of one.
+    """
+    if name is None and sql is None:
+        _list_queries()
+        return
+    if name is not None and sql is not None:
+        raise click.UsageError("Give either NAME or --sql.")
+    if store_dir is None:
+        raise click.UsageError("Missing option '--store': the folder of the store to ask.")
+    found = None if name is None else _query(name)
+    values = _values(found, params)
+    try:
+        with connect(store_dir) as connection:
+            answer = ask(connection, found.sql, values) if found else read(connection, sql or "")
+            _FORMATS[form](answer)
+    except (StoreError, QueryError) as error:
+        click.echo(f"Error: {plain(str(error), _MESSAGE_LENGTH_MAX)}", err=True)
+        sys.exit(_EXIT_UNREADABLE)
+
+
+def _list_queries() -> None:
+    for query in map(queries.load, queries.names()):
+        click.echo(f"{query.name}\n    {query.purpose}")
+        for parameter in query.parameters:
+            click.echo(f"    --param {parameter.name}=…  {parameter.meaning}")
+
+
+def _query(name: str) -> queries.Query:
+    if name not in queries.names():
+        raise click.UsageError(f"There is no query {name!r}. {_which(name, queries.names())}")
+    return queries.load(name)
+
+
+def _values(query: queries.Query | None, params: tuple[str, ...]) -> dict[str, str]:
+    """Read the parameters given, and check that they are those of the query."""
+    wanted = tuple(parameter.name for parameter in query.parameters) if query else ()
+    values: dict[str, str] = {}
+    for param in params:
+        name, equals, value = param.partition("=")
+        if not equals:
+            raise click.UsageError(f"--param {param!r} is not written KEY=VALUE.")
+        if name not in wanted:
+            raise click.UsageError(f"There is no parameter {name!r} here. {_which(name, wanted)}")
+        values[name] = value
+    for name in wanted:
+        if name not in values:
+            raise click.UsageError(f"Missing parameter: give --param {name}=….")
+    return values
+
+
+def _which(given: str, names: tuple[str, ...]) -> str:
+    """Say what somebody may have meant, and what there is."""
+    close = get_close_matches(given, names, n=1)
+    meant = f"Did you mean {close[0]}? " if close else ""
+    return f"{meant}There is: {', '.join(names)}." if names else "There is none."
+
+
+def _print_table(answer: Answer) -> None:
+    table = Table()
+    for column in answer.columns:
+        table.add_column(Text(plain(column, _CELL_LENGTH_MAX)))
+    rows = chain.from_iterable(answer.batches)
+    for row in islice(rows, _ROWS_SHOWN_MAX):
+        table.add_row(*(Text(_cell(value)) for value in row))
+    Console().print(table)
+    if next(rows, None) is not None:
+        click.echo(
+            f"Only the first {_ROWS_SHOWN_MAX} rows are shown; --format csv has all.", err=True
+        )
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else plain(str(value), _CELL_LENGTH_MAX)
+
+
+def _print_json(answer: Answer) -> None:
+    """Print an array of objects, one a line, as the rows come."""
+    separator = "[\n"
+    for row in chain.from_iterable(answer.batches):
+        record = dict(zip(answer.columns, map(_json_value, row), strict=True))
+        click.echo(f"{separator}{json.dumps(record, ensure_ascii=False, default=str)}", nl=False)
+        separator = ",\n"
+    click.echo("\n]" if separator == ",\n" else "[]")
+
+
+def _json_value(value: Any) -> Any:
+    """JSON has no word for infinity, nor for what is not a number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _print_csv(answer: Answer) -> None:
+    writer = csv.writer(click.get_text_stream("stdout"), lineterminator="\n")
+    writer.writerow(answer.columns)
+    for batch in answer.batches:
+        writer.writerows(batch)
+
+
+_FORMATS = {"table": _print_table, "json": _print_json, "csv": _print_csv}
