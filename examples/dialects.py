@@ -20,6 +20,7 @@ Attributes: TypeAlias = dict[str, Value]
 MODEL = "gpt-4.1-mini"
 GEMINI = "gemini-2.5-flash"
 CHARACTERS_PER_TOKEN = 4
+TOOL_DEFINITIONS_TOKENS = 1_180  # Sent with every request, and not among its messages.
 CALL_ID_BYTES = 9
 LANGCHAIN_CLASSES = {
     "ai": "AIMessage",
@@ -108,8 +109,9 @@ class Response:
 
     @property
     def input_tokens(self) -> int:
-        """Estimate the tokens of the messages before this response."""
-        return len(json.dumps(self.messages)) // CHARACTERS_PER_TOKEN
+        """Estimate the tokens of the request."""
+        characters = len(json.dumps(self.messages))
+        return TOOL_DEFINITIONS_TOKENS + characters // CHARACTERS_PER_TOKEN
 
     @property
     def output_tokens(self) -> int:

@@ -216,7 +216,7 @@ def checkout_fix() -> Run:
     return Run(
         session="fix-checkout-311",
         service="code-agent",
-        agent="checkout-fixer",
+        agent="shop-coder",
         at="2026-03-13T10:05:00+00:00",
         instructions="You fix code. Run the tests after each change.",
         task="The checkout tests fail. Make them pass.",

@@ -17,6 +17,7 @@ SCALAR_KEYS = {str: "stringValue", bool: "boolValue", float: "doubleValue"}
 STATUS_CODES = {"ok": 1, "error": 2}
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 NANOSECONDS = 1_000_000_000
+CLOSING_S = 0.001  # How much later than its last child a parent ends.
 
 
 def any_value(value: Value) -> dict[str, Any]:
@@ -43,10 +44,9 @@ def exception(kind: str, message: str) -> Event:
 
 
 class Trace:
-    """One trace under construction.
+    """One trace under construction. Building it twice gives the same ids and times.
 
-    Ids follow from `session` and `name`, and times from `at`, so that building twice gives the
-    same bytes. Every span carries `session` under `session_key`, unless that is None.
+    Every span carries `session` under `session_key`, unless that is None.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Trace:
         """Add a span and return its id. `links` are pairs of a trace id and a span id.
 
         It starts where the latest span ended and takes `seconds`, unless `start_s` or `end_s`
-        (seconds since the trace's `at`) say otherwise. Its ancestors last at least as long.
+        (seconds since the trace's `at`) say otherwise. Its ancestors end after it.
         """
         start_s = self.now_s if start_s is None else start_s
         end_s = start_s + seconds if end_s is None else end_s
@@ -110,11 +110,12 @@ class Trace:
             "status": {"code": STATUS_CODES[status], "message": message} if status else {},
         }
         self._scopes[span_id] = scope or self._scope
-        self.now_s = max(self.now_s, end_s)
         while parent in self._spans:
+            end_s += CLOSING_S
             ancestor = self._spans[parent]
-            ancestor["endTimeUnixNano"] = max(ancestor["endTimeUnixNano"], end_ns)
+            ancestor["endTimeUnixNano"] = max(ancestor["endTimeUnixNano"], self._ns(end_s))
             parent = ancestor["parentSpanId"]
+        self.now_s = max(self.now_s, end_s)
         return span_id
 
     def request(self) -> dict[str, Any]:
@@ -122,13 +123,9 @@ class Trace:
         return self._request(list(self._spans.values()))
 
     def requests(self, *, parents_first: bool = False) -> list[dict[str, Any]]:
-        """Give one export request a span, in the order in which the spans ended.
-
-        So children come before their parents, as exporters send them when nothing is batched.
-        """
+        """Give one export request a span, by their ends: children come before their parents."""
         spans = list(self._spans.values())
         if not parents_first:
-            spans.reverse()  # Of spans that end together, the one added last is the innermost.
             spans.sort(key=lambda span: str(span["endTimeUnixNano"]))
         return [self._request([span]) for span in spans]
 

@@ -164,8 +164,8 @@ def trap_03_openllmetry_wrapped_input() -> Requests:
     """LangChain with OpenLLMetry: the arguments lie inside of what the callback was given.
 
     Session `wrapped`: 3 tool turns named count_rows, agent "helper", all with arguments
-    {"table": "orders"} and result "0 rows", not failed; no model turns. The attribute as a whole
-    differs each time (step, checkpoint, call id), and so does the result's (call id).
+    {"table": "orders"} and result "0 rows", not failed; no model turns. The arguments' attribute as
+    a whole differs each time (step, checkpoint, call id), and so does the result's (call id).
     """
     key = "traceloop.association.properties.session_id"
     trace = Trace("wrapped", session_key=key)
@@ -180,10 +180,7 @@ def trap_03_openllmetry_wrapped_input() -> Requests:
             "inputs": {"table": "orders"},
             "kwargs": run,
         }
-        message = {"content": "0 rows", "type": "tool", "tool_call_id": f"call_{index}"}
-        path = ["langchain", "schema", "messages", "ToolMessage"]
-        output = {"lc": 1, "type": "constructor", "id": path, "kwargs": message}
-        told = json.dumps({"output": output, "kwargs": {"color": "green"}})
+        told = _tool_message("0 rows", f"call_{index}")
         tool = {
             "traceloop.span.kind": "tool",
             "traceloop.entity.name": "count_rows",
@@ -198,6 +195,13 @@ def trap_03_openllmetry_wrapped_input() -> Requests:
         }
         trace.span("execute_tool count_rows", None, tool)
     return trace.requests()
+
+
+def _tool_message(content: str, call_id: str) -> str:
+    message = {"content": content, "type": "tool", "tool_call_id": call_id, "status": "success"}
+    path = ["langchain", "schema", "messages", "ToolMessage"]
+    output = {"lc": 1, "type": "constructor", "id": path, "kwargs": message}
+    return json.dumps({"output": output, "kwargs": {"color": "green"}})
 
 
 def trap_04_argument_wrappers() -> Requests:
@@ -309,9 +313,9 @@ def trap_07_redacted_errors() -> Requests:
     """OpenAI Agents redacts errors: different failures have the same words.
 
     Session `redacted`: 4 tool turns named get_rate, agent "helper", with arguments {"pair":
-    "EUR/USD"}, {"pair": "EUR/GBP"}, {"pair": "EUR/JPY"}, {"pair": "EUR/CHF"}, all failed, and of
-    all four the error is unknown: neither the result's text nor the status message says what went
-    wrong, so no two are the same failure and nothing is a loop. No model turns.
+    "EUR/USD"}, {"pair": "EUR/GBP"}, {"pair": "EUR/JPY"}, {"pair": "EUR/CHF"}, all failed with
+    the same result. Neither that text nor the status message says what went wrong, so no two are
+    the same failure (their signatures differ) and nothing is a loop. No model turns.
     """
     trace = Trace("redacted", session_key="session.id")
     agent = {"openinference.span.kind": "AGENT", "agent.name": "helper"}
@@ -330,15 +334,15 @@ def trap_07_redacted_errors() -> Requests:
 def trap_08_adk_without_content() -> Requests:
     """Google's ADK tells nothing about tools; with OpenInference all model calls are one span.
 
-    Session `native`: 3 tool turns named open_gate, agent "porter", failed, with arguments, result,
-    and error unknown (`TOOL_ERROR` says nothing); 3 model turns (generate_content) without text.
-    Session `openinference`: 3 tool turns named open_gate, agent "porter", with arguments {"gate":
-    "north"}, failed, error "motor is stuck" (inside of the result, which is a function response);
-    1 model turn with the text "The gate stays shut." and 100 input tokens: the agent's span, which
-    the last model call overwrote. The calls in its history are the same three calls, not more, and
-    the one in its output is what is left over from the call before.
+    Session `adk_native`: 3 tool turns named open_gate, agent "porter", failed, with arguments,
+    result, and error unknown (`TOOL_ERROR` says nothing); 3 model turns (generate_content) without
+    text. Session `adk_openinference`: 3 tool turns named open_gate, agent "porter", with arguments
+    {"gate": "north"}, failed, error "motor is stuck" (inside of the result, which is a function
+    response); 1 model turn with the text "The gate stays shut." and 100 input tokens: the agent's
+    span, which the last model call overwrote. The calls in its history are the same three calls,
+    not more, and the one in its output is what is left over from the call before.
     """
-    native = Trace("native")
+    native = Trace("adk_native")
     agent = {"gen_ai.agent.name": "porter"}
     root = native.span("invoke_agent porter", None, {"gen_ai.operation.name": "invoke_agent"})
     for index in range(3):
@@ -351,7 +355,7 @@ def trap_08_adk_without_content() -> Requests:
 
 
 def _adk_with_openinference() -> Trace:
-    trace = Trace("openinference")
+    trace = Trace("adk_openinference")
     gate, stuck = {"gate": "north"}, {"error": "motor is stuck"}
     said: list[Message] = [{"role": "user", "content": "Open the north gate."}]
     for index in range(3):
@@ -438,14 +442,14 @@ def _torn(trace: Trace, parent: str, call_id: str) -> None:
 def trap_10_llamaindex_doubles() -> Requests:
     """LlamaIndex: two model spans a call with OpenInference, no tool kinds with OpenLLMetry.
 
-    Session `openinference`: 2 tool turns named sweep with arguments {"room": "hall"} and result
-    "swept", not failed; 3 model turns with the texts "I sweep.", "Again." and "Clean.", not 6: the
-    spans `_prepare_chat_with_tools` are of kind LLM, but hold no messages and no tokens.
-    Session `openllmetry`: the same 2 tool turns and 3 model turns. Everything is called `task`; the
-    models are known by their operation, the tools from the models' messages.
+    Session `llama_openinference`: 2 tool turns named sweep with arguments {"room": "hall"} and
+    result "swept", not failed; 3 model turns with the texts "I sweep.", "Again." and "Clean.", not
+    6: the spans `_prepare_chat_with_tools` are of kind LLM, but hold no messages and no tokens.
+    Session `llama_openllmetry`: the same 2 tool turns and 3 model turns. Everything is called
+    `task`; the models are known by their operation, the tools from the models' messages.
     """
     texts, sweep = ("I sweep.", "Again."), {"room": "hall"}
-    first = Trace("openinference", session_key="session.id")
+    first = Trace("llama_openinference", session_key="session.id")
     root = first.span("Agent.run", None, {"openinference.span.kind": "CHAIN"}, seconds=0)
     said: list[Message] = [{"role": "user", "content": "Sweep the hall."}]
     for index, text in enumerate(texts):
@@ -459,7 +463,7 @@ def trap_10_llamaindex_doubles() -> Requests:
         said += [answer, heard]
     _llamaindex_model(first, root, said, _openai("Clean."))
     key = "traceloop.association.properties.session_id"
-    second = Trace("openllmetry", session_key=key)
+    second = Trace("llama_openllmetry", session_key=key)
     root = second.span("Agent.workflow", None, _task("Agent", "workflow"), seconds=0)
     parts = [_asked("Sweep the hall.")]
     for index, text in enumerate(texts):
@@ -519,10 +523,10 @@ def trap_12_openllmetry_langgraph() -> Requests:
     """LangGraph with OpenLLMetry: many spans around few turns, and the agent's making in a trace.
 
     Session `graph`: 2 tool turns named cut_hedge, agent "gardener", with arguments {"side": "left"}
-    and {"side": "right"} and result "cut", not failed; 3 model turns with the texts "Left.",
-    "Right." and "Neat.". The spans execute_task (twice for each piece of middleware) and
-    create_agent (in a trace of its own, without a session) are no turns, and `gardener.workflow`
-    inside `invoke_agent gardener` is no hand-off.
+    and {"side": "right"} and result "cut" (the ToolMessage's content), not failed; 3 model turns
+    with the texts "Left.", "Right." and "Neat.". The spans execute_task (twice for each piece of
+    middleware) and create_agent (in a trace of its own, without a session) are no turns, and
+    `gardener.workflow` inside `invoke_agent gardener` is no hand-off.
     """
     made = Trace("made", session_key=None)
     agent = {"gen_ai.agent.name": "gardener"}
@@ -537,14 +541,12 @@ def trap_12_openllmetry_langgraph() -> Requests:
         answer = _said(text, _call_part(f"call_{index}", "cut_hedge", {"side": side}))
         trace.span("ChatModel.chat", _middleware(trace, parent), _chat(said, answer), kind=CLIENT)
         given = {"input_str": repr({"side": side}), "metadata": {"langgraph_step": index}}
-        message = {"content": "cut", "type": "tool", "tool_call_id": f"call_{index}"}
-        output = {"lc": 1, "type": "constructor", "id": ["ToolMessage"], "kwargs": message}
         tool = {
             **_task("cut_hedge", "tool"),
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": "cut_hedge",
             "gen_ai.tool.call.arguments": json.dumps({**given, "inputs": {"side": side}}),
-            "gen_ai.tool.call.result": json.dumps({"output": output, "kwargs": {}}),
+            "gen_ai.tool.call.result": _tool_message("cut", f"call_{index}"),
         }
         trace.span("execute_tool cut_hedge", _middleware(trace, parent), tool)
         said += [answer, _heard("tool", _answer_part(f"call_{index}", "cut"))]
@@ -658,10 +660,9 @@ def trap_16_returned_error() -> Requests:
     """Errors that a tool returns instead of raising leave the status as it was.
 
     Session `returned`: 5 tool turns named pay, no model turns, no status but UNSET. The first three
-    failed: result "ERROR: card declined", error "card declined"; result {"error": "card expired"},
-    error "card expired"; two lines, "pay: no such card" and "exit code 1": error "no such card" or
-    a longer piece of it. The last two did not: results "0 errors, 1 payment made" and
-    {"error": null, "paid": true}.
+    failed: "ERROR: card declined", {"error": "card expired"} and, in two lines, "pay: no such card"
+    and "exit code 1"; their errors hold "card declined", "card expired" and "no such card". The
+    last two did not: results "0 errors, 1 payment made" and {"error": null, "paid": true}.
     """
     trace = Trace("returned")
     results = (

@@ -177,8 +177,9 @@ def hostile_analysis(text: str) -> Analysis:
     Columns hold no lone surrogates, but the name of a file that is not UTF-8 does.
     """
     where, text = text, text.replace("\ud800", "\ufffd")
-    base = finding(task=text, agent=text, reason=text)
-    hostile = replace(base, id=text, session=text, trace_id=text, signature=text)
+    # An agent or a session that is named like its task would not be shown.
+    base = finding(task=text, agent=f"{text} agent", reason=text)
+    hostile = replace(base, id=text, session=f"{text} session", trace_id=text, signature=text)
     other = replace(hostile, rule="response_repeat", action="warn")
     words = {"agent": text, "name": text, "result": text, "text": text, "phase": text}
     rows = [
@@ -316,6 +317,15 @@ def test_terminal_report_of_a_loop() -> None:
     )
 
 
+def test_narrow_terminal_wraps_without_spaces_at_the_ends() -> None:
+    """Spaces at the ends of lines show up wherever the report is pasted."""
+    lines = printed(analysis(finding()), width=40).splitlines()
+
+    assert "  run_tests(tests/test_cart.py) failed" in lines
+    assert "  the same way 5 times, turns 2\N{EN DASH}10" in lines
+    assert lines == [line.rstrip() for line in lines]
+
+
 def test_names_that_repeat_the_task_are_left_out() -> None:
     """Without a session or agent of its own a task is named once, not three times."""
     alone = replace(finding(agent="fix-cart"), session="fix-cart")
@@ -419,6 +429,16 @@ def test_turns_of_a_cycle_are_named_by_their_place() -> None:
         "A repeat",
         "B repeat",
     ]
+
+
+def test_strongest_finding_says_what_is_first() -> None:
+    """A weaker finding that starts later sees a first turn where the loop is long under way."""
+    late = finding("signature_repeat", (6, 8, 10), "warn")
+
+    page = Page(html_report(analysis(finding(), late)))
+
+    roles = [row["class"] for row in page.all("tr") if "is-" in row.get("class", "")]
+    assert roles == ["is-first"] + ["is-repeat"] * 4
 
 
 def test_unknown_outcome_is_not_shown_as_empty() -> None:

@@ -11,7 +11,7 @@ from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.judge import Stretch, coded, counted, stretches
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.spans import Skipped
-from looptrace.analyzer.turns import NS_PER_S
+from looptrace.analyzer.turns import NS_PER_S, TURN_SCHEMA
 from looptrace.rules.contract import Loop, Rule
 from looptrace.rules.registry import default_rules
 
@@ -32,6 +32,31 @@ def analysis_of(turns: pl.DataFrame, spans: int, skipped: Sequence[Skipped] = ()
         skipped=tuple(skipped),
         findings=tuple(findings_of(turns)),
         turns=turns,
+    )
+
+
+def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
+    """Return the analyses of parts that share no task as one; keeps the turns of looping tasks."""
+    turns = [
+        part.turns.filter(pl.col("task").is_in({finding.task for finding in part.findings}))
+        for part in parts
+    ]
+    counts = [part.summary for part in parts]
+    return Analysis(
+        summary=Summary(
+            sessions=sessions,
+            tasks=sum(c.tasks for c in counts),
+            turns=sum(c.turns for c in counts),
+            spans=spans,
+            input_tokens=sum(c.input_tokens for c in counts),
+            output_tokens=sum(c.output_tokens for c in counts),
+            unknown=Unknown(
+                sum(c.unknown.arguments for c in counts), sum(c.unknown.results for c in counts)
+            ),
+        ),
+        skipped=tuple(skipped for part in parts for skipped in part.skipped),
+        findings=tuple(in_order([f for part in parts for f in part.findings])),
+        turns=pl.concat(turns) if turns else pl.DataFrame(schema=TURN_SCHEMA),
     )
 
 

@@ -15,6 +15,8 @@ from looptrace.analyzer.messages import Call, Message, messages_of
 from looptrace.analyzer.values import arguments_of, parsed, result_of
 
 STATUS_OK, STATUS_ERROR = 1, 2
+# A response cannot have used more; such a number is a fault of what wrote it.
+TOKENS_MAX = 10**9
 
 # smolagents reports the end of a run as a call of this tool.
 _NOT_A_CALL = {"final_answer"}
@@ -203,9 +205,8 @@ def _error(
         result,
     ]
     types = [raised.get("exception.type"), field(attributes, "error_type", dialect)]
-    found_type = next(
-        (str(t).rsplit(".", 1)[-1] for t in types if t and t not in _TYPES_THAT_SAY_NOTHING), None
-    )
+    told = [str(t) for t in types if t and str(t) not in _TYPES_THAT_SAY_NOTHING]
+    found_type = told[0].rsplit(".", 1)[-1] if told else None
     for source in sources:
         if isinstance(source, str) and not says_nothing(source):
             text_type, message = error_of(source)
@@ -232,4 +233,5 @@ def _count(attributes: dict[str, Any], key: str, kind: SpanKind | None, dialect:
     if kind != "model":
         return None  # Agents' spans repeat the sum of their models'.
     value = parsed(field(attributes, key, dialect))
-    return int(value) if isinstance(value, int | float) and value >= 0 else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value <= TOKENS_MAX else None

@@ -55,6 +55,11 @@ class LiveEngine:
         self._tasks: dict[str, _Task] = defaultdict(_Task)
         self._rows: pl.DataFrame | None = None  # kept turns of all tasks, with `settled`
 
+    @property
+    def kept(self) -> int:
+        """How many turns are held, of all tasks."""
+        return 0 if self._rows is None else self._rows.height
+
     def feed(self, turns: pl.DataFrame) -> list[Finding]:
         """Take turns (`TURN_SCHEMA`) in any order; returns the findings that opened or grew."""
         names = turns["task"].unique().to_list()
@@ -149,7 +154,7 @@ class LiveEngine:
         turns = columns(settled)
         for rule in self.rules:
             lane = turns.lane(rule.lane)
-            wanted[lane.rows[lane.following < rule.lookback]] = True
+            wanted[lane.rows[lane.following < rule.lookback - 1]] = True
         # A person's message ends every lane, so what lies before the last one is never looked at.
         current = pl.col("epoch") == pl.col("epoch").max().over("task")
         kept = settled.filter(pl.lit(pl.Series(wanted)) & current)

@@ -131,7 +131,7 @@ def _message(item: Any, default_role: str) -> Message:
     texts: list[str] = []
     calls: list[Call] = []
     results: list[Result] = []
-    if item.get("type") in _CALL_TYPES | _RESULT_TYPES:
+    if _type(item) in _CALL_TYPES | _RESULT_TYPES:
         _sort_part(item, texts, calls, results)
         return Message(_role_of(calls, results), "", tuple(calls), tuple(results))
     content = item.get("content", item.get("text"))
@@ -140,8 +140,9 @@ def _message(item: Any, default_role: str) -> Message:
         says_failed = True if item.get("status") == "error" else failed
         results.append(Result(str(item["tool_call_id"]), text, says_failed))
     else:
-        parts = [content, item.get("contents"), item.get("parts"), item.get("tool_calls")]
-        for part in parts:
+        # OpenInference may write one text both as `content` and as the only part of `contents`.
+        said = item.get("contents") if content is None else content
+        for part in (said, item.get("parts"), item.get("tool_calls")):
             _sort_part(part, texts, calls, results)
     if results and not texts and role == "user":
         role = "tool"
@@ -167,7 +168,7 @@ def _sort_part(part: Any, texts: list[str], calls: list[Call], results: list[Res
         else:
             text = part.get("message_content", part)
             text = text.get("text", text.get("content")) if isinstance(text, dict) else text
-            if isinstance(text, str) and part.get("type") not in ("reasoning", "thinking"):
+            if isinstance(text, str) and _type(part) not in ("reasoning", "thinking"):
                 texts.append(text)
 
 
@@ -179,7 +180,7 @@ def _call(part: dict[str, Any]) -> Call | None:
     if isinstance(function, dict):
         part = {**part, **function, "type": "tool_call"}
     name = part.get("name") or part.get("toolName")
-    is_call = part.get("type") in _CALL_TYPES or ("args" in part and "id" in part)
+    is_call = _type(part) in _CALL_TYPES or ("args" in part and "id" in part)
     if not is_call or not isinstance(name, str):
         return None
     return Call(_first(part, _CALL_ID_KEYS), name, arguments_of(_given(part, _ARGUMENT_KEYS)))
@@ -189,13 +190,17 @@ def _result(part: dict[str, Any]) -> Result | None:
     for wrapper in _RESULT_WRAPPERS:
         if isinstance(part.get(wrapper), dict):
             return _result({"type": "tool_result", **part[wrapper]})
-    if part.get("type") not in _RESULT_TYPES:
+    if _type(part) not in _RESULT_TYPES:
         return None
     text, failed = result_of(_given(part, _RESULT_KEYS))
     if part.get("is_error") is True or part.get("status") == "error":
         failed = True
     keys = ("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id")
     return Result(_first(part, keys), text, failed)
+
+
+def _type(part: dict[str, Any]) -> str:
+    return str(part.get("type", ""))
 
 
 def _given(part: dict[str, Any], keys: tuple[str, ...]) -> Any:

@@ -54,7 +54,8 @@ def arguments_of(value: object) -> str | None:
         return None
     if isinstance(value, dict):
         if "input_str" in value and value.keys() & {"tags", "metadata"}:
-            return canonical(parsed(_literal(value["input_str"])))
+            named = value.get("inputs")
+            return canonical(named if named else parsed(_literal(value["input_str"])))
         if "kwargs" in value and value.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}:
             positional, named = value.get("args") or [], value["kwargs"] or {}
             return canonical(named if not positional else positional if not named else value)
@@ -89,7 +90,7 @@ def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
         value = value["kwargs"]
     if isinstance(value.get("data"), dict) and value.get("type") == "tool":
         value = value["data"]
-    if value.keys() == {"type", "value"} and value["type"] in _VERCEL_OUTPUTS:
+    if value.keys() == {"type", "value"} and str(value["type"]) in _VERCEL_OUTPUTS:
         return value["value"], str(value["type"]).startswith("error") or None
     if "content" in value and (value.get("type") == "tool" or "isError" in value):
         return value["content"], _says_failed(value)
@@ -97,8 +98,8 @@ def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
         return value["tool_output"].get("raw_output"), _says_failed(value["tool_output"])
     if "response" in value and value.keys() <= {"id", "name", "response"}:
         return value["response"], None
-    if value.keys() == {"output"} or value.keys() == {"result"}:
-        return next(iter(value.values())), None
+    if value.keys() == {"result"} or "output" in value and value.keys() <= {"output", "kwargs"}:
+        return value.get("output", value.get("result")), None
     return value, None
 
 

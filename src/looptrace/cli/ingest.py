@@ -6,12 +6,8 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.labels import plain
+from looptrace.cli import traces
 from looptrace.collector import store
-from looptrace.collector.read import read_spans
-
-_EXIT_UNREADABLE = 2
-_LINE_LENGTH_MAX = 300
 
 
 @click.command()
@@ -27,19 +23,17 @@ _LINE_LENGTH_MAX = 300
 def ingest(context: click.Context, paths: tuple[str, ...], store_dir: Path) -> None:
     """Add the spans of PATHS to a store, with their turns and findings.
 
-    What the store has already is not added twice. Exits with 2 if something was skipped.
+    What the store has already is not added twice. Exits with 2 if some of the input could not be
+    read; the rest is in the store.
     """
-    found = read_spans(paths)
-    try:
+    found = traces.read(paths)
+    with traces.stopping_on_store_errors():
         done = store.ingest(found.spans, store_dir)
-    except store.StoreError as error:
-        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
-        context.exit(_EXIT_UNREADABLE)
     skipped = [*found.skipped, *done.skipped]
-    for part in skipped:
-        click.echo(plain(f"skipped {part.where}: {part.why}", _LINE_LENGTH_MAX), err=True)
+    traces.warn_of(skipped)
     click.echo(
-        f"{done.spans_new} spans new, {done.spans_known} known, {len(skipped)} parts skipped; "
-        f"{store_dir} now has {done.turns} turns and {done.findings} findings."
+        f"{done.spans_new} spans are new, {done.spans_known} were known, "
+        f"{len(skipped)} parts were skipped. "
+        f"{store_dir} holds {done.turns} turns and {done.findings} findings."
     )
-    context.exit(_EXIT_UNREADABLE if skipped else 0)
+    context.exit(traces.EXIT_UNREADABLE if skipped else 0)

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
@@ -18,10 +19,10 @@ from rich.text import Text
 
 from looptrace import queries
 from looptrace.analyzer.labels import plain
+from looptrace.cli import traces
 from looptrace.collector.store import StoreError
 from looptrace.collector.warehouse import Answer, QueryError, ask, connect, read
 
-_EXIT_UNREADABLE = 2
 _MESSAGE_LENGTH_MAX = 500
 _CELL_LENGTH_MAX = 120
 
@@ -69,7 +70,7 @@ def query(
             _FORMATS[form](answer)
     except (StoreError, QueryError) as error:
         click.echo(f"Error: {plain(str(error), _MESSAGE_LENGTH_MAX)}", err=True)
-        sys.exit(_EXIT_UNREADABLE)
+        sys.exit(traces.EXIT_UNREADABLE)
 
 
 def _list_queries() -> None:
@@ -143,10 +144,14 @@ def _json_value(value: Any) -> Any:
 
 
 def _print_csv(answer: Answer) -> None:
-    writer = csv.writer(click.get_text_stream("stdout"), lineterminator="\n")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.columns)
     for batch in answer.batches:
         writer.writerows(batch)
 
 
-_FORMATS = {"table": _print_table, "json": _print_json, "csv": _print_csv}
+_FORMATS: dict[str, Callable[[Answer], None]] = {
+    "table": _print_table,
+    "json": _print_json,
+    "csv": _print_csv,
+}

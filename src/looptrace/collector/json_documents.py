@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from looptrace.collector.sources import FRAME_BYTES_MAX, Damaged, Frame, too_long
+from looptrace.collector.sources import FRAME_BYTES_MAX, DamagedError, Frame, too_long
 
 CUT_OFF = "the JSON is cut off; export it again to get the rest"
 # Text that is nested deeper is read without what lies deeper; agents' spans stay below 30.
@@ -51,14 +51,13 @@ def documents(chunks: Iterable[bytes]) -> Iterator[Frame]:
         if document is not None and document.ends_before(line.data):
             yield document.frame(CUT_OFF)
             document = None
-        if document is not None:
-            document.add(line.data)
-        elif line.problem is None and _opens(line.data):
-            document = _Document(line)
-        elif line.problem is not None or line.data.strip():
-            yield line
         if document is None:
+            if line.problem is None and _opens(line.data):
+                document = _Document(line)
+            elif line.problem is not None or line.data.strip():
+                yield line
             continue
+        document.add(line.data)
         if line.problem is not None or document.is_closed(line.data):
             yield document.frame(line.problem)
             document = None
@@ -123,8 +122,9 @@ class _Document:
         """
         if text[:1] not in (b"{", b"["):
             return False
-        is_request = self._lines[:1] > [b"{"] and _REQUEST.match(text) is not None
-        return self._is_indented or is_request or _ending(self._lines[-1]) not in b",[:"
+        is_value_due = _ending(self._lines[-1]) in (b",", b"[", b":")
+        is_in_request = self._lines[0][:1] == b"{" and _REQUEST.match(text) is not None
+        return self._is_indented or is_in_request or not is_value_due
 
     def add(self, text: bytes) -> None:
         """Take the next line."""
@@ -157,7 +157,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[Frame]:
                 number, parts, size = number + 1, [], 0
             size += len(rest)
             parts = [*parts, rest] if size <= FRAME_BYTES_MAX else []
-    except Damaged as damage:
+    except DamagedError as damage:
         yield Frame(number, b"".join(parts), str(damage))
         return
     yield _line(number, parts, size)

@@ -1,30 +1,416 @@
 """OTLP/JSON export requests to rows of the span table.
 
 Everything down to the span is decoded piece by piece, so that a bad span costs only itself.
-Unknown fields are ignored, as the protocol demands; ids are hex; a null field is a missing one.
+Unknown fields are ignored, as the protocol demands, and a null field is a missing one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from looptrace.collector.json_documents import readable_prefix, request_starts, with_whole_escapes
+from looptrace.collector.json_documents import (
+    DEPTH_MAX,
+    begins_document,
+    readable_prefix,
+    request_starts,
+    with_whole_escapes,
+)
 from looptrace.collector.sources import Frame
 from looptrace.collector.span_rows import (
-    SERVICE_NAME,
-    BadSpan,
+    BadSpanError,
     Decoded,
     Problem,
     Row,
+    service_name,
     span_row,
 )
 
 Piece = TypeVar("Piece")
 
-STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+# How much of the input's own text a message repeats.
+SHOWN_CHARACTERS_MAX = 60
+
+_GIVE_OTLP = "give files that an OTLP exporter wrote"
+_NO_JSON = f"neither OTLP/JSON nor OTLP/protobuf; {_GIVE_OTLP}"
+_JUNK_BEFORE = "what stands before the export request is no JSON; remove it"
+_MEND = "correct it or export it again"
+
+_DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
+_STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+_OTHER_SIGNAL = re.compile(r"resource_?(?:[lL]ogs|[mM]etrics|[pP]rofiles)")
+_UNDERSCORED = re.compile(rb'(?<=")[a-z]+(?:_[a-z0-9]+)+(?="\s*:)')
+_BETWEEN_REQUESTS = b" \t\r\n[],"  # What stands around the requests of an array.
+
+# msgspec's messages, and its names of types.
+_WRONG_TYPE = re.compile(
+    r"Expected `(?P<expected>[^`]*)`, got `(?P<found>[^`]*)`(?: - at `\$\.?(?P<at>[^`]*)`)?"
+)
+_MALFORMED = re.compile(r"JSON is malformed: (?P<why>.*) \(byte (?P<byte>\d+)\)")
+_TRUNCATED = "Input data was truncated"
+_TYPE_WORDS = {
+    "str": "a string",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+}
+
+
+class AnyValue(Struct, rename="camel", gc=False):
+    """A value; at most one field is set."""
+
+    string_value: str | None = None
+    int_value: int | str | None = None
+    double_value: float | int | str | None = None
+    bool_value: bool | None = None
+    array_value: ArrayValue | None = None
+    kvlist_value: KeyValueList | None = None
+    bytes_value: str | None = None  # base64
+
+
+class KeyValue(Struct, gc=False):
+    """One attribute."""
+
+    key: str = ""
+    value: AnyValue | None = None
+
+
+class ArrayValue(Struct, gc=False):
+    """A list of values."""
+
+    values: list[AnyValue | None] | None = None
+
+
+class KeyValueList(Struct, gc=False):
+    """A map of values."""
+
+    values: list[KeyValue] | None = None
+
+
+class Event(Struct, rename="camel", gc=False):
+    """Something that happened at one moment of a span."""
+
+    name: str | None = None
+    time_unix_nano: int | str | None = None
+    attributes: list[KeyValue] | None = None
+
+
+class Link(Struct, rename="camel", gc=False):
+    """Another span that a span belongs with."""
+
+    trace_id: str | None = None
+    span_id: str | None = None
+
+
+class Status(Struct, gc=False):
+    """How a span went; the code is the number of the enum, or leniently its name."""
+
+    code: int | str | None = None
+    message: str | None = None
+
+
+class Span(Struct, rename="camel", gc=False):
+    """A span as it is sent: ids in hex, times in nanoseconds since 1970."""
+
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    name: str | None = None
+    start_time_unix_nano: int | str | None = None
+    end_time_unix_nano: int | str | None = None
+    attributes: list[KeyValue] | None = None
+    events: list[Event] | None = None
+    links: list[Link] | None = None
+    status: Status | None = None
+
+
+class Scope(Struct):
+    """The instrumentation that made the spans."""
+
+    name: str | None = None
+
+
+class ScopeSpans(Struct):
+    """The spans of one instrumentation, not decoded yet."""
+
+    scope: Raw = Raw(b"null")
+    spans: list[Raw] | None = None
+
+
+class Resource(Struct):
+    """What made the spans: a process, say."""
+
+    attributes: list[KeyValue] | None = None
+
+
+class ResourceSpans(Struct, rename="camel"):
+    """The spans of one resource, not decoded yet."""
+
+    resource: Raw = Raw(b"null")
+    scope_spans: list[Raw] | None = None
+
+
+class Request(Struct, rename="camel"):
+    """An export request; some exports write all its fields with underscores."""
+
+    resource_spans: list[Raw] | UnsetType | None = UNSET
+    underscored: Raw | UnsetType = msgspec.field(default=UNSET, name="resource_spans")
+
+
+_decode_request = msgspec.json.Decoder(Request).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_resource_spans = msgspec.json.Decoder(ResourceSpans).decode
+_decode_resource = msgspec.json.Decoder(Resource | None).decode
+_decode_scope_spans = msgspec.json.Decoder(ScopeSpans).decode
+_decode_scope = msgspec.json.Decoder(Scope | None).decode
+_decode_span = msgspec.json.Decoder(Span).decode
+
+
+def decode_document(name: str, document: Frame) -> Decoded:
+    """Give the spans of a document, one request or an array of them, and what is wrong with it.
+
+    `name` is the source's. Raises nothing for bad data: what is readable of it is read.
+    """
+    out = Decoded()
+    where = f"{name}:{document.number}"
+    try:
+        _read_document(document.data, where, out)
+    except _DATA_ERRORS as error:
+        _recover(name, document, error, out)
+    else:
+        if document.problem is not None:
+            out.problems.append(Problem(where, document.problem))
+    return out
+
+
+def _read_document(data: bytes, where: str, out: Decoded) -> None:
+    if not data.startswith(b"["):
+        _read_request(data, where, out)
+        return
+    for index, raw in enumerate(_decode_array(data)):
+        try:
+            _read_request(raw, f"{where}[{index}]", out)
+        except _DATA_ERRORS as error:
+            why = f"no OTLP export request: {_words(error)}; {_GIVE_OTLP}"
+            out.problems.append(Problem(f"{where}[{index}]", why, foreign=True))
+
+
+def _read_request(data: bytes | Raw, where: str, out: Decoded) -> None:
+    request = _decode_request(data)
+    if request.underscored is not UNSET:
+        request = _decode_request(_camel_case(bytes(data)))
+    if request.resource_spans is UNSET:
+        _note_foreign(list(_decode_object(data)), where, out)
+        return
+    for index, raw in enumerate(request.resource_spans or ()):
+        _read_resource_spans(raw, f"resourceSpans[{index}]", where, out)
+
+
+def _camel_case(request: bytes) -> bytes:
+    """Give a request whose field names have underscores in lower camel case."""
+
+    def camel(name: re.Match[bytes]) -> bytes:
+        first, *others = name[0].split(b"_")
+        return first + b"".join(word.capitalize() for word in others)
+
+    return _UNDERSCORED.sub(camel, request)
+
+
+def _note_foreign(names: list[str], where: str, out: Decoded) -> None:
+    """Report a JSON object that is an export request of no signal; an empty one is of any."""
+    if names and not any(_OTHER_SIGNAL.fullmatch(name) for name in names):
+        shown = ", ".join(names)[:SHOWN_CHARACTERS_MAX]
+        why = f"JSON, but no OTLP: it has no resourceSpans but {shown}; {_GIVE_OTLP}"
+        out.problems.append(Problem(where, why, foreign=True))
+
+
+def _read_resource_spans(data: Raw, at: str, where: str, out: Decoded) -> None:
+    resource_spans = _piece(data, _decode_resource_spans, at, where, out)
+    if resource_spans is None:
+        return
+    service = _piece(resource_spans.resource, _service, f"{at}.resource", where, out)
+    for index, raw in enumerate(resource_spans.scope_spans or ()):
+        _read_scope_spans(raw, service, f"{at}.scopeSpans[{index}]", where, out)
+
+
+def _read_scope_spans(data: Raw, service: str | None, at: str, where: str, out: Decoded) -> None:
+    scope_spans = _piece(data, _decode_scope_spans, at, where, out)
+    if scope_spans is None:
+        return
+    scope = _piece(scope_spans.scope, _scope_name, f"{at}.scope", where, out)
+    read_row = partial(_row, service, scope)
+    for index, raw in enumerate(scope_spans.spans or ()):
+        row = _piece(raw, read_row, f"{at}.spans[{index}]", where, out)
+        if row is not None:
+            out.rows.append(row)
+
+
+def _piece(
+    data: Raw, read: Callable[[Raw], Piece], at: str, where: str, out: Decoded
+) -> Piece | None:
+    """Read one piece of a request; if it is bad, report it alone and give None."""
+    try:
+        return read(data)
+    except _DATA_ERRORS as error:
+        why = f"{at} was left out: {_words(error)}; correct what wrote it"
+        out.problems.append(Problem(where, why))
+        return None
+
+
+def _service(data: Raw) -> str | None:
+    resource = _decode_resource(data)
+    return service_name(_plain_map(resource.attributes)) if resource is not None else None
+
+
+def _scope_name(data: Raw) -> str | None:
+    scope = _decode_scope(data)
+    return scope.name or None if scope is not None else None
+
+
+def _row(service: str | None, scope: str | None, data: Raw) -> Row:
+    span = _decode_span(data)
+    status = span.status or Status()
+    return span_row(
+        trace_id=span.trace_id or "",
+        span_id=span.span_id or "",
+        parent_span_id=span.parent_span_id or "",
+        name=span.name or "",
+        start_ns=_integer(span.start_time_unix_nano),
+        end_ns=_integer(span.end_time_unix_nano),
+        status=_status_code(status.code),
+        status_message=status.message or "",
+        service=service,
+        scope=scope,
+        attributes=_plain_map(span.attributes),
+        events=[
+            (event.name or "", _integer(event.time_unix_nano), _plain_map(event.attributes))
+            for event in span.events or ()
+        ],
+        links=[(link.trace_id or "", link.span_id or "") for link in span.links or ()],
+    )
+
+
+def _status_code(code: int | str | None) -> int:
+    return _STATUS_NAMES.get(code, 0) if isinstance(code, str) else code or 0
+
+
+def _plain_map(attributes: list[KeyValue] | None) -> dict[str, Any]:
+    """Give attributes as a plain dict; of two with one key the last wins."""
+    return {attribute.key: _plain(attribute.value) for attribute in attributes or ()}
+
+
+def _plain(value: AnyValue | None) -> Any:
+    """Give an any-value as Python has it; the empty value is None."""
+    if value is None:
+        return None
+    if value.string_value is not None:
+        return value.string_value
+    if value.int_value is not None:
+        return _integer(value.int_value)
+    if value.double_value is not None:
+        return _double(value.double_value)
+    if value.bool_value is not None:
+        return value.bool_value
+    if value.array_value is not None:
+        return [_plain(item) for item in value.array_value.values or ()]
+    if value.kvlist_value is not None:
+        return _plain_map(value.kvlist_value.values)
+    return value.bytes_value
+
+
+def _integer(value: int | str | None) -> int:
+    try:
+        return int(value or 0)
+    except ValueError as error:
+        raise BadSpanError(f"expected a whole number, found {_shown(value)}") from error
+
+
+def _double(value: float | str) -> float:
+    try:
+        return float(value)  # Also "NaN" and "Infinity", as the protocol writes them.
+    except (ValueError, OverflowError) as error:
+        raise BadSpanError(f"expected a number, found {_shown(value)}") from error
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.{SHOWN_CHARACTERS_MAX}}"
+
+
+def _recover(name: str, document: Frame, error: Exception, out: Decoded) -> None:
+    """Read what is readable of a document that is not JSON as a whole, and say what is not."""
+    data, line = document.data, document.number
+    starts = request_starts(data)
+    if not starts:
+        _note_unreadable(f"{name}:{line}", document, error, out)
+        return
+    if data[: starts[0]].strip(_BETWEEN_REQUESTS):
+        out.problems.append(Problem(f"{name}:{line}", _JUNK_BEFORE))
+    line += data.count(b"\n", 0, starts[0])
+    for start, stop in pairwise([*starts, len(data)]):
+        request = data[start:stop].rstrip(_BETWEEN_REQUESTS)
+        problem = document.problem if stop == len(data) else None
+        _recover_request(request, problem, f"{name}:{line}", out)
+        line += data.count(b"\n", start, stop)
+
+
+def _note_unreadable(where: str, document: Frame, error: Exception, out: Decoded) -> None:
+    """Report a document in which no export request begins."""
+    if document.problem is not None:
+        out.problems.append(Problem(where, document.problem))
+    elif begins_document(document.data):
+        out.problems.append(Problem(where, f"{_words(error)}; {_MEND}"))
+    else:
+        out.problems.append(Problem(where, _NO_JSON, foreign=True))
+
+
+def _recover_request(request: bytes, problem: str | None, where: str, out: Decoded) -> None:
+    """Read a request up to where it is broken; `problem` is why, where that is known."""
+    request = with_whole_escapes(request)
+    try:
+        _read_request(request, where, out)
+    except _DATA_ERRORS as error:
+        problem = problem or f"{_words(error)}; {_MEND}"
+        spans_before = len(out.rows)
+        _read_prefix(request, error, where, out)
+        if len(out.rows) > spans_before:
+            problem += f"; {len(out.rows) - spans_before} whole spans of it were read"
+    if problem is not None:
+        out.problems.append(Problem(where, problem))
+
+
+def _read_prefix(request: bytes, error: Exception, where: str, out: Decoded) -> None:
+    malformed = _MALFORMED.fullmatch(str(error))
+    prefix = readable_prefix(request, int(malformed["byte"]) if malformed else len(request))
+    try:
+        _read_request(prefix, where, out)
+    except _DATA_ERRORS:  # The caller reports what is wrong with the request.
+        return
+
+
+def _words(error: Exception) -> str:
+    """Say in plain words what msgspec, or the making of the row, found wrong."""
+    if isinstance(error, RecursionError):
+        return f"nested deeper than {DEPTH_MAX} levels, and what lies deeper is not read"
+    if isinstance(error, UnicodeDecodeError):
+        return "its text is not valid UTF-8"
+    text = str(error)
+    if wrong := _WRONG_TYPE.fullmatch(text):
+        at = f" at {wrong['at']}" if wrong["at"] else ""
+        return f"expected {_type_words(wrong['expected'])}, found {_type_words(wrong['found'])}{at}"
+    if malformed := _MALFORMED.fullmatch(text):
+        return f"not valid JSON at byte {malformed['byte']}: {malformed['why']}"
+    return "the JSON is cut off" if text == _TRUNCATED else text
+
+
+def _type_words(types: str) -> str:
+    names = [_TYPE_WORDS.get(name, name) for name in types.split(" | ") if name != "null"]
+    return " or ".join(dict.fromkeys(names)) or "null"

@@ -84,7 +84,7 @@ class Frame:
     problem: str | None = None
 
 
-class Damaged(Exception):
+class DamagedError(Exception):
     """The bytes of a source end here, sooner than they should; the text says why."""
 
 
@@ -104,23 +104,23 @@ def find_sources(paths: Sequence[str]) -> tuple[list[Source], list[Skipped]]:
 def unpacked(source: Source, on_read: Callable[[int], None]) -> Iterator[bytes]:
     """Give the bytes of a source in chunks, unpacked if they are gzip or zstd.
 
-    `on_read` is told how many bytes, as they lie on disk, have been read so far. Raises Damaged
+    `on_read` is told how many bytes, as they lie on disk, are read so far. Raises DamagedError
     after the last chunk that could be read.
     """
     try:
         with _opened(source) as stream:
             yield from _unpacked(stream, on_read)
     except OSError as error:
-        raise Damaged(_trouble(error)) from error
+        raise DamagedError(_trouble(error)) from error
 
 
 def unpacked_message(message: bytes) -> bytes:
-    """Give the bytes of a message, unpacked if they are gzip or zstd. Raises Damaged."""
+    """Give the bytes of a message, unpacked if they are gzip or zstd. Raises DamagedError."""
     parts, bytes_left = [], FRAME_BYTES_MAX
     for chunk in _unpacked(io.BytesIO(message), lambda _: None):
         bytes_left -= len(chunk)
         if bytes_left < 0:
-            raise Damaged(too_long("message"))
+            raise DamagedError(too_long("message"))
         parts.append(chunk)
     return b"".join(parts)
 
@@ -135,7 +135,7 @@ def _named(path: str) -> list[Source | Skipped]:
     if path == STANDARD_INPUT:
         return [Source("<stdin>")]
     try:
-        state = os.stat(path)
+        state = Path(path).stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path.
         if _MAGICAL.search(path):
             return _matching(path)
@@ -183,20 +183,16 @@ def _in_folder(folder: str) -> list[Source | Skipped]:
         found.append(Skipped(str(error.filename), _trouble(error)))
 
     for root, folders, files in os.walk(folder, onerror=refused, followlinks=True):
-        state = os.stat(root)
+        state = Path(root).stat()
         if (state.st_dev, state.st_ino) in entered:  # A symbolic link led back here.
             folders.clear()
             continue
         entered.add((state.st_dev, state.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for path in (os.path.join(root, name) for name in sorted(files) if _is_trace(name)):
-            if os.path.isfile(path) or not os.path.exists(path):  # A pipe would never end.
-                found += _named(path)
+        for path in (Path(root, name) for name in sorted(files) if _TRACE_NAME.fullmatch(name)):
+            if path.is_file() or not path.exists():  # Not a pipe, which might never end.
+                found += _named(str(path))
     return found or [Skipped(folder, _NO_FILES)]
-
-
-def _is_trace(name: str) -> bool:
-    return _TRACE_NAME.fullmatch(name) is not None
 
 
 class _CountedReader(io.RawIOBase):
@@ -224,7 +220,7 @@ def _opened(source: Source) -> AbstractContextManager[IO[bytes]]:
 
 
 def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[bytes]:
-    """Give the unpacked bytes of a stream in chunks; raises Damaged where they break off."""
+    """Give the unpacked bytes of a stream in chunks; raises DamagedError where they break off."""
     packed = _CountedReader(stream)
     reader, kind = _reader(io.BufferedReader(packed, READ_BYTES))
     bytes_done = 0
@@ -232,16 +228,16 @@ def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[byt
         while chunk := reader.read1(CHUNK_BYTES):
             bytes_done += len(chunk)
             if bytes_done > max(TRUSTED_BYTES, UNPACKED_RATIO_MAX * packed.bytes_read):
-                raise Damaged(
+                raise DamagedError(
                     f"unpacks to more than {UNPACKED_RATIO_MAX} times its size, so it may be a "
                     f"decompression bomb; if it is not, unpack it and read it unpacked"
                 )
             on_read(packed.bytes_read)
             yield chunk
     except EOFError as error:
-        raise Damaged(f"the {kind} data is cut off; copy or export the file again") from error
+        raise DamagedError(f"the {kind} data is cut off; copy or export the file again") from error
     except (gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
-        raise Damaged(f"the {kind} data is damaged; copy or export the file again") from error
+        raise DamagedError(f"the {kind} data is damaged; copy or export the file again") from error
 
 
 def _reader(packed: io.BufferedReader) -> tuple[io.BufferedIOBase, str]:

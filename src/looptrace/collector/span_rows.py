@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,16 +15,16 @@ Row: TypeAlias = tuple[
 ]
 
 SERVICE_NAME = "service.name"
-UNSET, OK, ERROR = 0, 1, 2
-NANOSECONDS_MAX = (1 << 63) - 1  # What the table's 64-bit integers hold: the year 2262.
+UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.
+TIME_NS_MAX = (1 << 63) - 1  # What the table's 64-bit integers hold: the year 2262.
 
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
-_ZEROS = re.compile(r"0*")
+_NO_ID = re.compile(r"0*")
 _encode = msgspec.json.Encoder().encode
 
 
-class BadSpan(ValueError):
+class BadSpanError(ValueError):
     """A span that is no span; the text says why."""
 
 
@@ -60,27 +60,28 @@ def span_row(
     status_message: str,
     service: str | None,
     scope: str | None,
-    attributes: Mapping[str, Any],
-    events: Sequence[Mapping[str, Any]],
-    links: Sequence[Mapping[str, Any]],
+    attributes: dict[str, Any],
+    events: Iterable[tuple[str, int, dict[str, Any]]],
+    links: Iterable[tuple[str, str]],
 ) -> Row:
-    """Give the row of a span whose ids are hex; raises BadSpan where they or its times are not.
+    """Give the row of a span, its ids in hex; raises BadSpanError where they or its times are bad.
 
-    A missing time is 0 and is taken from the other; a span never ends before it starts.
+    Times are nanoseconds since 1970. A missing time is 0 and is taken from the other; a span never
+    ends before it starts. Events are name, time and attributes; links are trace id and span id.
     """
     trace_id, span_id, parent_span_id = trace_id.lower(), span_id.lower(), parent_span_id.lower()
     if not _TRACE_ID.fullmatch(trace_id):
-        raise BadSpan("traceId must be 32 hex digits, not all zero")
+        raise BadSpanError("traceId must be 32 hex digits, not all of them 0")
     if not _SPAN_ID.fullmatch(span_id):
-        raise BadSpan("spanId must be 16 hex digits, not all zero")
+        raise BadSpanError("spanId must be 16 hex digits, not all of them 0")
     start_ns = start_ns or end_ns
     end_ns = max(start_ns, end_ns)
-    if not 0 <= start_ns <= end_ns <= NANOSECONDS_MAX:
-        raise BadSpan("its times must lie between 1970 and 2262, in nanoseconds")
+    if not 0 <= start_ns <= end_ns <= TIME_NS_MAX:
+        raise BadSpanError("its times must be nanoseconds since 1970, before 2262")
     return (
         trace_id,
         span_id,
-        None if _ZEROS.fullmatch(parent_span_id) else parent_span_id,
+        None if _NO_ID.fullmatch(parent_span_id) else parent_span_id,
         name,
         start_ns,
         end_ns,
@@ -89,6 +90,20 @@ def span_row(
         service,
         scope,
         _encode(attributes).decode(),
-        _encode(events).decode(),
-        _encode(links).decode(),
+        _encode([_event(*event) for event in events]).decode(),
+        _encode([_link(*link) for link in links]).decode(),
     )
+
+
+def service_name(resource: Mapping[str, Any]) -> str | None:
+    """Give the name of the service from a resource's attributes; None where it has none."""
+    name = resource.get(SERVICE_NAME)
+    return name if isinstance(name, str) else None
+
+
+def _event(name: str, time_ns: int, attributes: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "time_ns": time_ns, "attributes": attributes}
+
+
+def _link(trace_id: str, span_id: str) -> dict[str, str]:
+    return {"trace_id": trace_id.lower(), "span_id": span_id.lower()}

@@ -7,7 +7,6 @@ are written aside and renamed and never deleted, so that readers need no lock.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import sys
@@ -26,68 +25,43 @@ from looptrace.analyzer.family import groups
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.collector.store_files import (
+    BUCKETS,
+    FINDING_SCHEMA,
+    STORED_SPAN_SCHEMA,
+    TABLES,
+    StoreError,
+    prepare_files,
+    read_bucket,
+    sweep,
+    write_bucket,
+)
 
 if sys.platform != "win32":
     import fcntl
 
-# The ids that tie a span's trace to others: its session, its task, the traces it links to. Kept
-# with the span, they tell where a trace belongs without reading what it did.
-STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, "ties": pl.List(pl.String)})
+__all__ = [
+    "Counts",
+    "Ingested",
+    "StoreError",
+    "counts",
+    "ingest",
+    "is_store",
+    "read_turns",
+    "require_store",
+]
 
-# `Finding`, with its cost flattened.
-FINDING_SCHEMA = pl.Schema(
-    {
-        "id": pl.String(),
-        "rule": pl.String(),
-        "task": pl.String(),
-        "session": pl.String(),
-        "trace_id": pl.String(),
-        "agent": pl.String(),
-        "turn_first": pl.UInt32(),
-        "turn_last": pl.UInt32(),
-        "attempts": pl.Int64(),
-        "loop_count": pl.Int64(),
-        "period": pl.Int64(),
-        "signature": pl.String(),
-        "reason": pl.String(),
-        "action": pl.String(),
-        "turns": pl.List(
-            pl.Struct(
-                {
-                    "trace_id": pl.String(),
-                    "span_id": pl.String(),
-                    "turn": pl.UInt32(),
-                    "role": pl.String(),
-                }
-            )
-        ),
-        "cost_seconds": pl.Float64(),
-        "cost_input_tokens": pl.Int64(),
-        "cost_output_tokens": pl.Int64(),
-    }
-)
-
-TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
-
-_MARKER = "looptrace-store.json"
-_LOCK = "looptrace-store.lock"
-_UNFINISHED = "looptrace-store.unfinished"
+_NAME = "looptrace-store"
+_MARKER = f"{_NAME}.json"
+_LOCK = f"{_NAME}.lock"
+_UNFINISHED = f"{_NAME}.unfinished"  # There while turns and findings may lag behind the spans.
 _SCHEMA_VERSION = 1
 
-# Few enough that a small store has few files, and enough that one bucket of a large one fits into
-# memory. Never changed: it decides where a task lies.
-_BUCKETS = 16
 _BUCKET_HASH_BYTES = 8
-
-DATA = "data.parquet"  # the name of every file with rows
-_ASIDE = f".{DATA}.tmp-"
-_FIRST_DAY = "1970-01-01"
 _ROW_KEY = ["trace_id", "span_id"]
 
-
-class StoreError(Exception):
-    """The store cannot be used; the message is one line that says where, why and what to do."""
+# Turns but for a person's messages, which are no steps of an agent.
+_STEPS = pl.col("kind") != "user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +108,12 @@ def require_store(store_dir: Path) -> None:
         raise StoreError(
             f"{marker}: cannot be read ({error}); make a new store from the traces."
         ) from error
-    if version != _SCHEMA_VERSION or buckets != _BUCKETS:
+    if version != _SCHEMA_VERSION or buckets != BUCKETS:
         raise StoreError(
             f"{store_dir}: was written by another version of looptrace (schema {version}, "
-            f"{buckets} buckets; known is schema {_SCHEMA_VERSION}, {_BUCKETS} buckets); "
+            f"{buckets} buckets; known is schema {_SCHEMA_VERSION}, {BUCKETS} buckets); "
             "update looptrace."
         )
-
-
-def files_pattern(store_dir: Path, table: str, bucket: int | None = None) -> str:
-    """Return the glob pattern of a table's files, of all buckets or of one."""
-    folder = f"bucket={'*' if bucket is None else _number(bucket)}"
-    return str(Path(glob.escape(str(store_dir)), table, "day=*", folder, DATA))
 
 
 def counts(store_dir: Path) -> Counts:
@@ -156,9 +124,9 @@ def counts(store_dir: Path) -> Counts:
     """
     require_store(store_dir)
     sessions: set[str] = set()
-    for bucket in range(_BUCKETS):
-        sessions.update(_read(store_dir, "turns", bucket, ["session"])["session"])
-    return Counts(_rows(store_dir, "spans"), len(sessions))
+    for bucket in range(BUCKETS):
+        sessions.update(read_bucket(store_dir, "turns", bucket, ["session"])["session"])
+    return Counts(_count(store_dir, "spans", "span_id", pl.lit(value=True)), len(sessions))
 
 
 def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
@@ -170,8 +138,8 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     require_store(store_dir)
-    for bucket in range(_BUCKETS):
-        turns = _read(store_dir, "turns", bucket)
+    for bucket in range(BUCKETS):
+        turns = read_bucket(store_dir, "turns", bucket)
         if not turns.is_empty():
             # A person's message has the number of the turn before it, and comes after it.
             of_person = pl.col("kind") == "user"
@@ -192,7 +160,7 @@ def ingest(spans: pl.DataFrame, store_dir: Path) -> Ingested:
     spans, skipped = distinct_spans(spans)
     with _locked(store_dir):
         unfinished = store_dir / _UNFINISHED
-        stale = set(range(_BUCKETS)) if unfinished.exists() else set()
+        stale = set(range(BUCKETS)) if unfinished.exists() else set()
         unfinished.touch()
         known = _known(store_dir, spans)
         touched, replaced = _place(store_dir, spans.with_columns(ties=_ties(spans)))
@@ -202,8 +170,8 @@ def ingest(spans: pl.DataFrame, store_dir: Path) -> Ingested:
         return Ingested(
             spans_new=spans.height - known,
             spans_known=known,
-            turns=_rows(store_dir, "turns"),
-            findings=_rows(store_dir, "findings"),
+            turns=_count(store_dir, "turns", "kind", _STEPS),
+            findings=_count(store_dir, "findings", "id", pl.lit(value=True)),
             skipped=(*skipped, *replaced),
         )
 
@@ -213,21 +181,22 @@ def _locked(store_dir: Path) -> Iterator[None]:
     """Make the store where there is none, and keep other ingests out meanwhile."""
     try:
         store_dir.mkdir(parents=True, exist_ok=True)
-        foreign = {entry.name for entry in store_dir.iterdir()} - {_LOCK, *TABLES}
+        names = {entry.name for entry in store_dir.iterdir()} - set(TABLES)
+        if not is_store(store_dir) and not all(name.startswith(_NAME) for name in names):
+            raise StoreError(f"{store_dir}: is a folder of something else; give a new one.")
+        lock = _take_lock(store_dir / _LOCK)
+        try:
+            _prepare(store_dir)
+            yield
+        finally:
+            os.close(lock)
+            if sys.platform == "win32":
+                (store_dir / _LOCK).unlink()
     except OSError as error:
         raise StoreError(
-            f"{store_dir}: cannot be a store ({error}); give another folder."
+            f"{error.filename or store_dir}: cannot be used ({error.strerror}); "
+            "check space and permissions, then run the ingest again."
         ) from error
-    if foreign and not is_store(store_dir):
-        raise StoreError(f"{store_dir}: is a folder of something else; give a new or empty one.")
-    lock = _take_lock(store_dir / _LOCK)
-    try:
-        _prepare(store_dir)
-        yield
-    finally:
-        os.close(lock)
-        if sys.platform == "win32":
-            (store_dir / _LOCK).unlink()
 
 
 def _take_lock(path: Path) -> int:
@@ -236,32 +205,25 @@ def _take_lock(path: Path) -> int:
         if sys.platform == "win32":
             return os.open(path, os.O_CREAT | os.O_EXCL)
         lock = os.open(path, os.O_CREAT | os.O_RDWR)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            raise
-        return lock
-    except OSError as error:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, FileExistsError) as error:
         raise StoreError(
-            f"{path}: another ingest is at work on this store ({error.strerror}); "
-            "wait until it ends."
+            f"{path}: another ingest is at work on this store; wait until it ends."
         ) from error
+    return lock
 
 
 def _prepare(store_dir: Path) -> None:
     """Sweep what a killed ingest left, and make a new store's marker, last."""
-    for table in TABLES:
-        for aside in store_dir.glob(f"{table}/day=*/bucket=*/{_ASIDE}*"):
-            aside.unlink()
+    sweep(store_dir)
     if is_store(store_dir):
         require_store(store_dir)
         return
-    # An empty file gives each table its columns before it has a row.
-    for table, schema in TABLES.items():
-        _write_file(_file(store_dir, table, _FIRST_DAY, 0), schema.to_frame())
-    marker = json.dumps({"schema": _SCHEMA_VERSION, "buckets": _BUCKETS})
-    (store_dir / _MARKER).write_text(f"{marker}\n", encoding="utf-8")
+    prepare_files(store_dir)
+    aside = store_dir / f"{_MARKER}.tmp"
+    marker = {"schema": _SCHEMA_VERSION, "buckets": BUCKETS}
+    aside.write_text(f"{json.dumps(marker)}\n", encoding="utf-8")
+    aside.replace(store_dir / _MARKER)
 
 
 def _place(store_dir: Path, spans: pl.DataFrame) -> tuple[set[int], list[Skipped]]:
@@ -296,7 +258,7 @@ def _place(store_dir: Path, spans: pl.DataFrame) -> tuple[set[int], list[Skipped
 
 def _add(store_dir: Path, bucket: int, spans: pl.DataFrame) -> list[Skipped]:
     """Merge spans into a bucket; returned are those that lost against another of the same id."""
-    both = pl.concat([_read(store_dir, "spans", bucket), spans])
+    both = pl.concat([read_bucket(store_dir, "spans", bucket), spans])
     # The same span may have been stored by a version that saw other ties.
     both = both.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
     kept, replaced = distinct_spans(both)
@@ -306,7 +268,7 @@ def _add(store_dir: Path, bucket: int, spans: pl.DataFrame) -> list[Skipped]:
 
 def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read a bucket's spans: those of traces that belong elsewhere, and the others."""
-    spans = _read(store_dir, "spans", bucket)
+    spans = read_bucket(store_dir, "spans", bucket)
     traces = strays.filter(pl.col("bucket") == bucket)["trace_id"]
     leaves = spans["trace_id"].is_in(traces.implode())
     return spans.filter(leaves), spans.filter(~leaves)
@@ -315,7 +277,7 @@ def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataF
 def _known(store_dir: Path, spans: pl.DataFrame) -> int:
     """Count the given spans whose ids the store has."""
     ids = spans.select(_ROW_KEY)
-    stored = (_read(store_dir, "spans", bucket, _ROW_KEY) for bucket in range(_BUCKETS))
+    stored = (read_bucket(store_dir, "spans", bucket, _ROW_KEY) for bucket in range(BUCKETS))
     return pl.concat([rows.join(ids, on=_ROW_KEY, how="semi") for rows in stored]).unique().height
 
 
@@ -336,10 +298,10 @@ def _tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
 def _stored_ties(store_dir: Path) -> pl.DataFrame:
     """Return the pairs of all stored traces, with the bucket in which they stand."""
     return pl.concat(
-        _tie_rows(_read(store_dir, "spans", bucket, ["trace_id", "ties"])).with_columns(
+        _tie_rows(read_bucket(store_dir, "spans", bucket, ["trace_id", "ties"])).with_columns(
             bucket=pl.lit(bucket)
         )
-        for bucket in range(_BUCKETS)
+        for bucket in range(BUCKETS)
     )
 
 
@@ -354,7 +316,7 @@ def _buckets_of(ties: pl.DataFrame) -> pl.DataFrame:
 def _bucket_of(group: str) -> int:
     """Hash a group's name in a way that is the same in every version and on every machine."""
     digest = blake2b(group.encode(), digest_size=_BUCKET_HASH_BYTES).digest()
-    return int.from_bytes(digest, "big") % _BUCKETS
+    return int.from_bytes(digest, "big") % BUCKETS
 
 
 def _derive(store_dir: Path, bucket: int) -> None:
@@ -363,12 +325,12 @@ def _derive(store_dir: Path, bucket: int) -> None:
     What normalising remarks on concerns how spans are read, not whether they are stored, so that
     it is left to whoever analyses them.
     """
-    turns, _ = turns_of(_read(store_dir, "spans", bucket).select(list(SPAN_SCHEMA)))
-    _write(store_dir, "turns", bucket, turns, turns["start_ns"])
+    turns, _ = turns_of(read_bucket(store_dir, "spans", bucket).select(list(SPAN_SCHEMA)))
+    write_bucket(store_dir, "turns", bucket, turns, turns["start_ns"])
     findings = _finding_table(findings_of(turns))
-    starts = turns.filter(pl.col("kind") != "user").select("task", "start_ns", turn_first="turn")
+    starts = turns.filter(_STEPS).select("task", "start_ns", turn_first="turn")
     started = findings.join(starts, on=["task", "turn_first"], how="left", maintain_order="left")
-    _write(store_dir, "findings", bucket, findings, started["start_ns"])
+    write_bucket(store_dir, "findings", bucket, findings, started["start_ns"])
 
 
 def _finding_table(findings: Sequence[Finding]) -> pl.DataFrame:
@@ -376,87 +338,16 @@ def _finding_table(findings: Sequence[Finding]) -> pl.DataFrame:
 
 
 def _flat(finding: dict[str, Any]) -> dict[str, Any]:
-    return finding | {f"cost_{name}": value for name, value in finding.pop("cost").items()}
+    cost = finding.pop("cost")
+    return {**finding, **{f"cost_{name}": value for name, value in cost.items()}}
 
 
 def _write_spans(store_dir: Path, bucket: int, spans: pl.DataFrame) -> None:
     spans = spans.sort("trace_id", "start_ns", "span_id")
-    _write(store_dir, "spans", bucket, spans, spans["start_ns"])
+    write_bucket(store_dir, "spans", bucket, spans, spans["start_ns"])
 
 
-def _write(
-    store_dir: Path, table: str, bucket: int, rows: pl.DataFrame, start_ns: pl.Series
-) -> None:
-    """Make these rows the bucket's, each on the day of its start; equal files are left alone."""
-    day = pl.from_epoch(start_ns, time_unit="ns").dt.date().cast(pl.String)
-    by_day = rows.with_columns(day=day).partition_by("day", as_dict=True, include_key=False)
-    wanted = {_file(store_dir, table, str(day), bucket): part for (day,), part in by_day.items()}
-    for path in sorted({*wanted, *_files(store_dir, table, bucket)}):
-        part = wanted.get(path, TABLES[table].to_frame())
-        if not path.exists() or not _read_file(path, table).equals(part):
-            _write_file(path, part)
-
-
-def _write_file(path: Path, rows: pl.DataFrame) -> None:
-    """Replace a file at once: nobody ever sees a part of it, also after a crash."""
-    aside = path.with_name(f"{_ASIDE}{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
-            rows.write_parquet(file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        aside.unlink(missing_ok=True)
-        raise StoreError(
-            f"{path}: cannot be written ({_first_line(error)}); "
-            "check space and permissions, then run the ingest again."
-        ) from error
-
-
-def _read(
-    store_dir: Path, table: str, bucket: int, columns: list[str] | None = None
-) -> pl.DataFrame:
-    """Read the rows of a bucket, all columns or some, in the order of their days."""
-    files = _files(store_dir, table, bucket)
-    empty = TABLES[table].to_frame().select(columns or pl.all())
-    return pl.concat([empty, *(_read_file(path, table, columns) for path in files)])
-
-
-def _read_file(path: Path, table: str, columns: list[str] | None = None) -> pl.DataFrame:
-    expected = TABLES[table].to_frame().select(columns or pl.all()).schema
-    try:
-        rows = pl.read_parquet(path, columns=columns, glob=False, hive_partitioning=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise _unreadable(path, _first_line(error)) from error
-    if rows.schema != expected:
-        raise _unreadable(path, "its columns are not those of looptrace")
-    return rows
-
-
-def _unreadable(path: Path, why: str) -> StoreError:
-    return StoreError(
-        f"{path}: cannot be read ({why}); move it away and ingest the traces of its day again."
-    )
-
-
-def _rows(store_dir: Path, table: str) -> int:
-    column = list(TABLES[table])[:1]
-    return sum(_read(store_dir, table, bucket, column).height for bucket in range(_BUCKETS))
-
-
-def _files(store_dir: Path, table: str, bucket: int) -> list[Path]:
-    return [Path(found) for found in sorted(glob.glob(files_pattern(store_dir, table, bucket)))]
-
-
-def _file(store_dir: Path, table: str, day: str, bucket: int) -> Path:
-    return store_dir / table / f"day={day}" / f"bucket={_number(bucket)}" / DATA
-
-
-def _number(bucket: int) -> str:
-    return f"{bucket:02}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _count(store_dir: Path, table: str, column: str, which: pl.Expr) -> int:
+    """Count the rows of a table that fulfil a condition on one of its columns."""
+    buckets = (read_bucket(store_dir, table, bucket, [column]) for bucket in range(BUCKETS))
+    return sum(rows.filter(which).height for rows in buckets)

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from looptrace.collector.store import DATA, TABLES, StoreError, files_pattern, require_store
+from looptrace.collector.store import require_store
+from looptrace.collector.store_files import DATA, TABLES, StoreError, files_pattern
 
 T = TypeVar("T")
 
@@ -128,3 +129,7 @@ def _explained(error: duckdb.Error) -> QueryError | StoreError:
     if DATA in message:
         return StoreError(f"{message}; move that file away and ingest the traces of its day again.")
     return QueryError(message)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

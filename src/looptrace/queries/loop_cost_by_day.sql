@@ -75,4 +75,4 @@ SELECT
     CAST(coalesce(sum(output_tokens), 0) AS BIGINT) AS output_tokens
 FROM costs
 GROUP BY day
-ORDER BY input_tokens + output_tokens DESC, seconds DESC, day
+ORDER BY sum(costs.input_tokens) + sum(costs.output_tokens) DESC NULLS LAST, seconds DESC, day

@@ -54,4 +54,4 @@ class ResponseRepeat(Rule):
 
     def say(self, loop: Loop) -> str:
         """Quote the response."""
-        return f"{loop.labels[0]} was answered {loop.attempts} times with nothing new in between"
+        return f"“{loop.labels[0]}” was answered {loop.attempts} times to the same news"

@@ -1,0 +1,1 @@
+"""Benchmarks: seeded synthetic turns, and looptrace measured beside a plain Python loop."""

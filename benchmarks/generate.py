@@ -1,0 +1,320 @@
+"""Synthetic turns from a seed: many sessions of agents at work, some of them stuck in a loop.
+
+Nothing is drawn turn by turn. First the plan: who acts in which row, and which earlier row each row
+repeats. Then the texts, one column at a time, gathered from the rows that they repeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.turns import NS_PER_S, TURN_SCHEMA, numbered
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+# Lengths of sessions are log-normal: half are shorter than the median, few are very long.
+SESSION_TURNS_MEDIAN = 27
+SESSION_TURNS_SIGMA = 0.95
+SESSION_TURNS_MIN = 5
+SESSION_TURNS_MAX = 400
+
+# How many agents a session has, and how often its first agent acts where there are others.
+AGENTS = ("lead", "coder", "reviewer")
+AGENTS_SHARES = (0.7, 0.2, 0.1)
+LEAD_SHARE = 0.6
+
+# How often a person speaks between two turns of a session.
+MESSAGE_SHARE = 0.015
+FAILURE_SHARE = 0.2
+UNKNOWN_ARGUMENTS_SHARE = 0.03
+UNKNOWN_RESULT_SHARE = 0.03
+# How often an agent tries the same call once more, which is legitimate.
+RETRY_SHARE = 0.04
+
+# Sessions that are drawn for a loop; those too short for one stay without, about 12 % remain.
+LOOP_SHARE = 0.14
+LOOP_KINDS = ("call", "signature", "response", "cycle")
+# A planted loop needs three rounds; this many more at the most are planted.
+ROUNDS_MIN = 3
+ROUNDS_MORE_MAX = 6
+PERIOD_MIN = 2
+PERIOD_MAX = 8
+
+# The first session starts here (2026-01-01, in UTC), the others within a day.
+EPOCH_S = 1_767_225_600
+DAY_S = 86_400
+# Turns follow one another in log-normal times; a turn itself takes most of its time.
+GAP_MEDIAN_S = 3.0
+GAP_SIGMA = 0.8
+BUSY_SHARE = 0.8
+
+INPUT_TOKENS_MIN, INPUT_TOKENS_MAX = 200, 8_000
+OUTPUT_TOKENS_MIN, OUTPUT_TOKENS_MAX = 20, 600
+# Calls differ by a number below this one, so that two are hardly ever equal by chance.
+NUMBER_MAX = 10**9
+DURATION_MAX_MS = 10_000
+ID_HEX_DIGITS = 16
+
+TOOLS = (
+    "run_tests",
+    "read_file",
+    "edit_file",
+    "write_file",
+    "search_code",
+    "run_command",
+    "fetch_page",
+    "list_folder",
+    "query_orders",
+    "deploy_status",
+)
+WORDS = (
+    *("account", "basket", "cache", "config", "currency", "customer", "deadline", "email"),
+    *("export", "filter", "gateway", "import", "invoice", "ledger", "login", "migration"),
+    *("order", "payment", "queue", "refund", "report", "schema", "session", "stock"),
+    *("tax", "template", "token", "upload", "voucher", "webhook", "worker", "zone"),
+)
+ERROR_TYPES = ("KeyError", "ValueError", "TimeoutError", "PermissionError", "AssertionError")
+MODEL = "model-large"
+SERVICE = "agents"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who acts in which row, and which row each row repeats; a row repeats itself if it is new."""
+
+    session: Ints
+    kind: Ints  # index into ROW_KINDS
+    agent: Ints  # index into AGENTS
+    call_of: Ints  # row whose call this row repeats
+    outcome_of: Ints
+    response_of: Ints
+    stuck: Mask  # rows whose failure a signature loop repeats
+
+
+ROW_KINDS = ("user", "model", "tool")
+USER, MODEL_TURN, TOOL = range(len(ROW_KINDS))
+
+
+def turns(count: int, seed: int) -> pl.DataFrame:
+    """Return `count` turns (`TURN_SCHEMA`) as an analysis sees them: fingerprinted and numbered."""
+    return numbered(fingerprinted(written(count, seed)))
+
+
+def written(count: int, seed: int) -> pl.DataFrame:
+    """Return `count` turns (`TURN_SCHEMA`) as they come out of spans, without fingerprints."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.lognormal(np.log(SESSION_TURNS_MEDIAN), SESSION_TURNS_SIGMA, count)
+    lengths = np.clip(drawn, SESSION_TURNS_MIN, SESSION_TURNS_MAX).astype(np.int64)
+    ends = np.minimum(np.cumsum(lengths), count)
+    lengths = np.diff(ends, prepend=0)
+    return sessions(lengths[lengths > 0], rng)
+
+
+def sessions(lengths: Ints, rng: np.random.Generator) -> pl.DataFrame:
+    """Return turns without fingerprints, of one session for each length."""
+    plan = _planned(lengths, rng)
+    table = pl.DataFrame(
+        {
+            "row": np.arange(len(plan.kind)),
+            "number": plan.session,
+            "agent_number": plan.agent,
+            "kind": pl.Series(np.array(ROW_KINDS)[plan.kind]).cast(TURN_SCHEMA["kind"]),
+        }
+    )
+    table = table.with_columns(*_times(plan, rng)).with_columns(_names())
+    table = _with_calls(table, plan, rng)
+    table = _with_outcomes(table, plan, rng)
+    table = _with_responses(table, plan, rng)
+    blank = [
+        pl.lit(None, dtype).alias(name)
+        for name, dtype in TURN_SCHEMA.items()
+        if name not in table.columns
+    ]
+    return table.with_columns(blank).select(TURN_SCHEMA.names()).cast(dict(TURN_SCHEMA))
+
+
+def _planned(lengths: Ints, rng: np.random.Generator) -> Plan:
+    """Draw who acts when, and what repeats what."""
+    count = int(lengths.sum())
+    session = np.repeat(np.arange(len(lengths)), lengths)
+    begins = np.cumsum(lengths) - lengths
+    row = np.arange(count)
+    speaks = rng.random(count) < MESSAGE_SHARE
+    speaks[begins] = True
+    since = row - np.maximum.accumulate(np.where(speaks, row, 0)) - 1
+    kind = np.where(speaks, USER, np.where(since % 2 == 0, MODEL_TURN, TOOL))
+    agents = rng.choice(len(AGENTS), len(lengths), p=AGENTS_SHARES) + 1
+    others = rng.random(count) >= LEAD_SHARE
+    acts = np.where(others, rng.integers(0, len(AGENTS), count) % agents[session], 0)
+    # A tool is called by the agent whose model just spoke.
+    agent = np.where(kind == TOOL, acts[np.maximum(row - 1, 0)], acts)
+    lanes = _Lanes(session, kind, agent)
+    calls, signatures, responses = lanes.planted(len(lengths), rng)
+    new_calls = calls == row
+    again = (rng.random(count) < RETRY_SHARE) & new_calls & (signatures == row) & (kind == TOOL)
+    calls = np.where(again, lanes.before(), calls)
+    outcomes = np.where(signatures == row, calls, signatures)
+    stuck = np.zeros(count, dtype=np.bool_)
+    stuck[signatures[signatures != row]] = True
+    return Plan(session, kind, agent, calls, outcomes, responses, stuck)
+
+
+class _Lanes:
+    """Rows sorted by session, kind and agent: the turns that rules compare stand together."""
+
+    def __init__(self, session: Ints, kind: Ints, agent: Ints) -> None:
+        self.order = np.lexsort((agent, kind, session))
+        self.session, self.kind, self.agent = (c[self.order] for c in (session, kind, agent))
+        starts = np.ones(len(self.order), dtype=np.bool_)
+        for column in (self.session, self.kind, self.agent):
+            starts[1:] &= column[1:] == column[:-1]
+        starts[1:] = ~starts[1:]
+        self.first = np.flatnonzero(starts)
+        self.lane = np.cumsum(starts) - 1
+        self.turns = np.diff(self.first, append=len(self.order))
+        self.position = np.arange(len(self.order)) - self.first[self.lane]
+
+    def before(self) -> Ints:
+        """Return for each row the one before it in its lane, for the first the row itself."""
+        return self._by_row(np.arange(len(self.order)) - (self.position > 0))
+
+    def planted(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+        """Draw loops for some of the sessions: the rows whose call, signature, response repeat."""
+        drawn = rng.choice(len(LOOP_KINDS), count)
+        drawn[rng.random(count) >= LOOP_SHARE] = -1
+        loop = drawn[self.session[self.first]]
+        agent, kind = self.agent[self.first], self.kind[self.first]
+        loop = np.where(agent == 0, loop, -1)
+        call, signature, response, cycle = range(len(LOOP_KINDS))
+        period = np.where(loop == cycle, rng.integers(PERIOD_MIN, PERIOD_MAX + 1, len(loop)), 1)
+        period = np.minimum(period, np.maximum(self.turns // ROUNDS_MIN, 1))
+        more = rng.integers(0, ROUNDS_MORE_MAX * period + 1)
+        length = np.minimum(ROUNDS_MIN * period + more, self.turns)
+        start = (rng.random(len(loop)) * (self.turns - length + 1)).astype(np.int64)
+        inside = self.position - start[self.lane]
+        begin = self.first[self.lane] + start[self.lane]
+        source = np.where(
+            (inside >= 0) & (inside < length[self.lane]),
+            begin + inside % period[self.lane],
+            np.arange(len(self.order)),
+        )
+        tool, model = kind == TOOL, kind == MODEL_TURN
+        chosen = (
+            tool & ((loop == call) | (loop == cycle)),
+            tool & (loop == signature),
+            model & (loop == response),
+        )
+        calls, signatures, responses = (
+            self._by_row(np.where(which[self.lane], source, np.arange(len(source))))
+            for which in chosen
+        )
+        return calls, signatures, responses
+
+    def _by_row(self, positions: Ints) -> Ints:
+        result = np.empty_like(positions)
+        result[self.order] = self.order[positions]
+        return result
+
+
+def _names() -> list[pl.Expr]:
+    """Name sessions, traces, spans and agents; each session is one task and one trace."""
+    task = pl.format("session-{}", pl.col("number").cast(pl.String).str.zfill(8))
+    names = pl.lit(pl.Series(AGENTS))
+    spoken = pl.col("kind") == "user"
+    return [
+        task.alias("task"),
+        task.alias("session"),
+        pl.col("number").cast(pl.String).str.zfill(2 * ID_HEX_DIGITS).alias("trace_id"),
+        pl.col("row").cast(pl.String).str.zfill(ID_HEX_DIGITS).alias("span_id"),
+        pl.when(spoken).then(pl.lit("")).otherwise(names.gather("agent_number")).alias("agent"),
+        pl.lit(SERVICE).alias("service"),
+    ]
+
+
+def _times(plan: Plan, rng: np.random.Generator) -> list[pl.Series]:
+    """Draw when turns start and end; those of a session follow one another."""
+    count = len(plan.session)
+    gaps_ns = (rng.lognormal(np.log(GAP_MEDIAN_S), GAP_SIGMA, count) * NS_PER_S).astype(np.int64)
+    first = np.flatnonzero(np.diff(plan.session, prepend=-1))
+    passed = np.cumsum(gaps_ns)
+    passed -= passed[first][plan.session]
+    opened = rng.integers(0, DAY_S, len(first)) + EPOCH_S
+    end_ns = opened[plan.session] * NS_PER_S + passed
+    took_ns = np.where(plan.kind == USER, 0, gaps_ns * BUSY_SHARE).astype(np.int64)
+    return [pl.Series("start_ns", end_ns - took_ns), pl.Series("end_ns", end_ns)]
+
+
+def _with_calls(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -> pl.DataFrame:
+    """Write what tools are called with."""
+    count = table.height
+    name = _drawn(TOOLS, count, rng)
+    numbers = pl.Series(rng.integers(0, NUMBER_MAX, count)).cast(pl.String)
+    words = _drawn(WORDS, count, rng) + "_" + _drawn(WORDS, count, rng)
+    arguments = '{"path":"src/' + words + '.py","ticket":' + numbers + "}"
+    unknown = pl.Series(rng.random(count) < UNKNOWN_ARGUMENTS_SHARE)
+    arguments = arguments.set(unknown, None)
+    tool = pl.col("kind") == "tool"
+    source = pl.Series(plan.call_of)
+    # A loop of failures is one of the same tool, as a person would say.
+    tools = pl.Series(plan.outcome_of)
+    return table.with_columns(
+        name=pl.when(tool).then(name.gather(tools)).when(pl.col("kind") == "model").then(pl.lit(MODEL)),
+        arguments=pl.when(tool).then(arguments.gather(source)),
+    )
+
+
+def _with_outcomes(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -> pl.DataFrame:
+    """Write what tools give back; failures are told by the span's status."""
+    count = table.height
+    numbers = pl.Series(rng.integers(0, NUMBER_MAX, count)).cast(pl.String)
+    found = _drawn(WORDS, count, rng) + " " + _drawn(WORDS, count, rng) + " " + numbers
+    kinds = _drawn(ERROR_TYPES, count, rng)
+    source = pl.Series(plan.outcome_of)
+    failed = pl.Series((rng.random(count) < FAILURE_SHARE) | plan.stuck).gather(source)
+    unknown = pl.Series((rng.random(count) < UNKNOWN_RESULT_SHARE) & ~plan.stuck).gather(source)
+    told = found.gather(source)
+    # The time that a call took is told in its result and says nothing of it.
+    took_ms = pl.Series(rng.integers(1, DURATION_MAX_MS, count)).cast(pl.String)
+    result = "Found " + told + " after " + took_ms + " ms."
+    error = "cannot handle " + told + ", gave up after " + took_ms + " ms"
+    known = (pl.col("kind") == "tool") & ~unknown
+    return table.with_columns(
+        failed=pl.when(pl.col("kind") == "tool").then(failed.set(~failed, None)),
+        result=pl.when(known & ~failed).then(result),
+        error=pl.when(known & failed).then(error),
+        error_type=pl.when(known & failed).then(kinds.gather(source)),
+    )
+
+
+def _with_responses(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -> pl.DataFrame:
+    """Write what people and models say, and what each response answers."""
+    count = table.height
+    numbers = pl.Series(rng.integers(0, NUMBER_MAX, count)).cast(pl.String)
+    source = pl.Series(plan.response_of)
+    said = "The " + _drawn(WORDS, count, rng) + " needs " + _drawn(WORDS, count, rng) + " "
+    said = (said + numbers).gather(source)
+    before = pl.coalesce("error", "result").shift(1).over("number", "agent")
+    # After a person's message, that is the news.
+    news = pl.when(pl.col("kind").shift(1) == "user").then(said.shift(1)).otherwise(before)
+    table = table.with_columns(news=news)
+    model = pl.col("kind") == "model"
+    tokens = {
+        "input_tokens": rng.integers(INPUT_TOKENS_MIN, INPUT_TOKENS_MAX, count),
+        "output_tokens": rng.integers(OUTPUT_TOKENS_MIN, OUTPUT_TOKENS_MAX, count),
+    }
+    return table.with_columns(
+        text=pl.when(pl.col("kind") != "tool").then(said),
+        response=pl.when(model).then(said),
+        arguments=pl.when(model).then(pl.col("news").gather(source)).otherwise("arguments"),
+        **{name: pl.when(model).then(pl.Series(values)) for name, values in tokens.items()},
+    )
+
+
+def _drawn(texts: tuple[str, ...], count: int, rng: np.random.Generator) -> pl.Series:
+    return pl.Series(texts).gather(rng.integers(0, len(texts), count))

@@ -1,0 +1,232 @@
+"""The four rules as a plain loop over turns: what one would write first, and an oracle.
+
+It is written from what the rules say and shares no code with them. Each lane is a small state
+machine of ints, lists and dicts that sees one turn after the other and never looks ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+# The columns that the loop reads, in this order.
+COLUMNS = (
+    "task",
+    "agent",
+    "kind",
+    "turn",
+    "call_code",
+    "outcome_code",
+    "signature_code",
+    "response_code",
+)
+Row = tuple[str, str, str, int, int, int, int, int]
+
+# Rule, task, agent, first turn, last turn, attempts, period.
+Loop = tuple[str, str, str, int, int, int, int]
+
+# Within one lane: first turn, last turn, attempts, period.
+Part = tuple[int, int, int, int]
+
+# The code of what the trace does not say; it equals nothing, itself included.
+UNKNOWN = 0
+
+PERIOD_MIN = 2
+
+Same = tuple[int, int] | int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How many attempts, responses, rounds make a loop, and the longest pattern of a cycle."""
+
+    calls_min: int
+    signatures_min: int
+    responses_min: int
+    rounds_min: int
+    period_max: int
+
+
+@dataclass(slots=True)
+class Run:
+    """Counts equal things in a row; a run that is long enough is a loop."""
+
+    needed: int
+    same: Same = UNKNOWN
+    attempts: int = 0
+    first: int = 0
+    last: int = 0
+    ended: list[Part] = field(default_factory=list)
+
+    def see(self, same: Same, turn: int) -> None:
+        """Take the next turn of the lane."""
+        if same == self.same and same != UNKNOWN:
+            self.attempts += 1
+            self.last = turn
+            return
+        self.end()
+        self.same, self.attempts, self.first, self.last = same, 1, turn, turn
+
+    def end(self) -> None:
+        """Close the run."""
+        if self.attempts >= self.needed:
+            self.ended.append((self.first, self.last, self.attempts, 1))
+        self.attempts, self.same = 0, UNKNOWN
+
+
+@dataclass(slots=True)
+class Answers:
+    """Counts equal responses to equal news; the news of a loop's first response is free."""
+
+    needed: int
+    response: int = UNKNOWN
+    news: int = UNKNOWN
+    responses: int = 0
+    unchanged: int = 0
+    turns: list[int] = field(default_factory=list)
+    open: tuple[int, int] | None = None
+    ended: list[Part] = field(default_factory=list)
+
+    def see(self, response: int, news: int, turn: int) -> None:
+        """Take the next turn of the lane."""
+        here = len(self.turns)
+        self.turns.append(turn)
+        self.unchanged = self.unchanged + 1 if news == self.news != UNKNOWN else 0
+        self.responses = self.responses + 1 if response == self.response != UNKNOWN else 1
+        self.response, self.news = response, news
+        # Two responses have one piece of news between them that must be the same as before.
+        if response == UNKNOWN or min(self.responses, self.unchanged + 2) < self.needed:
+            return
+        since = here - self.needed + 1
+        if self.open and since <= self.open[1]:
+            since = self.open[0]
+        else:
+            self.end()
+        self.open = since, here
+
+    def end(self) -> None:
+        """Close the open loop."""
+        if self.open:
+            first, last = self.open
+            self.ended.append((self.turns[first], self.turns[last], last - first + 1, 1))
+        self.open = None
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Counts how often a pattern of several turns came round; the shortest pattern wins."""
+
+    rounds_min: int
+    period_max: int
+    seen: list[Same] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    alike: int = 0
+    streaks: list[int] = field(default_factory=list)
+    open: dict[int, tuple[int, int]] = field(default_factory=dict)
+    ended: list[Part] = field(default_factory=list)
+
+    def see(self, same: Same, turn: int) -> None:
+        """Take the next turn of the lane."""
+        if not self.streaks:
+            self.streaks = [0] * (self.period_max + 1)
+        seen, streaks = self.seen, self.streaks
+        here, found = len(seen), 0
+        known = same != UNKNOWN
+        self.alike = self.alike + 1 if known and here and seen[-1] == same else int(known)
+        for period in range(PERIOD_MIN, self.period_max + 1):
+            if known and period <= here and seen[-period] == same:
+                streaks[period] += 1
+                long_enough = streaks[period] >= period * (self.rounds_min - 1)
+                # As many equal turns as the pattern is long are no pattern of several.
+                if long_enough and not found and self.alike < period:
+                    found = period
+            else:
+                streaks[period] = 0
+        seen.append(same)
+        self.turns.append(turn)
+        if found:
+            self._grow(found, here)
+
+    def _grow(self, period: int, here: int) -> None:
+        since = here - period * self.rounds_min + 1
+        before = self.open.get(period)
+        if before and since <= before[1]:
+            since = before[0]
+        elif before:
+            self._close(period, *before)
+        self.open[period] = since, here
+
+    def _close(self, period: int, first: int, last: int) -> None:
+        rounds = (last - first + 1) // period
+        self.ended.append((self.turns[first], self.turns[last], rounds, period))
+
+    def end(self) -> None:
+        """Close all open loops."""
+        for period, (first, last) in self.open.items():
+            self._close(period, first, last)
+        self.open = {}
+
+
+@dataclass(slots=True)
+class Lane:
+    """What the rules keep of one agent of one task, between two messages of a person."""
+
+    calls: Run
+    signatures: Run
+    answers: Answers
+    rounds: Rounds
+
+    @classmethod
+    def of(cls, settings: Settings) -> Lane:
+        """Return a lane that has seen no turn."""
+        return cls(
+            Run(settings.calls_min),
+            Run(settings.signatures_min),
+            Answers(settings.responses_min),
+            Rounds(settings.rounds_min, settings.period_max),
+        )
+
+    def ended(self) -> list[tuple[str, Part]]:
+        """Close every loop and return all, with the names of their rules."""
+        machines: tuple[tuple[str, Run | Answers | Rounds], ...] = (
+            ("repeated_call", self.calls),
+            ("signature_repeat", self.signatures),
+            ("response_repeat", self.answers),
+            ("cycle", self.rounds),
+        )
+        found = []
+        for rule, machine in machines:
+            machine.end()
+            found += [(rule, part) for part in machine.ended]
+        return found
+
+
+def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
+    """Return the loops in ordered turns (`COLUMNS`), sorted."""
+    found: list[Loop] = []
+    lanes: dict[str, Lane] = {}
+    current = ""
+    for task, agent, kind, turn, call, outcome, signature, response in rows:
+        if task != current or kind == "user":
+            found += _ended(current, lanes)
+            lanes, current = {}, task
+        if kind not in ("tool", "model"):
+            continue
+        lane = lanes.get(agent)
+        if lane is None:
+            lane = lanes[agent] = Lane.of(settings)
+        if kind == "model":
+            lane.answers.see(response, call, turn)
+            continue
+        same = UNKNOWN if call == UNKNOWN or outcome == UNKNOWN else (call, outcome)
+        lane.calls.see(same, turn)
+        lane.signatures.see(signature, turn)
+        lane.rounds.see(same, turn)
+    found += _ended(current, lanes)
+    return sorted(found)
+
+
+def _ended(task: str, lanes: dict[str, Lane]) -> list[Loop]:
+    return [
+        (rule, task, agent, *part) for agent, lane in lanes.items() for rule, part in lane.ended()
+    ]

@@ -1,0 +1,181 @@
+"""A tiny notation for turns, in which rules show what is a loop and what is not.
+
+    run_tests(cart.py)->!"expected 42, got 41" x3
+    (create(a.py)->"exists" remove(a.py)->ok) x3
+
+| written | means |
+| --- | --- |
+| `tool(arguments)->result` | a call; the result is a word or "quoted text" |
+| `->!message` | the call failed with this message; `->!?` nobody knows how |
+| `(?)`, `->?`, `say(?)` | the arguments, the result, the text are unknown |
+| `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
+| `user("text")` | a message of a person |
+| `... x5` | five times; within, `{n}` counts 1, 2, 3, ... |
+| `( ... ) x3` | a group, three times; `{n}` counts the rounds of the innermost `x` |
+| `[ ... ]` | calls that one response asked for in parallel |
+| `@name` | the agent of all turns that follow |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.turns import NS_PER_S, TURN_SCHEMA, numbered
+
+TASK = "example"
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<agent>@\w+)
+      | x(?P<times>\d+)(?!\w)
+      | (?P<bracket>[()\[\]])
+      | (?P<name>[\w.]+)\((?P<arguments>(?:"[^"]*"|[^()"])*)\)
+        (?:->(?P<failed>!)?(?:"(?P<text>[^"]*)"|(?P<word>[^\s()\[\]"]+)))?
+    )""",
+    re.VERBOSE,
+)
+_GIVEN = re.compile(r'\s*,?\s*given=(?:"(?P<text>[^"]*)"|(?P<word>\S+))\s*$')
+_CLOSING = {"(": ")", "[": "]"}
+
+
+class NotationError(ValueError):
+    """A text is not in the notation; the message names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """One turn as it is written; the texts may still hold `{n}`."""
+
+    agent: str
+    name: str
+    arguments: str
+    result: str | None
+    failed: bool
+    step: int = 0
+
+    def counted(self, n: int) -> _Written:
+        def put(text: str) -> str:
+            return text.replace("{n}", str(n))
+
+        result = None if self.result is None else put(self.result)
+        return replace(self, arguments=put(self.arguments), result=result)
+
+
+def turns_in(text: str) -> pl.DataFrame:
+    """Return the turns (`TURN_SCHEMA`) that a text in the notation describes, one a second.
+
+    Raises:
+        NotationError: if the text is not in the notation.
+    """
+    written = _Parser(text).parsed()
+    rows = [_row(turn, i) for i, turn in enumerate(written)]
+    return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+
+
+class _Parser:
+    """Reads a text from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.agent = ""
+        self.steps = 0
+
+    def parsed(self) -> list[_Written]:
+        turns = self._sequence("")
+        if not turns:
+            raise NotationError(f"there are no turns in {self.text!r}")
+        return turns
+
+    def _sequence(self, closing: str) -> list[_Written]:
+        turns: list[_Written] = []
+        last: list[_Written] = []
+        for token in self._tokens():
+            if token["bracket"] == closing and closing:
+                return turns + last
+            if token["times"]:
+                rounds = range(1, int(token["times"]) + 1)
+                turns += self._new_steps([turn.counted(n) for n in rounds for turn in last], last)
+                last = []
+                continue
+            turns += last
+            last = self._item(token)
+        if closing:
+            raise NotationError(f"{closing!r} is missing at the end of {self.text!r}")
+        return turns + last
+
+    def _item(self, token: re.Match[str]) -> list[_Written]:
+        if token["agent"]:
+            self.agent = token["agent"][1:]
+            return []
+        if token["bracket"]:
+            if token["bracket"] not in _CLOSING:
+                raise NotationError(f"{token['bracket']!r} closes nothing in {self.text!r}")
+            inner = self._sequence(_CLOSING[token["bracket"]])
+            if token["bracket"] == "[":
+                self.steps += 1
+                inner = [replace(turn, step=self.steps) for turn in inner]
+            return inner
+        result = token["text"] if token["text"] is not None else token["word"]
+        known = None if token["text"] is None and token["word"] in ("?", None) else result
+        arguments = token["arguments"]
+        return [_Written(self.agent, token["name"], arguments, known, bool(token["failed"]))]
+
+    def _new_steps(self, repeated: list[_Written], once: list[_Written]) -> list[_Written]:
+        """Give the parallel calls of each round a step of their own."""
+        for i, turn in enumerate(repeated):
+            if turn.step:
+                round_number = i // len(once)
+                repeated[i] = replace(turn, step=turn.step + self.steps * (round_number + 1))
+        self.steps = max([self.steps, *(turn.step for turn in repeated)])
+        return repeated
+
+    def _tokens(self) -> Iterator[re.Match[str]]:
+        while self.text[self.position :].strip():
+            token = _TOKEN.match(self.text, self.position)
+            if token is None:
+                rest = self.text[self.position :].strip()
+                raise NotationError(f"expected a turn at {rest[:30]!r} in {self.text!r}")
+            self.position = token.end()
+            yield token
+
+
+def _row(turn: _Written, index: int) -> dict[str, Any]:
+    start = index * NS_PER_S
+    row: dict[str, Any] = dict.fromkeys(TURN_SCHEMA) | {
+        "task": TASK,
+        "session": TASK,
+        "trace_id": TASK,
+        "span_id": f"{index:04d}",
+        "agent": turn.agent,
+        "start_ns": start,
+        "end_ns": start + NS_PER_S,
+    }
+    if turn.name == "say":
+        return row | _said(turn.arguments)
+    if turn.name == "user":
+        return row | {"kind": "user", "text": turn.arguments.strip('"')}
+    return row | {
+        "kind": "tool",
+        "name": turn.name,
+        "arguments": None if turn.arguments == "?" else turn.arguments,
+        "result": None if turn.failed else turn.result,
+        "failed": True if turn.failed else None,
+        "error": turn.result if turn.failed else None,
+        "step": str(turn.step) if turn.step else None,
+    }
+
+
+def _said(written: str) -> dict[str, Any]:
+    given = _GIVEN.search(written)
+    text = written[: given.start()] if given else written
+    news = (given["text"] if given["text"] is not None else given["word"]) if given else None
+    said = None if text.strip() == "?" else text.strip().strip('"')
+    known = None if given and given["word"] == "?" else news
+    return {"kind": "model", "name": "model", "text": said, "response": said, "arguments": known}

@@ -1,0 +1,21 @@
+"""The command line: one command a file."""
+
+from __future__ import annotations
+
+import click
+
+from looptrace import __version__
+from looptrace.cli.analyze import analyze
+from looptrace.cli.explain import explain
+from looptrace.cli.ingest import ingest
+from looptrace.cli.query import query
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="looptrace")
+def main() -> None:
+    """Find AI agents that are stuck in loops, in their OpenTelemetry traces."""
+
+
+for command in (analyze, explain, ingest, query):
+    main.add_command(command)

@@ -1,0 +1,93 @@
+"""What the commands share: traces from files or a store, with progress, and how commands end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import polars as pl
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from looptrace.analyzer.batch import analyse, analysis_of, joined
+from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.labels import plain
+from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.spans import Skipped
+from looptrace.collector import store
+from looptrace.collector.read import SpansRead, read_spans
+
+EXIT_FOUND = 1
+EXIT_UNREADABLE = 2
+
+_LINE_LENGTH_MAX = 300
+_SKIPPED_SHOWN_MAX = 20
+
+
+def analysis(paths: Sequence[str]) -> Analysis:
+    """Analyse a store's folder, or files, folders, globs and standard input."""
+    folder = _store(paths)
+    if folder is None:
+        found = read(paths)
+        return analyse(found.spans, found.skipped)
+    with stopping_on_store_errors():
+        parts = [analysis_of(turns, 0) for turns in store.read_turns(folder)]
+        counts = store.counts(folder)
+    return joined(parts, counts.sessions, counts.spans)
+
+
+def turns(paths: Sequence[str]) -> tuple[Iterable[pl.DataFrame], Sequence[Skipped]]:
+    """Return the turns of whole tasks, in one part or more, and what was not read."""
+    folder = _store(paths)
+    if folder is None:
+        found = read(paths)
+        table, noted = turns_of(found.spans)
+        return [table], [*found.skipped, *noted]
+    with stopping_on_store_errors():
+        return list(store.read_turns(folder)), []
+
+
+def read(paths: Sequence[str]) -> SpansRead:
+    """Read spans, with a progress bar where standard error is a terminal."""
+    console = Console(stderr=True)
+    parts = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
+        reading = bar.add_task("reading", total=None)
+        return read_spans(
+            paths,
+            on_bytes=lambda done, total: bar.update(reading, completed=done, total=total or None),
+        )
+
+
+def warn_of(skipped: Iterable[Skipped]) -> None:
+    """Name on standard error what was not read."""
+    parts = list(skipped)
+    for part in parts[:_SKIPPED_SHOWN_MAX]:
+        click.echo(plain(f"skipped {part.where}: {part.why}", _LINE_LENGTH_MAX), err=True)
+    if len(parts) > _SKIPPED_SHOWN_MAX:
+        click.echo(f"and {len(parts) - _SKIPPED_SHOWN_MAX} more parts were skipped", err=True)
+
+
+@contextmanager
+def stopping_on_store_errors() -> Iterator[None]:
+    """End the command with one line where a store cannot be used."""
+    try:
+        yield
+    except store.StoreError as error:
+        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
+        sys.exit(EXIT_UNREADABLE)
+
+
+def _store(paths: Sequence[str]) -> Path | None:
+    stores = [Path(path) for path in paths if store.is_store(Path(path))]
+    if not stores:
+        return None
+    if len(paths) > 1:
+        raise click.UsageError(
+            f"{stores[0]} is a store, and a store is read alone; "
+            "add the other traces to it with `looptrace ingest`."
+        )
+    return stores[0]

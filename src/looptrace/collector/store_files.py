@@ -1,0 +1,180 @@
+"""The files of a store: one Parquet file for each table, day and bucket.
+
+A file is written aside, synced and renamed, and never deleted, so that whoever reads meanwhile,
+or after a crash, finds whole files only.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+import polars as pl
+
+from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.turns import TURN_SCHEMA
+
+# The ids that tie a span's trace to others: its session, its task, the traces it links to. Kept
+# with the span, they tell where its trace belongs without reading what it did.
+STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, "ties": pl.List(pl.String)})
+
+_LOOP_TURN = {
+    "trace_id": pl.String(),
+    "span_id": pl.String(),
+    "turn": pl.UInt32(),
+    "role": pl.String(),
+}
+
+# `Finding`, with its cost flattened.
+FINDING_SCHEMA = pl.Schema(
+    {
+        "id": pl.String(),
+        "rule": pl.String(),
+        "task": pl.String(),
+        "session": pl.String(),
+        "trace_id": pl.String(),
+        "agent": pl.String(),
+        "turn_first": pl.UInt32(),
+        "turn_last": pl.UInt32(),
+        "attempts": pl.Int64(),
+        "loop_count": pl.Int64(),
+        "period": pl.Int64(),
+        "signature": pl.String(),
+        "reason": pl.String(),
+        "action": pl.String(),
+        "turns": pl.List(pl.Struct(_LOOP_TURN)),
+        "cost_seconds": pl.Float64(),
+        "cost_input_tokens": pl.Int64(),
+        "cost_output_tokens": pl.Int64(),
+    }
+)
+
+TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
+
+# Few enough that a small store has few files, and enough that one bucket of a large one fits into
+# memory. Never changed: it decides where a task lies.
+BUCKETS = 16
+
+DATA = "data.parquet"  # The name of every file with rows.
+_ASIDE = f".{DATA}.tmp-"
+_FIRST_DAY = "1970-01-01"
+_FILE = "looptrace file"  # A column for the file that a row came from.
+
+
+class StoreError(Exception):
+    """The store cannot be used; the message is one line that says where, why and what to do."""
+
+
+def files_pattern(store_dir: Path, table: str) -> str:
+    """Return the glob pattern of a table's files."""
+    return str(Path(glob.escape(str(store_dir)), table, "day=*", "bucket=*", DATA))
+
+
+def read_bucket(
+    store_dir: Path, table: str, bucket: int, columns: list[str] | None = None
+) -> pl.DataFrame:
+    """Read the rows of a bucket, all columns or some, in the order of their days.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    return _read(_files(store_dir, table, bucket), table, columns).drop(_FILE)
+
+
+def write_bucket(
+    store_dir: Path, table: str, bucket: int, rows: pl.DataFrame, start_ns: pl.Series
+) -> None:
+    """Make these rows the bucket's, each on the day of its start; equal files are left alone.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote, or cannot be written.
+    """
+    day = pl.from_epoch(start_ns, time_unit="ns").dt.date().cast(pl.String)
+    by_day = rows.with_columns(day=day).partition_by("day", as_dict=True, include_key=False)
+    wanted = {_file(store_dir, table, str(day), bucket): part for (day,), part in by_day.items()}
+    files = _files(store_dir, table, bucket)
+    stored = _read(files, table).partition_by(_FILE, as_dict=True, include_key=False)
+    empty = TABLES[table].to_frame()
+    for path in sorted({*wanted, *files}):
+        part = wanted.get(path, empty)
+        if path not in files or not stored.get((str(path),), empty).equals(part):
+            _write_file(path, part)
+
+
+def prepare_files(store_dir: Path) -> None:
+    """Write an empty file for each table: it gives it its columns before there is a row.
+
+    Raises:
+        StoreError: if a file cannot be written.
+    """
+    for table, schema in TABLES.items():
+        _write_file(_file(store_dir, table, _FIRST_DAY, 0), schema.to_frame())
+
+
+def sweep(store_dir: Path) -> None:
+    """Delete the files that a killed ingest had begun to write aside."""
+    for table in TABLES:
+        for aside in store_dir.glob(f"{table}/day=*/bucket=*/{_ASIDE}*"):
+            aside.unlink()
+
+
+def _write_file(path: Path, rows: pl.DataFrame) -> None:
+    aside = path.with_name(f"{_ASIDE}{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("wb") as file:
+            rows.write_parquet(file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        aside.unlink(missing_ok=True)
+        raise StoreError(
+            f"{path}: cannot be written ({_first_line(error)}); "
+            "check space and permissions, then run the ingest again."
+        ) from error
+
+
+def _read(paths: list[Path], table: str, columns: list[str] | None = None) -> pl.DataFrame:
+    """Read files together, with a column for where each row came from; if one is bad, name it."""
+    schema = TABLES[table]
+    expected = pl.Schema(
+        [*((name, schema[name]) for name in columns or schema), (_FILE, pl.String())]
+    )
+    if not paths:
+        return expected.to_frame()
+    try:
+        rows = pl.read_parquet(
+            paths,
+            columns=expected.names(),
+            glob=False,
+            hive_partitioning=False,
+            include_file_paths=_FILE,
+        )
+        why = "its columns are not those of looptrace"
+    except (OSError, pl.exceptions.PolarsError) as error:
+        rows, why = pl.DataFrame(), _first_line(error)
+    if rows.schema == expected:
+        return rows
+    if len(paths) > 1:
+        return pl.concat(_read([path], table, columns) for path in paths)
+    raise StoreError(
+        f"{paths[0]}: cannot be read ({why}); move it away and ingest the traces of its day again."
+    )
+
+
+def _files(store_dir: Path, table: str, bucket: int) -> list[Path]:
+    return sorted((store_dir / table).glob(f"day=*/{_bucket_folder(bucket)}/{DATA}"))
+
+
+def _file(store_dir: Path, table: str, day: str, bucket: int) -> Path:
+    return store_dir / table / f"day={day}" / _bucket_folder(bucket) / DATA
+
+
+def _bucket_folder(bucket: int) -> str:
+    return f"bucket={bucket:02}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

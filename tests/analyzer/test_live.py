@@ -1,0 +1,196 @@
+"""Batch and live give the same findings, and the test of that notices when they do not."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
+from looptrace.analyzer.turns import NS_PER_S, TURN_SCHEMA, numbered
+from looptrace.rules.contract import Verdict
+from looptrace.rules.cycle import Cycle
+from looptrace.rules.registry import default_rules
+from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.turns import Lane
+from looptrace.rules.vocabulary import in_a_row, pair
+from tests.drivers import batch
+
+# Few tools, arguments and results, so that random turns hold loops of every kind.
+step = st.fixed_dictionaries(
+    {
+        "task": st.sampled_from(["t1", "t2", "t3"]),
+        "agent": st.sampled_from(["a", "a", "a", "b"]),
+        "kind": st.sampled_from(["tool"] * 8 + ["model", "model", "user"]),
+        "name": st.sampled_from(["run", "run", "read"]),
+        "arguments": st.sampled_from(["x", "x", "y", None]),
+        "result": st.sampled_from(["1", "1", "1", "2", None]),
+        "failed": st.sampled_from([True, False, None]),
+        "text": st.sampled_from(["Again.", "Done."]),
+        "step": st.sampled_from([None, None, None, "s1", "s2"]),
+        "gap_ns": st.integers(0, 40 * NS_PER_S),
+        "took_ns": st.integers(0, 5 * NS_PER_S),
+    }
+)
+
+
+def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
+    """Make turns of the steps, each ending some time after the one before."""
+    rows, now = [], 0
+    for number, one in enumerate(steps):
+        now += one["gap_ns"]
+        is_tool, is_model = one["kind"] == "tool", one["kind"] == "model"
+        rows.append(
+            dict.fromkeys(TURN_SCHEMA)
+            | {key: one[key] for key in ("task", "kind", "name", "agent")}
+            | {"session": one["task"], "trace_id": one["task"], "span_id": f"{number:04d}"}
+            | {"start_ns": now - one["took_ns"], "end_ns": now, "input_tokens": number}
+            | {"arguments": one["arguments"] if one["kind"] != "user" else None}
+            | {key: one[key] if is_tool else None for key in ("result", "failed", "step")}
+            | {"error": one["result"] if is_tool and one["failed"] else None}
+            | {"text": None if is_tool else one["text"]}
+            | {"response": one["text"] if is_model else None}
+        )
+    return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+
+
+def arrived(turns: pl.DataFrame, seed: int, rules: Any = None) -> list[Finding]:
+    """Feed turns late by up to the lateness promised, some twice, in batches of random sizes."""
+    chance = random.Random(seed)
+    order = sorted(
+        [*range(turns.height), *chance.sample(range(turns.height), turns.height // 4)],
+        key=lambda row: turns["end_ns"][row] + chance.randint(0, LATENESS_S * NS_PER_S),
+    )
+    engine, start = LiveEngine(rules), 0
+    while start < len(order):
+        size = chance.randint(1, 15)
+        engine.feed(turns[order[start : start + size]])
+        start += size
+    return engine.findings()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(step, min_size=1, max_size=80), st.integers(0, 2**32))
+def test_batch_and_live_agree(steps: list[dict[str, Any]], seed: int) -> None:
+    """Whatever the batch sizes, the order of arrival and the interleaving of tasks."""
+    turns = table(steps)
+
+    assert batch(turns) == arrived(turns, seed)
+
+
+def looping_steps(seed: int, longest: int = 30) -> list[dict[str, Any]]:
+    """Make a run of random work with many loops, the longest far longer than any look back."""
+    chance = random.Random(seed)
+    steps: list[dict[str, Any]] = []
+    blank = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
+    for _ in range(8):
+        period, times = chance.randint(1, 8), chance.choice([1, 2, 3, longest])
+        task = chance.choice(["t1", "t2"])
+        names = [f"tool{chance.randint(1, 3)}" for _ in range(period)]
+        for name in names * times:
+            timing = {"gap_ns": chance.randint(1, 20 * NS_PER_S), "took_ns": 0}
+            said = {"task": task, "name": name, "arguments": "x", "result": "same"}
+            steps.append(blank | timing | said)
+    return steps
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_long_loops_agree(seed: int) -> None:
+    """A loop that outgrows what the live engine keeps is counted on, not begun anew."""
+    turns = table(looping_steps(seed))
+    found = batch(turns)
+
+    assert found == arrived(turns, seed)
+    assert max(finding.attempts for finding in found) > max(r.lookback for r in default_rules())
+
+
+@dataclass(frozen=True, slots=True)
+class ShortBuffer(Cycle):
+    """A planted fault: it claims to look back on fewer turns than it does."""
+
+    @property
+    def lookback(self) -> int:
+        return self.rounds_min * self.period_max - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LooksAhead(RepeatedCall):
+    """A planted fault: a turn's verdict depends on the turn after it."""
+
+    def judge(self, lane: Lane) -> Verdict:
+        fair = RepeatedCall.judge(self, lane)
+        again = in_a_row(lane, pair(lane.call, lane.outcome))
+        ahead = np.where(lane.following > 0, np.roll(again, -1), 0)
+        return Verdict(np.maximum(fair.reached, ahead), fair.needed, *fair_rest(fair))
+
+
+def fair_rest(verdict: Verdict) -> tuple[Any, Any, Any]:
+    """Return what the planted fault leaves as it is."""
+    return verdict.period, verdict.since, verdict.what
+
+
+def disagreements(*rules: Any) -> int:
+    """Count the runs in which the drivers differ, one turn at a time and nothing late."""
+    count = 0
+    for seed in range(3):
+        steps = looping_steps(seed, longest=4)
+        turns = table([one | {"gap_ns": 2 * HORIZON_S * NS_PER_S} for one in steps])
+        engine = LiveEngine(rules)
+        for row in range(turns.height):
+            engine.feed(turns[row])
+        count += engine.findings() != batch(turns, rules)
+    return count
+
+
+def test_nothing_is_planted_in_the_rules() -> None:
+    """The runs that expose the planted faults show none in the rules as they are."""
+    assert disagreements(*default_rules()) == 0
+
+
+@pytest.mark.parametrize("rule", [ShortBuffer(), LooksAhead()])
+def test_planted_faults_are_caught(rule: Any) -> None:
+    """A buffer too short by one and a look ahead by one make the drivers disagree."""
+    assert disagreements(rule) > 0
+
+
+def test_a_turn_that_comes_too_late_is_counted() -> None:
+    """What arrives after the horizon cannot be sorted in, and is not lost silently."""
+    base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
+    call = base | {"task": "t1", "name": "run", "arguments": "x", "result": "1"}
+    turns = table([call | {"gap_ns": gap} for gap in (0, 2 * HORIZON_S * NS_PER_S)])
+    engine = LiveEngine()
+    engine.feed(turns[1])
+    engine.feed(turns[0])
+
+    assert engine.late == 1
+
+
+def test_what_is_kept_does_not_grow() -> None:
+    """A task of thousands of turns costs no more memory than a short one."""
+    turns = table([one | {"gap_ns": 9 * NS_PER_S} for one in looping_steps(3)] * 4)
+    engine, kept = LiveEngine(), []
+    for start in range(0, turns.height, 40):
+        engine.feed(turns[start : start + 40])
+        kept.append(engine.kept)
+
+    assert max(kept[len(kept) // 2 :]) <= 2 * max(kept[:6])
+
+
+def test_feed_reports_what_changed() -> None:
+    """A finding is reported when it opens and when it grows, under one id."""
+    base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
+    call = base | {"task": "t1", "name": "run", "arguments": "x", "result": "1"}
+    turns = table([call | {"gap_ns": NS_PER_S}] * 5)
+    engine = LiveEngine([RepeatedCall()])
+    reports = [engine.feed(turns[row]) for row in range(5)]
+
+    assert [[f.attempts for f in report] for report in reports] == [[], [], [3], [4], [5]]
+    assert len({f.id for report in reports for f in report}) == 1

@@ -1,0 +1,32 @@
+"""The two drivers under one name, so that a test can hold them against each other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import polars as pl
+
+from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.live import LiveEngine
+from looptrace.rules.contract import Rule
+
+
+def batch(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> list[Finding]:
+    """Judge whole tasks."""
+    return findings_of(turns, rules)
+
+
+def live(
+    turns: pl.DataFrame, rules: Sequence[Rule] | None = None, seed: int | None = None
+) -> list[Finding]:
+    """Judge turns as they arrive: one at a time, or in batches whose sizes a seed chooses."""
+    sizes = random.Random(seed)
+    engine = LiveEngine(rules)
+    start = 0
+    while start < turns.height:
+        size = 1 if seed is None else sizes.randint(1, 12)
+        engine.feed(turns[start : start + size])
+        start += size
+    return engine.findings()

@@ -1,0 +1,67 @@
+"""The contract that every rule keeps, and the examples in its docstring."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.rule_pages import examples, summary
+from looptrace.rules.contract import Rule, SettingError
+from looptrace.rules.registry import RULES
+
+LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Looping")]
+NOT_LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Not looping")]
+
+
+def found(rule: type[Rule], text: str) -> int:
+    return len(findings_of(turns_in(text), [rule()]))
+
+
+@pytest.mark.parametrize(("rule", "text"), LOOPING)
+def test_example_loops(rule: type[Rule], text: str) -> None:
+    """What a rule's page calls a loop is found, and as one finding."""
+    assert found(rule, text) == 1
+
+
+@pytest.mark.parametrize(("rule", "text"), NOT_LOOPING)
+def test_example_does_not_loop(rule: type[Rule], text: str) -> None:
+    """What a rule's page calls no loop is left alone."""
+    assert found(rule, text) == 0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_has_a_page(rule: type[Rule]) -> None:
+    """A rule without a summary and examples of both kinds cannot be understood or tested."""
+    assert summary(rule).endswith(".")
+    assert examples(rule, "Looping")
+    assert examples(rule, "Not looping")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_settings_have_bounds(rule: type[Rule]) -> None:
+    """A value outside its bounds is refused with a sentence that names rule, field and bounds."""
+    for name, (default, about) in rule().settings().items():
+        assert about["ge"] <= default <= about["le"]
+        assert str(about["doc"]).endswith(".")
+        with pytest.raises(SettingError, match=rf"{rule.name}\.{name} is {about['le'] + 1}; it"):
+            dataclasses.replace(rule(), **{name: about["le"] + 1})
+        with pytest.raises(SettingError, match="must be between"):
+            dataclasses.replace(rule(), **{name: about["ge"] - 1})
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_ladder_rises(rule: type[Rule]) -> None:
+    """More attempts never lead to a weaker action."""
+    strength = ["warn", "pivot", "gate"]
+    rungs = rule.ladder
+    assert list(rungs) == sorted(rungs, key=lambda rung: rung.attempts)
+    assert [r.action for r in rungs] == sorted((r.action for r in rungs), key=strength.index)
+
+
+def test_names_are_unique() -> None:
+    """A finding names its rule, so two rules cannot share a name."""
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)

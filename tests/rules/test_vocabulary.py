@@ -1,0 +1,144 @@
+"""Each word of the vocabulary against its naive definition, lane by lane in plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Turns
+from looptrace.rules.vocabulary import in_a_row, pair, rounds, same_as, streak
+
+TOOL, MODEL, USER = 0, 1, 4
+BY_AGENT = LaneSpec(by="agent", kinds=("tool",))
+BY_TASK = LaneSpec(by="task", kinds=("tool", "model"))
+
+# A turn: task, agent, kind, call, outcome. Few values, so that repeats are common.
+turn = st.tuples(
+    st.integers(0, 2),
+    st.integers(1, 2),
+    st.sampled_from([TOOL, TOOL, TOOL, MODEL, USER]),
+    st.integers(UNKNOWN, 2),
+    st.integers(UNKNOWN, 2),
+)
+turns = st.lists(turn, max_size=60).map(lambda rows: sorted(rows, key=lambda row: row[0]))
+Row = tuple[int, int, int, int, int]
+
+
+def columns(rows: list[Row]) -> Turns:
+    """Make columns of rows, counting the messages of a person as the engine does."""
+    epochs, seen = [], {}
+    for task, _, kind, _, _ in rows:
+        seen[task] = seen.get(task, 0) + (kind == USER)
+        epochs.append(seen[task])
+    table = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+    task, agent, kind, call, outcome = table
+    epoch = np.array(epochs, dtype=np.int64)
+    return Turns(task, agent, epoch, kind, call, outcome, signature=call, response=call)
+
+
+def naive_lanes(rows: list[Row], spec: LaneSpec) -> list[list[int]]:
+    """List the lanes as lists of row numbers."""
+    lanes: dict[tuple[int, ...], list[int]] = {}
+    epoch = dict.fromkeys(range(3), 0)
+    kinds = {"tool": TOOL, "model": MODEL}
+    for number, (task, agent, kind, _, _) in enumerate(rows):
+        epoch[task] += kind == USER
+        if kind in [kinds[name] for name in spec.kinds]:
+            key = (task, agent, epoch[task]) if spec.by == "agent" else (task, epoch[task])
+            lanes.setdefault(key, []).append(number)
+    return [lanes[key] for key in sorted(lanes)]
+
+
+def by_lane(lane: Lane, values: Codes) -> list[list[int]]:
+    """Cut a column where positions start anew."""
+    found: list[list[int]] = []
+    for position, value in zip(lane.position.tolist(), values.tolist(), strict=True):
+        if position == 0:
+            found.append([])
+        found[-1].append(value)
+    return found
+
+
+@given(turns)
+def test_lanes_hold_their_turns_in_order(rows: list[Row]) -> None:
+    """A lane is one agent's, or one task's, between two messages of a person."""
+    for spec in (BY_AGENT, BY_TASK):
+        lane = columns(rows).lane(spec)
+        assert sorted(by_lane(lane, lane.rows)) == sorted(naive_lanes(rows, spec))
+
+
+@given(turns)
+def test_following_counts_the_rest_of_a_lane(rows: list[Row]) -> None:
+    """The live driver keeps the last turns of each lane by it."""
+    lane = columns(rows).lane(BY_AGENT)
+    expected = [list(range(len(one)))[::-1] for one in by_lane(lane, lane.rows)]
+    assert expected == by_lane(lane, lane.following)
+
+
+@given(turns, st.integers(1, 8))
+def test_same_as_compares_within_a_lane(rows: list[Row], back: int) -> None:
+    """A turn never equals one of another lane, nor an unknown one."""
+    lane = columns(rows).lane(BY_AGENT)
+    expected = [
+        [i >= back and one[i] == one[i - back] != UNKNOWN for i in range(len(one))]
+        for one in by_lane(lane, lane.call)
+    ]
+    assert expected == by_lane(lane, same_as(lane, lane.call, back))
+
+
+@given(turns)
+def test_streak_counts_back_to_the_last_break(rows: list[Row]) -> None:
+    """A streak neither reaches over a break nor into another lane."""
+    lane = columns(rows).lane(BY_AGENT)
+    expected = []
+    for one in by_lane(lane, lane.call):
+        counts: list[int] = []
+        for code in one:
+            counts.append((counts[-1] if counts else 0) + 1 if code == 2 else 0)
+        expected.append(counts)
+    assert expected == by_lane(lane, streak(lane, lane.call == 2))
+
+
+@given(turns)
+def test_in_a_row_counts_equal_turns(rows: list[Row]) -> None:
+    """A known turn counts itself and its equals before it; an unknown one counts nothing."""
+    lane = columns(rows).lane(BY_AGENT)
+    expected = []
+    for one in by_lane(lane, lane.call):
+        counts: list[int] = []
+        for i, code in enumerate(one):
+            again = i > 0 and code == one[i - 1]
+            counts.append(0 if code == UNKNOWN else (counts[-1] + 1 if again else 1))
+        expected.append(counts)
+    assert expected == by_lane(lane, in_a_row(lane, lane.call))
+
+
+@given(turns, st.integers(2, 8))
+def test_rounds_counts_full_rounds(rows: list[Row], period: int) -> None:
+    """A round counts when each of its turns equals the one a period before."""
+    lane = columns(rows).lane(BY_AGENT)
+    expected = []
+    for one in by_lane(lane, lane.call):
+        counts = []
+        for i in range(len(one)):
+            run = 0
+            while i - run >= period and one[i - run] == one[i - run - period] != UNKNOWN:
+                run += 1
+            counts.append(run // period + 1 if run else 0)
+        expected.append(counts)
+    assert expected == by_lane(lane, rounds(lane, lane.call, period))
+
+
+@given(turns)
+def test_pair_is_equal_where_both_are(rows: list[Row]) -> None:
+    """A pair is unknown where either half is, and otherwise as good as the two halves."""
+    lane = columns(rows).lane(BY_AGENT)
+    halves = list(zip(lane.call.tolist(), lane.outcome.tolist(), strict=True))
+    code_of: dict[tuple[int, int], int] = {}
+    for half, code in zip(halves, pair(lane.call, lane.outcome).tolist(), strict=True):
+        if UNKNOWN in half:
+            assert code == UNKNOWN
+        else:
+            assert code_of.setdefault(half, code) == code != UNKNOWN
+    assert len(set(code_of.values())) == len(code_of)
