@@ -17,7 +17,6 @@ from looptrace.cli import traces
 
 _CELL_LENGTH_MAX = 60
 _TASKS_SHOWN_MAX = 10
-_UNKNOWN = "?"
 
 
 @click.command()
@@ -27,8 +26,7 @@ _UNKNOWN = "?"
 def explain(context: click.Context, paths: tuple[str, ...], task: str | None) -> None:
     """Print the turns of a task in PATHS and, for each rule, how far it got at each of them.
 
-    A rule's column says `2/3` where the second of three needed attempts ends, a bold one where the
-    rule fires, and `?` where the trace does not say enough to compare the turn.
+    `repeated_call 2/3` says that the second of three needed attempts ends at this turn.
     """
     parts, skipped = traces.turns(paths)
     traces.warn_of(skipped)
@@ -57,35 +55,53 @@ def _chosen(task: str | None, tasks: list[str]) -> str:
 def _print(name: str, turns: pl.DataFrame, rules: list[Progress]) -> None:
     console = Console()
     console.print(Text(f"task {plain(name, _CELL_LENGTH_MAX)}", style="bold"))
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
-    table.add_column("turn", justify="right")
-    with_agents = turns.filter(pl.col("agent") != "")["agent"].n_unique() > 1
-    for heading in ("agent", "what") if with_agents else ("what",):
-        table.add_column(heading, overflow="fold")
-    table.add_column("outcome", overflow="fold")
-    for rule in rules:
-        table.add_column(rule.rule, justify="right")
+    named = turns.filter(pl.col("agent") != "")["agent"].n_unique() > 1
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=True)
+    table.add_column("turn", justify="right", no_wrap=True)
+    if named:
+        table.add_column("agent", no_wrap=True, ratio=1)
+    table.add_column("what", no_wrap=True, ratio=4)
+    table.add_column("outcome", no_wrap=True, ratio=3)
+    table.add_column("how far the rules got", ratio=4)
     for i, row in enumerate(turns.iter_rows(named=True)):
-        agent = [Text(plain(row["agent"], _CELL_LENGTH_MAX))] if with_agents else []
-        what = [Text(label(row, _CELL_LENGTH_MAX)), _outcome(row)]
         number = "person" if row["kind"] == "user" else str(row["turn"])
-        table.add_row(number, *agent, *what, *(_reached(rule, i) for rule in rules))
+        agent = [Text(plain(row["agent"], _CELL_LENGTH_MAX))] if named else []
+        what = Text(label(row, _CELL_LENGTH_MAX))
+        table.add_row(number, *agent, what, _outcome(row), _reached(row, rules, i))
     console.print(table)
+    for rule in rules:
+        console.print(_furthest(rule, turns))
 
 
 def _outcome(row: dict[str, Any]) -> Text:
     if row["kind"] != "tool":
         return Text("")
-    if row["outcome"] is None:
-        return Text(_UNKNOWN, style="dim")
     said = plain(row["error"] or row["result"] or "", _CELL_LENGTH_MAX)
     return Text(said, style="red" if row["failed"] else "")
 
 
-def _reached(rule: Progress, index: int) -> Text:
-    attempts = rule.reached[index]
-    if attempts is None:
-        return Text("")
-    if attempts == 0:
-        return Text(_UNKNOWN, style="dim")
-    return Text(f"{attempts}/{rule.needed}", style="bold red" if attempts >= rule.needed else "")
+def _reached(row: dict[str, Any], rules: list[Progress], index: int) -> Text:
+    """Name the rules that see a repetition here, and what keeps them from seeing one."""
+    found = Text()
+    if row["kind"] == "tool":
+        missing = {"arguments": row["arguments"], "result": row["outcome"]}
+        unknown = [what for what, value in missing.items() if value is None]
+        found.append(f"unknown {' and '.join(unknown)} " if unknown else "", style="dim")
+    for rule in rules:
+        attempts = rule.reached[index] or 0
+        if attempts > 1:
+            style = "bold red" if attempts >= rule.needed else "yellow"
+            found.append(f"{rule.rule} {attempts}/{rule.needed} ", style=style)
+    return found
+
+
+def _furthest(rule: Progress, turns: pl.DataFrame) -> Text:
+    """Say in one line how far a rule got in the task."""
+    most = max((attempts or 0 for attempts in rule.reached), default=0)
+    text = Text(f"{rule.rule}: ")
+    if all(attempts is None for attempts in rule.reached):
+        return text.append("looks at none of these turns")
+    if most < rule.needed:
+        return text.append(f"silent, got to {most} of {rule.needed}")
+    at = turns["turn"][rule.reached.index(most)]
+    return text.append(f"fired, got to {most} of {rule.needed}, at turn {at}", style="bold red")

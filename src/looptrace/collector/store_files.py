@@ -62,6 +62,10 @@ _FIRST_DAY = "1970-01-01"
 _FILE = "looptrace file"  # A column for the file that a row came from.
 
 
+# Polars panics over some damaged files, which is no Exception.
+_BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
 class StoreError(Exception):
     """The store cannot be used; the message is one line that says where, why and what to do."""
 
@@ -153,7 +157,7 @@ def _read(paths: list[Path], table: str, columns: list[str] | None = None) -> pl
             include_file_paths=_FILE,
         )
         why = "its columns are not those of looptrace"
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except _BAD_PARQUET as error:
         rows, why = pl.DataFrame(), _first_line(error)
     if rows.schema == expected:
         return rows
@@ -176,5 +180,5 @@ def _bucket_folder(bucket: int) -> str:
     return f"bucket={bucket:02}"
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]

@@ -58,8 +58,8 @@ costs AS (
         arg_min(spent.day, spent.turn) AS day,
         count(*) AS turns,
         (max(spent.end_ns) - min(spent.start_ns)) / 1e9 AS seconds,
-        sum(spent.input_tokens) AS input_tokens,
-        sum(spent.output_tokens) AS output_tokens
+        coalesce(sum(spent.input_tokens), 0) AS input_tokens,
+        coalesce(sum(spent.output_tokens), 0) AS output_tokens
     FROM loops
     JOIN spent ON spent.task = loops.task
         AND spent.turn BETWEEN loops.turn_first AND loops.turn_last
@@ -71,8 +71,8 @@ SELECT
     count(DISTINCT task) AS tasks,
     CAST(sum(turns) AS BIGINT) AS turns,
     round(sum(seconds), 3) AS seconds,
-    CAST(coalesce(sum(input_tokens), 0) AS BIGINT) AS input_tokens,
-    CAST(coalesce(sum(output_tokens), 0) AS BIGINT) AS output_tokens
+    CAST(sum(costs.input_tokens) AS BIGINT) AS input_tokens,
+    CAST(sum(costs.output_tokens) AS BIGINT) AS output_tokens
 FROM costs
 GROUP BY day
-ORDER BY sum(costs.input_tokens) + sum(costs.output_tokens) DESC NULLS LAST, seconds DESC, day
+ORDER BY sum(costs.input_tokens + costs.output_tokens) DESC, seconds DESC, day
