@@ -1,0 +1,51 @@
+# The first commands of a newcomer. Everything is installed into .venv, nothing outside of it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+REPORT := build/demo/report.html
+
+.PHONY: demo test check format docs bench examples clean
+
+demo: $(VENV)/installed ## analyse the example traces
+	@mkdir -p $(dir $(REPORT))
+	@$(BIN)/looptrace analyze examples/traces
+	@$(BIN)/looptrace analyze examples/traces --format html --output $(REPORT)
+
+test: $(VENV)/installed-dev ## run the tests
+	$(BIN)/pytest -q -n 2
+
+check: $(VENV)/installed-dev ## format, lint, types, imports, generated pages
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+format: $(VENV)/installed-dev ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/installed-dev ## write the pages that are made from the code
+	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
+	$(BIN)/python -m benchmarks.rules
+
+examples: $(VENV)/installed-dev ## write the example traces anew
+	$(BIN)/python -m examples.make_traces
+
+clean: ## remove what make made
+	rm -rf $(VENV) build
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "looptrace needs Python 3.11 or newer; name one: make PYTHON=python3.12 demo")'
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --constraint constraints.txt --editable '.[all]'
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Example traces, and the script that makes them."""

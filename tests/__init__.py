@@ -1,0 +1,1 @@
+"""The tests. What they share lies here; each folder mirrors one of the package."""
