@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from tests.otlp import Trace
 
 from looptrace.analyzer.batch import findings_of, in_order
 from looptrace.analyzer.normalise import turns_of
@@ -23,7 +23,6 @@ from looptrace.collector import store, store_files
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.sources import Frame
 from looptrace.collector.warehouse import connect
-from tests.otlp import Trace
 
 KILLS = 8
 SPANS_A_GO = 5
@@ -48,7 +47,12 @@ class Killed(BaseException):
     """Ends an ingest as a kill does: nothing catches it."""
 
 
-def call(trace: Trace, n: int = 0, tool: str = "run_tests", **attributes: str) -> str:
+def call(
+    trace: Trace,
+    attributes: Mapping[str, str] | None = None,
+    n: int = 0,
+    tool: str = "run_tests",
+) -> str:
     """Add a tool's span that failed, with the same words each time."""
     return trace.span(
         f"execute_tool {tool}",
@@ -58,7 +62,7 @@ def call(trace: Trace, n: int = 0, tool: str = "run_tests", **attributes: str) -
             "gen_ai.tool.name": tool,
             "gen_ai.tool.call.arguments": json.dumps({"path": "tests/test_cart.py", "n": n}),
             "error.message": "AssertionError: total is 3",
-            **attributes,
+            **(attributes or {}),
         },
         status="error",
     )
@@ -76,7 +80,7 @@ def working(session: str, **kwargs: Any) -> Trace:
     """Give a trace with calls that all differ."""
     trace = Trace(session, **kwargs)
     for n in range(3):
-        call(trace, n, tool=f"tool_{n}")
+        call(trace, n=n, tool=f"tool_{n}")
     return trace
 
 
@@ -98,7 +102,7 @@ def late_ties() -> pl.DataFrame:
     for trace in (first, second):
         call(trace)
         call(trace)
-        call(trace, **{"gen_ai.conversation.id": "shopping"})
+        call(trace, {"gen_ai.conversation.id": "shopping"})
     third = Trace("t3", session_key=None)
     call(third)
     third.span("resume", None, {}, links=[(first.trace_id, "1" * 16)])
@@ -163,7 +167,7 @@ def test_any_order_and_any_split_give_the_same_store(tmp_path: Path, seed: int) 
     """Spans arrive as networks please, so that the store may depend on their set alone."""
     spans = late_ties()
     shuffled = spans.sample(fraction=1, shuffle=True, seed=seed)
-    for part in shuffled.iter_slices(random.Random(seed).randint(3, 20)):
+    for part in shuffled.iter_slices(3 + 3 * seed):
         store.ingest(part, tmp_path / "parts")
     assert content(tmp_path / "parts") == fresh(tmp_path / "whole", spans)
 
@@ -201,9 +205,23 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
 ) -> None:
     """A result that a later trace of the session reports is the answer to an earlier call."""
     asked, told = Trace("s", name="asked"), Trace("s", name="told", at="2026-03-02T10:00:00+00:00")
-    call(asked, **{"looptrace.task.id": "t1", "gen_ai.tool.call.id": "c1"})
-    part = {"type": "tool_call_response", "id": "c1", "response": "late"}
-    messages = [{"role": "tool", "parts": [part]}]
+    asked.span(
+        "execute_tool find",
+        None,
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "find",
+            "gen_ai.tool.call.id": "c1",
+            "gen_ai.tool.call.arguments": "{}",
+            "looptrace.task.id": "t1",
+        },
+    )
+    asking = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {}}
+    telling = {"type": "tool_call_response", "id": "c1", "response": "late"}
+    messages = [
+        {"role": "assistant", "parts": [asking]},
+        {"role": "tool", "parts": [telling]},
+    ]
     answer = [{"role": "assistant", "parts": [{"type": "text", "content": "Thanks."}]}]
     model = {
         "gen_ai.operation.name": "chat",
@@ -291,24 +309,25 @@ def _kill(left: Iterator[int]) -> None:
         raise Killed
 
 
-def test_sigkill_at_random_moments_and_readers_meanwhile(tmp_path: Path) -> None:
+def test_sigkill_at_many_moments_and_readers_meanwhile(tmp_path: Path) -> None:
     """No reader may ever fail, and a store that was killed often must be like one that was not."""
     spans = pl.concat([late_ties(), spans_of(*(looping(f"r{n}") for n in range(40)))])
     spans.write_parquet(tmp_path / "spans.parquet")
-    folder, randomness = tmp_path / "s", random.Random(7)
+    folder = tmp_path / "s"
     for seed in range(KILLS):
+        wait_s = seed / KILLS * KILL_AFTER_MAX_S / 2  # Before a look, and before the kill.
         arguments = [str(tmp_path / "spans.parquet"), str(folder), str(seed), str(SPANS_A_GO)]
-        with subprocess.Popen(
+        with subprocess.Popen(  # noqa: S603 - It is our own program.
             [sys.executable, "-c", VICTIM, *arguments], stdout=subprocess.PIPE
         ) as victim:
             assert victim.stdout is not None
             assert victim.stdout.readline() == b"ready\n"
             with pytest.raises(subprocess.TimeoutExpired):
-                victim.wait(timeout=randomness.uniform(0, KILL_AFTER_MAX_S / 2))
+                victim.wait(timeout=wait_s)
             if store.is_store(folder):
                 _read_all(folder)
             with pytest.raises(subprocess.TimeoutExpired):
-                victim.wait(timeout=randomness.uniform(0, KILL_AFTER_MAX_S / 2))
+                victim.wait(timeout=wait_s)
             victim.kill()
         if store.is_store(folder):
             _read_all(folder)

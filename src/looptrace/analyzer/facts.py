@@ -17,6 +17,8 @@ from looptrace.analyzer.values import arguments_of, parsed, result_of
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more; such a number is a fault of what wrote it.
 TOKENS_MAX = 10**9
+# A longer error says something; the pattern below takes the square of the length.
+SAYS_NOTHING_CHARS_MAX = 500
 
 # smolagents reports the end of a run as a call of this tool.
 _NOT_A_CALL = {"final_answer"}
@@ -34,6 +36,8 @@ _TYPED = re.compile(
     r"([A-Za-z_][\w.]*(?:Error|Exception|Failure|Timeout|Interrupt)):\s*(.*)", re.DOTALL
 )
 _REPR = re.compile(r"([A-Za-z_][\w.]*)\((['\"])(.*)\2,?\)", re.DOTALL)
+# Messages that are no JSON after all: a limit on the length of attributes has cut them.
+_CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -83,22 +87,27 @@ def facts_of(spans: pl.DataFrame) -> Iterator[Facts]:
     for row in spans.iter_rows(named=True):
         attributes = msgspec.json.decode(row["attributes"])
         events = msgspec.json.decode(row["events"])
-        attributes = with_events(attributes, events)
-        kind, dialect = kind_of(attributes)
-        name = _name(row["name"], attributes, kind, dialect)
-        if name in _NOT_A_CALL:
-            kind = None
-        yield _facts(row, attributes, events, kind, dialect, name)
+        yield _read(row, attributes, events)
 
 
-def _facts(
-    row: dict[str, Any],
-    attributes: dict[str, Any],
-    events: list[dict[str, Any]],
-    kind: SpanKind | None,
-    dialect: str,
-    name: str,
-) -> Facts:
+def _read(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]) -> Facts:
+    try:
+        return _facts(row, with_events(attributes, events), events)
+    except RecursionError:  # Content nested that deep is not read; the span still counts.
+        return _facts(row, {k: v for k, v in attributes.items() if not _holds_more(v)}, events)
+
+
+def _holds_more(value: object) -> bool:
+    """Tell values that other values lie in, as such or as JSON."""
+    return isinstance(value, dict | list) or str(value).lstrip().startswith(("{", "["))
+
+
+def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]) -> Facts:
+    kind, dialect = kind_of(attributes)
+    name = _name(row["name"], attributes, kind, dialect)
+    if name in _NOT_A_CALL:
+        kind = None
+
     def text(key: str) -> str | None:
         value = field(attributes, key, dialect)
         return None if value is None or value == "" else str(value)
@@ -174,8 +183,10 @@ def _model_fields(
 def _messages(
     attributes: dict[str, Any], key: str, role: str, dialect: str
 ) -> tuple[Message, ...] | None:
-    value = field(attributes, key, dialect)
-    return None if value is None else tuple(messages_of(value, role))
+    value = parsed(field(attributes, key, dialect))
+    if value is None or (isinstance(value, str) and _CUT_OFF.match(value)):
+        return None
+    return tuple(messages_of(value, role))
 
 
 def _failed(
@@ -216,7 +227,8 @@ def _error(
 
 def says_nothing(error: str) -> bool:
     """Tell whether a text only says that there was an error, as redaction leaves it."""
-    return bool(_SAYS_NOTHING.search(error.strip()))
+    error = error.strip()
+    return len(error) <= SAYS_NOTHING_CHARS_MAX and bool(_SAYS_NOTHING.search(error))
 
 
 def error_of(text: str) -> tuple[str | None, str]:

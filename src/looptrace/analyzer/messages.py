@@ -31,6 +31,11 @@ _ARGUMENT_KEYS = ("arguments", "args", "input")
 _RESULT_KEYS = ("response", "result", "output", "content")
 
 
+# A number in a key with more digits is no number of a message, and a key with more parts no key.
+_INDEX_DIGITS_MAX = 9
+_KEY_PARTS_MAX = 50
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A tool call that a model asked for; arguments are canonical, None where unknown."""
@@ -70,25 +75,32 @@ def messages_of(value: object, role: str) -> list[Message]:
 def nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
     """Build messages out of flat keys such as `llm.input_messages.1.message.role`.
 
-    Their numbers have gaps, so they only give the order.
+    Their numbers have gaps, so they only give the order. Of a value and of keys below it at one
+    place the keys count, whichever comes first.
     """
     root: dict[str, Any] = {}
     for key, value in attributes.items():
         if key.startswith(prefix):
-            *parents, last = key[len(prefix) :].split(".")
+            *parents, last = key[len(prefix) :].split(".", _KEY_PARTS_MAX)
             node = root
             for part in parents:
-                child = node.setdefault(part, {})
-                node = child if isinstance(child, dict) else {}
-            node[last] = value
-    found = _numbers_to_lists(root)
-    return found if isinstance(found, list) else []
+                if not isinstance(node.get(part), dict):
+                    node[part] = {}
+                node = node[part]
+            if not isinstance(node.get(last), dict):
+                node[last] = value
+    numbered = {key: child for key, child in root.items() if _is_index(key)}
+    return list(_numbers_to_lists(numbered))
+
+
+def _is_index(key: str) -> bool:
+    return key.isdecimal() and len(key) <= _INDEX_DIGITS_MAX
 
 
 def _numbers_to_lists(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
-    if node and all(key.isdecimal() for key in node):
+    if all(_is_index(key) for key in node):
         return [_numbers_to_lists(node[key]) for key in sorted(node, key=int)]
     return {key: _numbers_to_lists(value) for key, value in node.items()}
 

@@ -1,12 +1,13 @@
 """Spans to turns: whatever dialect they speak, and without counting anything twice.
 
 Tool calls have two sources, the spans of tools and the messages of models' spans. They are joined
-on the call id, else on name and order, and each call becomes one turn.
+on the call id, else on name, arguments and order, and each call becomes one turn.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left
+from collections import defaultdict, deque
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +29,7 @@ def turns_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
 
     Also returned is what had to be read otherwise than it stood: circles of parents.
     """
-    facts = list(facts_of(spans))
+    facts = list(facts_of(spans.sort("trace_id", "end_ns", "start_ns", "span_id")))
     family, skipped = family_of(facts)
     facts = _merged(facts, family)
     by_trace: dict[str, list[Facts]] = defaultdict(list)
@@ -83,16 +84,30 @@ def _merged(facts: list[Facts], family: Family) -> list[Facts]:
     for span in facts:
         if span.kind not in ("tool", "model"):
             continue
-        above = next((a for a in family.ancestors(span) if a.kind), None)
-        if above is None or above.kind != span.kind:
-            continue
-        if span.kind == "tool" and above.name.lower() != span.name.lower():
+        above = _outermost(span, family)
+        if above is None:
             continue
         key = (above.trace_id, above.span_id)
         outer[key] = _both(outer.get(key, above), span)
         inner.add((span.trace_id, span.span_id))
     kept = [span for span in facts if (span.trace_id, span.span_id) not in inner]
     return [outer.get((span.trace_id, span.span_id), span) for span in kept]
+
+
+def _outermost(span: Facts, family: Family) -> Facts | None:
+    """Return the farthest ancestor with only spans of the same thing between; None in a circle."""
+    found = None
+    for above in family.ancestors(span):
+        if above.kind is None:
+            continue
+        if above.kind != span.kind:
+            break
+        if span.kind == "tool" and above.name.lower() != span.name.lower():
+            break
+        found = above
+    if found and any(a.span_id == span.span_id for a in family.ancestors(found)):
+        return None
+    return found
 
 
 def _both(outer: Facts, inner: Facts) -> Facts:
@@ -125,6 +140,7 @@ class _Trace:
         self.tools = [span for span in in_order if span.kind == "tool"]
         self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
         self.others = [span for span in in_order if span.kind in ("agent", "attempt")]
+        self.starts = sorted(span.start_ns for span in self.models)
         self.replay = first_of_session
         self.asked = self._asked()
 
@@ -135,7 +151,8 @@ class _Trace:
         rows += [self._tool_row(span, matched.get(span.span_id)) for span in self.tools]
         covered = set(matched.values())
         rows += [self._call_row(i) for i in range(len(self.asked)) if i not in covered]
-        rows += [row for span in self.others if (row := self._other_row(span))]
+        acting = {row["agent"] for row in rows}
+        rows += [row for span in self.others if (row := self._other_row(span, acting))]
         return rows + self._user_rows()
 
     def _asked(self) -> list[tuple[Call, Facts, int]]:
@@ -159,17 +176,27 @@ class _Trace:
         return found
 
     def _match(self) -> dict[str, int]:
-        """Join tool spans with asked calls (index into `asked`) by call id, else name and order."""
+        """Join tool spans with asked calls (index into `asked`) by call id, else by what they do.
+
+        That is name and arguments, in their order; and the name alone where a span has no call id.
+        """
         by_id = {call.call_id: i for i, (call, _, _) in enumerate(self.asked) if call.call_id}
         matched = {t.span_id: by_id[t.call_id] for t in self.tools if t.call_id in by_id}
         taken = set(matched.values())
-        waiting: dict[str, list[int]] = defaultdict(list)
+        waiting: dict[tuple[str, str | None], deque[int]] = defaultdict(deque)
         for i, (call, _, _) in enumerate(self.asked):
-            if i not in taken:
-                waiting[call.name].append(i)
-        for tool in sorted(self.tools, key=lambda t: (t.start_ns, t.span_id)):
-            if tool.call_id is None and waiting[tool.name]:
-                matched[tool.span_id] = waiting[tool.name].pop(0)
+            for arguments in {None, call.arguments, _bare(call)} if i not in taken else ():
+                waiting[call.name, arguments].append(i)
+        left = [tool for tool in self.tools if tool.span_id not in matched]
+        left.sort(key=lambda t: (t.start_ns, t.span_id))
+        told = [(tool, tool.arguments) for tool in left if tool.arguments is not None]
+        unnumbered = [(tool, None) for tool in left if tool.call_id is None]
+        for tool, known in (*told, *unnumbered):
+            calls = waiting[tool.name, known]
+            while calls and tool.span_id not in matched:
+                if (i := calls.popleft()) not in taken:
+                    taken.add(i)
+                    matched[tool.span_id] = i
         return matched
 
     def _row(self, span: Facts, kind: str, **fields: Any) -> Row:
@@ -208,7 +235,7 @@ class _Trace:
         return self._row(
             span,
             "tool",
-            call_id=span.call_id or (call.call_id if call else None),
+            call_id=(call.call_id if call else None) or span.call_id,
             arguments=_named_arguments(span.arguments, call),
             result=span.result,
             step=_step(model),
@@ -217,8 +244,9 @@ class _Trace:
     def _call_row(self, index: int) -> Row:
         """Make a turn of a call that has no span of its own; it ends when the next model starts."""
         call, model, ago = self.asked[index]
-        later = (m.start_ns for m in self.models if m.start_ns >= model.end_ns)
-        end_ns = model.start_ns - ago if ago else min(later, default=model.end_ns)
+        later = bisect_left(self.starts, model.end_ns)
+        end_ns = self.starts[later] if later < len(self.starts) else model.end_ns
+        end_ns = model.start_ns - ago if ago else end_ns
         return self._row(
             model,
             "tool",
@@ -233,12 +261,15 @@ class _Trace:
             end_ns=end_ns,
         )
 
-    def _other_row(self, span: Facts) -> Row | None:
-        """Make a hand-off of an agent that another agent called, or a recorded attempt."""
+    def _other_row(self, span: Facts, acting: set[str]) -> Row | None:
+        """Make a hand-off of an agent that another agent called, or a recorded attempt.
+
+        What neither speaks nor calls is no agent: some frameworks call a whole run one.
+        """
         if span.kind == "attempt":
             return self._row(span, "attempt")
         caller = next((a.agent for a in self.family.ancestors(span) if a.agent), None)
-        if not caller or caller == span.agent:
+        if caller not in acting or caller == span.agent:
             return None
         asked = span.given[-1].text if span.given else None
         fields = {"agent": caller, "name": span.agent, "arguments": asked, "text": asked}
@@ -252,7 +283,8 @@ class _Trace:
         if not self.models or not (given := self.models[0].given) or given[-1].role != "user":
             return []
         first = self.models[0]
-        at = {"start_ns": first.start_ns, "end_ns": first.start_ns}
+        # It starts before the response, which may have taken no time.
+        at = {"start_ns": first.start_ns - 1, "end_ns": first.start_ns}
         blank = {"agent": "", "failed": None, "error_type": None, "error": None}
         return [self._row(first, "user", name=None, text=given[-1].text, **at, **blank)]
 
@@ -296,9 +328,13 @@ def _named_arguments(arguments: str | None, call: Call | None) -> str | None:
         return arguments
     if arguments is None:
         return call.arguments
+    return call.arguments if _bare(call) == arguments else arguments
+
+
+def _bare(call: Call) -> str | None:
+    """Return the value of a call's only argument, as some frameworks show it without its name."""
     named = parsed(call.arguments)
-    bare = isinstance(named, dict) and [str(value) for value in named.values()] == [arguments]
-    return call.arguments if bare else arguments
+    return str(next(iter(named.values()))) if isinstance(named, dict) and len(named) == 1 else None
 
 
 def _fill_results(rows: list[Row], facts: list[Facts], family: Family) -> None:

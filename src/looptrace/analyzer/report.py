@@ -127,6 +127,8 @@ def cost_text(cost: Cost) -> str:
 
 def verdict(analysis: Analysis, shown: list[Group]) -> str:
     """Say in one line what was found."""
+    if not analysis.summary.turns:
+        return "Nothing to judge."
     if not shown:
         return "No loops found."
     tasks = len({finding.task for finding in analysis.findings})

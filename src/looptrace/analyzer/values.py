@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -13,6 +14,13 @@ LITERAL_CHARS_MAX = 20_000
 
 # How the Vercel AI SDK tags what a tool gave back.
 _VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
+
+# Half of a surrogate pair, as JavaScript leaves it where it cuts a text within an emoji.
+_ESCAPES = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 
 _decode = msgspec.json.Decoder().decode
 
@@ -24,7 +32,8 @@ def parsed(value: object) -> Any:
     try:
         return _decode(value)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return value
+        whole = _with_whole_escapes(value)
+        return value if whole == value else parsed(whole)
 
 
 def canonical(value: object) -> str:
@@ -55,7 +64,7 @@ def arguments_of(value: object) -> str | None:
     if isinstance(value, dict):
         if "input_str" in value and value.keys() & {"tags", "metadata"}:
             named = value.get("inputs")
-            return canonical(named if named else parsed(_literal(value["input_str"])))
+            return canonical(named or parsed(_literal(value["input_str"])))
         if "kwargs" in value and value.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}:
             positional, named = value.get("args") or [], value["kwargs"] or {}
             return canonical(named if not positional else positional if not named else value)
@@ -98,7 +107,7 @@ def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
         return value["tool_output"].get("raw_output"), _says_failed(value["tool_output"])
     if "response" in value and value.keys() <= {"id", "name", "response"}:
         return value["response"], None
-    if value.keys() == {"result"} or "output" in value and value.keys() <= {"output", "kwargs"}:
+    if value.keys() == {"result"} or ("output" in value and value.keys() <= {"output", "kwargs"}):
         return value.get("output", value.get("result")), None
     return value, None
 
@@ -125,12 +134,16 @@ def _text_of(part: Any) -> str:
     return str(part["text"])
 
 
+def _with_whole_escapes(text: str) -> str:
+    return _ESCAPES.sub(lambda match: r"\ufffd" if match["half"] else match[0], text)
+
+
 def _literal(text: object) -> object:
     if not isinstance(text, str) or len(text) > LITERAL_CHARS_MAX:
         return text
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return text
 
 
@@ -141,4 +154,6 @@ def _plain_numbers(value: object) -> object:
         return {str(key): _plain_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain_numbers(item) for item in value]
+    if isinstance(value, set):  # Of a Python literal; it has no order.
+        return sorted(canonical(item) for item in value)
     return value

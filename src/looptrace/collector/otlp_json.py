@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from looptrace.collector.json_documents import (
+    CUT_OFF,
     DEPTH_MAX,
     begins_document,
     readable_prefix,
@@ -46,6 +47,7 @@ _DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpan
 _STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _OTHER_SIGNAL = re.compile(r"resource_?(?:[lL]ogs|[mM]etrics|[pP]rofiles)")
 _UNDERSCORED = re.compile(rb'(?<=")[a-z]+(?:_[a-z0-9]+)+(?="\s*:)')
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # Never bare in JSON.
 _BETWEEN_REQUESTS = b" \t\r\n[],"  # What stands around the requests of an array.
 
 # msgspec's messages, and its names of types.
@@ -364,10 +366,11 @@ def _recover(name: str, document: Frame, error: Exception, out: Decoded) -> None
 
 def _note_unreadable(where: str, document: Frame, error: Exception, out: Decoded) -> None:
     """Report a document in which no export request begins."""
-    if document.problem is not None:
-        out.problems.append(Problem(where, document.problem))
-    elif begins_document(document.data):
-        out.problems.append(Problem(where, f"{_words(error)}; {_MEND}"))
+    is_damaged = document.problem not in (None, CUT_OFF)
+    is_json = begins_document(document.data) and not _CONTROL.search(document.data)
+    if is_damaged or is_json:
+        why = document.problem or f"{_words(error)}; {_MEND}"
+        out.problems.append(Problem(where, why))
     else:
         out.problems.append(Problem(where, _NO_JSON, foreign=True))
 

@@ -1,0 +1,41 @@
+"""The tree is what the architecture page says, in a checkout and in a wheel."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("collector", "analyzer", "rules", "queries")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_part_is_a_link_at_the_top(part: str) -> None:
+    """The four parts are named at the top; on Windows git needs core.symlinks=true for it."""
+    link = ROOT / part
+
+    assert link.is_symlink()
+    assert link.readlink() == Path("src/looptrace") / part
+
+
+def test_wheel_holds_every_file(tmp_path: Path) -> None:
+    """A build that followed the links wrongly would drop a package or its data files."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, checkout)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    options = ["--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path), str(checkout)]
+    subprocess.run([*command, *options], check=True, capture_output=True)
+    names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+
+    source = ROOT / "src"
+    kinds = ("*.py", "*.sql", "*.typed", "*.j2", "*.css")
+    expected = {str(path.relative_to(source)) for kind in kinds for path in source.rglob(kind)}
+    assert expected <= names
+    assert {f"looptrace/{part}/__init__.py" for part in (*PARTS, "cli")} <= names

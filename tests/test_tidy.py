@@ -1,0 +1,85 @@
+"""House rules that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.generate import stale
+from looptrace.cli.main import main
+from looptrace.rules.registry import RULES
+
+ROOT = Path(__file__).parents[1]
+FUNCTION_LINES_MAX = 50
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(path: Path) -> Iterator[Function]:
+    """Yield every function of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    yield from (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_functions_are_short(path: Path) -> None:
+    """A function that needs more lines does more than one thing."""
+    lengths = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions(path)}
+
+    assert {name: n for name, n in lengths.items() if n > FUNCTION_LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_say_why(path: Path) -> None:
+    """Who breaks a test reads its sentence first."""
+    tests = [f for f in functions(path) if f.name.startswith("test_")]
+    silent = [f.name for f in tests if not (ast.get_docstring(f) or "").rstrip().endswith(".")]
+
+    assert silent == []
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_hold_no_thresholds(rule: type) -> None:
+    """A number in a rule's functions would be a threshold that nobody can set."""
+    path = ROOT / "src/looptrace/rules" / f"{rule.name}.py"
+    bodies = [node for f in functions(path) for node in ast.walk(f)]
+    numbers = [n.value for n in bodies if isinstance(n, ast.Constant) and type(n.value) is int]
+
+    assert set(numbers) <= {0, 1, 2}
+
+
+def test_generated_pages_are_fresh() -> None:
+    """A page that lags behind its rule tells lies."""
+    assert list(stale()) == []
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_commands_are_documented(command: str) -> None:
+    """A command that the README does not show is not found."""
+    assert f"looptrace {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (main.commands[command].help or "").strip()
+
+
+def test_links_between_pages_hold() -> None:
+    """A dead link is the first thing that a newcomer meets."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    dead = []
+    for name in listed.stdout.split():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            if not ((ROOT / name).parent / target).exists():
+                dead.append(f"{name}: {target}")
+
+    assert dead == []
