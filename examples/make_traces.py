@@ -11,11 +11,12 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
-from examples import dialects
-from examples.dialects import Call, Run, Step
 from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.otlp import Trace
+
+from examples import dialects
+from examples.dialects import Call, Run, Step
 
 TRACES = Path(__file__).parent / "traces"
 ID_KEYS = ("traceId", "spanId", "parentSpanId")

@@ -53,12 +53,6 @@ def _value(column: str, value: Any) -> Any:
     return json.loads(value) if column == "arguments" and value is not None else value
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Give a folder to write requests to."""
-    return tmp_path
-
-
 def reading(folder: Path, requests: Requests) -> Reading:
     """Write requests to a file as JSON lines, read it, and analyse it."""
     path = folder / "trap.jsonl"
@@ -77,9 +71,9 @@ def test_every_trap_has_a_test() -> None:
     assert names <= set(globals())
 
 
-def test_trap_01_tool_parameters_schema(folder: Path) -> None:
+def test_trap_01_tool_parameters_schema(tmp_path: Path) -> None:
     """Four different calls must not look the same because they share a schema."""
-    read = reading(folder, traps.trap_01_tool_parameters_schema())
+    read = reading(tmp_path, traps.trap_01_tool_parameters_schema())
 
     assert read.calls("schema") == [
         ("dim_lights", {"level": level}, "ok", False) for level in (80, 60, 40, 20)
@@ -89,9 +83,9 @@ def test_trap_01_tool_parameters_schema(folder: Path) -> None:
     assert read.findings == ()
 
 
-def test_trap_02_bare_string_input(folder: Path) -> None:
+def test_trap_02_bare_string_input(tmp_path: Path) -> None:
     """The bare value of a tool's only argument gets its name from the model's call."""
-    read = reading(folder, traps.trap_02_bare_string_input())
+    read = reading(tmp_path, traps.trap_02_bare_string_input())
     forecast = ("get_forecast", {"city": "Oslo"}, "rain", False)
     saved = ("save_forecast", {"city": "Oslo", "text": "rain"}, "saved", False)
 
@@ -101,18 +95,18 @@ def test_trap_02_bare_string_input(folder: Path) -> None:
     assert {finding.turn_last for finding in read.findings} == {6}
 
 
-def test_trap_03_openllmetry_wrapped_input(folder: Path) -> None:
+def test_trap_03_openllmetry_wrapped_input(tmp_path: Path) -> None:
     """What a callback adds differs with every step, what the tool was given does not."""
-    read = reading(folder, traps.trap_03_openllmetry_wrapped_input())
+    read = reading(tmp_path, traps.trap_03_openllmetry_wrapped_input())
 
     assert read.calls("wrapped") == [("count_rows", {"table": "orders"}, "0 rows", False)] * 3
     assert read.kinds("wrapped") == {"tool"}
     assert read.agents("wrapped") == {"helper"}
 
 
-def test_trap_04_argument_wrappers(folder: Path) -> None:
+def test_trap_04_argument_wrappers(tmp_path: Path) -> None:
     """The same call is the same whatever decorator wrapped its arguments."""
-    read = reading(folder, traps.trap_04_argument_wrappers())
+    read = reading(tmp_path, traps.trap_04_argument_wrappers())
     booked = ("book_room", {"room": "blue", "day": "monday"}, "booked", False)
 
     for session in ("traceloop", "langfuse", "smolagents", "llamaindex"):
@@ -122,17 +116,17 @@ def test_trap_04_argument_wrappers(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("session", ["gap", "split"])
-def test_trap_05_gaps_in_indexes(folder: Path, session: str) -> None:
+def test_trap_05_gaps_in_indexes(tmp_path: Path, session: str) -> None:
     """A call behind a gap in the numbers, or in a second message, is still the response's."""
-    read = reading(folder, traps.trap_05_gaps_in_indexes())
+    read = reading(tmp_path, traps.trap_05_gaps_in_indexes())
 
     assert read.calls(session) == [("find_price", {"sku": "A-17"}, "9 EUR", False)]
     assert read.texts(session) == ["I look it up.", "It costs 9 EUR."]
 
 
-def test_trap_06_arguments_as_text(folder: Path) -> None:
+def test_trap_06_arguments_as_text(tmp_path: Path) -> None:
     """Arguments are compared by what they mean, not by whether they came as text."""
-    read = reading(folder, traps.trap_06_arguments_as_text())
+    read = reading(tmp_path, traps.trap_06_arguments_as_text())
 
     for session in ("text", "object"):
         assert read.calls(session) == [("water_plants", {"bed": 3}, "done", False)] * 2
@@ -140,9 +134,9 @@ def test_trap_06_arguments_as_text(folder: Path) -> None:
     assert read.turns.filter(pl.col("kind") == "tool")["call"].n_unique() == 1
 
 
-def test_trap_07_redacted_errors(folder: Path) -> None:
+def test_trap_07_redacted_errors(tmp_path: Path) -> None:
     """A text that stands in for every error proves no two failures the same."""
-    read = reading(folder, traps.trap_07_redacted_errors())
+    read = reading(tmp_path, traps.trap_07_redacted_errors())
     said = "An error occurred while running the tool. Please try again."
     signatures = {signature for (signature,) in read.of("tool", "redacted", "signature")}
 
@@ -156,9 +150,9 @@ def test_trap_07_redacted_errors(folder: Path) -> None:
     assert read.kinds("redacted") == {"tool"}
 
 
-def test_trap_08_adk_without_content(folder: Path) -> None:
+def test_trap_08_adk_without_content(tmp_path: Path) -> None:
     """What is not told stays unknown, and one span that many calls overwrote adds no calls."""
-    read = reading(folder, traps.trap_08_adk_without_content())
+    read = reading(tmp_path, traps.trap_08_adk_without_content())
     errors = read.of("tool", "adk_openinference", "error")
 
     assert read.calls("adk_native") == [("open_gate", None, None, True)] * 3
@@ -173,9 +167,9 @@ def test_trap_08_adk_without_content(folder: Path) -> None:
     assert {finding.task for finding in read.findings} == {"adk_openinference"}
 
 
-def test_trap_09_linked_traces_nested_tools(folder: Path) -> None:
+def test_trap_09_linked_traces_nested_tools(tmp_path: Path) -> None:
     """A run over several traces is one task, and a span within its twin is one call."""
-    read = reading(folder, traps.trap_09_linked_traces_nested_tools())
+    read = reading(tmp_path, traps.trap_09_linked_traces_nested_tools())
     torn = ("ValueError", "rope is torn")
     linked = next(iter(set(read.turns["task"]) - {"nested"}))
 
@@ -189,17 +183,17 @@ def test_trap_09_linked_traces_nested_tools(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("session", ["llama_openinference", "llama_openllmetry"])
-def test_trap_10_llamaindex_doubles(folder: Path, session: str) -> None:
+def test_trap_10_llamaindex_doubles(tmp_path: Path, session: str) -> None:
     """A span that only prepares a response is none, and `task` may be a model."""
-    read = reading(folder, traps.trap_10_llamaindex_doubles())
+    read = reading(tmp_path, traps.trap_10_llamaindex_doubles())
 
     assert read.calls(session) == [("sweep", {"room": "hall"}, "swept", False)] * 2
     assert read.texts(session) == ["I sweep.", "Again.", "Clean."]
 
 
-def test_trap_11_no_tool_spans(folder: Path) -> None:
+def test_trap_11_no_tool_spans(tmp_path: Path) -> None:
     """Messages alone show calls and how they went; agents' spans alone show nothing."""
-    read = reading(folder, traps.trap_11_no_tool_spans())
+    read = reading(tmp_path, traps.trap_11_no_tool_spans())
     station = {"to": "station"}
     busy = ("call_taxi", station, "Error: Busy: no taxi is free", True)
 
@@ -209,9 +203,9 @@ def test_trap_11_no_tool_spans(folder: Path) -> None:
     assert read.findings == ()
 
 
-def test_trap_12_openllmetry_langgraph(folder: Path) -> None:
+def test_trap_12_openllmetry_langgraph(tmp_path: Path) -> None:
     """Middleware and the making of an agent are no turns, and a workflow takes no hand-off."""
-    read = reading(folder, traps.trap_12_openllmetry_langgraph())
+    read = reading(tmp_path, traps.trap_12_openllmetry_langgraph())
 
     assert set(read.turns["task"]) == {"graph"}
     assert read.calls("graph") == [
@@ -222,18 +216,18 @@ def test_trap_12_openllmetry_langgraph(folder: Path) -> None:
     assert read.kinds("graph") == {"user", "model", "tool"}
 
 
-def test_trap_13_custom_operations(folder: Path) -> None:
+def test_trap_13_custom_operations(tmp_path: Path) -> None:
     """Frameworks invent operations; one that nobody knows is neither a turn nor an error."""
-    read = reading(folder, traps.trap_13_custom_operations())
+    read = reading(tmp_path, traps.trap_13_custom_operations())
 
     assert read.calls("custom") == [("feed_cat", {"grams": 50}, "eaten", False)] * 2
     assert read.texts("custom") == ["Feed.", "Feed again."]
     assert read.kinds("custom") == {"user", "model", "tool"}
 
 
-def test_trap_14_parents_first(folder: Path) -> None:
+def test_trap_14_parents_first(tmp_path: Path) -> None:
     """Turns come in the order in which they ended, not in the order of the file."""
-    read = reading(folder, traps.trap_14_parents_first())
+    read = reading(tmp_path, traps.trap_14_parents_first())
 
     assert read.calls("early") == [
         ("fetch", {"page": page}, body, False) for page, body in ((1, "a"), (2, "b"), (3, "c"))
@@ -244,9 +238,9 @@ def test_trap_14_parents_first(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("session", ["old", "latest"])
-def test_trap_15_content_in_events(folder: Path, session: str) -> None:
+def test_trap_15_content_in_events(tmp_path: Path, session: str) -> None:
     """What stands in span events, of either style, counts like attributes, and only once."""
-    read = reading(folder, traps.trap_15_content_in_events())
+    read = reading(tmp_path, traps.trap_15_content_in_events())
     failed, worked = read.of(
         "tool", session, "name", "arguments", "failed", "error_type", "error", "result"
     )
@@ -258,9 +252,9 @@ def test_trap_15_content_in_events(folder: Path, session: str) -> None:
     assert read.kinds(session) == {"user", "model", "tool"}
 
 
-def test_trap_16_returned_error(folder: Path) -> None:
+def test_trap_16_returned_error(tmp_path: Path) -> None:
     """A returned error is a failure though the span's status is silent; a mention is none."""
-    read = reading(folder, traps.trap_16_returned_error())
+    read = reading(tmp_path, traps.trap_16_returned_error())
     turns = read.of("tool", "returned", "name", "failed", "error", "result")
     errors = [error for _, _, error, _ in turns]
 

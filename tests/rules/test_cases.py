@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from looptrace.analyzer.notation import turns_in
+from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from tests.drivers import batch, live
 
@@ -47,7 +48,7 @@ def test_case(rule: str, text: str, verdict: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_rule_has_cases(rule: type) -> None:
+def test_rule_has_cases(rule: type[Rule]) -> None:
     """A rule comes with cases of both kinds."""
     verdicts = [verdict for name, _, verdict in cases() if name == rule.name]
     assert "silent" in verdicts

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Turns
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Turns
 from looptrace.rules.vocabulary import in_a_row, pair, rounds, same_as, streak
 
 TOOL, MODEL, USER = 0, 1, 4
@@ -27,12 +27,12 @@ Row = tuple[int, int, int, int, int]
 
 def columns(rows: list[Row]) -> Turns:
     """Make columns of rows, counting the messages of a person as the engine does."""
-    epochs, seen = [], {}
-    for task, _, kind, _, _ in rows:
-        seen[task] = seen.get(task, 0) + (kind == USER)
-        epochs.append(seen[task])
-    table = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    task, agent, kind, call, outcome = table
+    epochs: list[int] = []
+    seen: dict[int, int] = {}
+    for row in rows:
+        seen[row[0]] = seen.get(row[0], 0) + (row[2] == USER)
+        epochs.append(seen[row[0]])
+    task, agent, kind, call, outcome = np.array(rows, dtype=np.int64).reshape(-1, 5).T
     epoch = np.array(epochs, dtype=np.int64)
     return Turns(task, agent, epoch, kind, call, outcome, signature=call, response=call)
 
@@ -50,7 +50,7 @@ def naive_lanes(rows: list[Row], spec: LaneSpec) -> list[list[int]]:
     return [lanes[key] for key in sorted(lanes)]
 
 
-def by_lane(lane: Lane, values: Codes) -> list[list[int]]:
+def by_lane(lane: Lane, values: Codes | Mask) -> list[list[int]]:
     """Cut a column where positions start anew."""
     found: list[list[int]] = []
     for position, value in zip(lane.position.tolist(), values.tolist(), strict=True):

@@ -21,7 +21,7 @@ from looptrace import queries
 from looptrace.analyzer.labels import plain
 from looptrace.cli import traces
 from looptrace.collector.store import StoreError
-from looptrace.collector.warehouse import Answer, QueryError, ask, connect, read
+from looptrace.collector.warehouse import Answer, QueryError, ask, ask_typed
 
 _MESSAGE_LENGTH_MAX = 500
 _CELL_LENGTH_MAX = 120
@@ -65,8 +65,8 @@ def query(
     found = None if name is None else _query(name)
     values = _values(found, params)
     try:
-        with connect(store_dir) as connection:
-            answer = ask(connection, found.sql, values) if found else read(connection, sql or "")
+        asked = ask(store_dir, found.sql, values) if found else ask_typed(store_dir, sql or "")
+        with asked as answer:
             _FORMATS[form](answer)
     except (StoreError, QueryError) as error:
         click.echo(f"Error: {plain(str(error), _MESSAGE_LENGTH_MAX)}", err=True)
@@ -129,7 +129,7 @@ def _cell(value: Any) -> str:
 
 
 def _print_json(answer: Answer) -> None:
-    """Print an array of objects, one a line, as the rows come."""
+    """Print an array of objects, one a line."""
     separator = "[\n"
     for row in chain.from_iterable(answer.batches):
         record = dict(zip(answer.columns, map(_json_value, row), strict=True))

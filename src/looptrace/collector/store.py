@@ -8,8 +8,6 @@ are written aside and renamed and never deleted, so that readers need no lock.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,15 +28,12 @@ from looptrace.collector.store_files import (
     FINDING_SCHEMA,
     STORED_SPAN_SCHEMA,
     TABLES,
-    StoreError,
     prepare_files,
     read_bucket,
     sweep,
     write_bucket,
 )
-
-if sys.platform != "win32":
-    import fcntl
+from looptrace.collector.store_lock import MARKER, NAME, StoreError, ingesting, reading
 
 __all__ = [
     "Counts",
@@ -51,10 +46,7 @@ __all__ = [
     "require_store",
 ]
 
-_NAME = "looptrace-store"
-_MARKER = f"{_NAME}.json"
-_LOCK = f"{_NAME}.lock"
-_UNFINISHED = f"{_NAME}.unfinished"  # There while turns and findings may lag behind the spans.
+_UNFINISHED = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
 _SCHEMA_VERSION = 1
 
 _BUCKET_HASH_BYTES = 8
@@ -89,7 +81,7 @@ class Counts:
 
 def is_store(path: Path) -> bool:
     """Tell whether a path is a store's folder."""
-    return (path / _MARKER).is_file()
+    return (path / MARKER).is_file()
 
 
 def require_store(store_dir: Path) -> None:
@@ -98,7 +90,7 @@ def require_store(store_dir: Path) -> None:
     Raises:
         StoreError: if it is none, or one of a newer version.
     """
-    marker = store_dir / _MARKER
+    marker = store_dir / MARKER
     if not marker.is_file():
         raise StoreError(f"{store_dir}: is not a store; make one with `looptrace ingest`.")
     try:
@@ -124,9 +116,10 @@ def counts(store_dir: Path) -> Counts:
     """
     require_store(store_dir)
     sessions: set[str] = set()
-    for bucket in range(BUCKETS):
-        sessions.update(read_bucket(store_dir, "turns", bucket, ["session"])["session"])
-    return Counts(_count(store_dir, "spans", "span_id", pl.lit(value=True)), len(sessions))
+    with reading(store_dir):
+        for bucket in range(BUCKETS):
+            sessions.update(read_bucket(store_dir, "turns", bucket, ["session"])["session"])
+        return Counts(_count(store_dir, "spans", "span_id", pl.lit(value=True)), len(sessions))
 
 
 def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
@@ -139,7 +132,8 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
     """
     require_store(store_dir)
     for bucket in range(BUCKETS):
-        turns = read_bucket(store_dir, "turns", bucket)
+        with reading(store_dir):
+            turns = read_bucket(store_dir, "turns", bucket)
         if not turns.is_empty():
             # A person's message has the number of the turn before it, and comes after it.
             of_person = pl.col("kind") == "user"
@@ -182,35 +176,16 @@ def _locked(store_dir: Path) -> Iterator[None]:
     try:
         store_dir.mkdir(parents=True, exist_ok=True)
         names = {entry.name for entry in store_dir.iterdir()} - set(TABLES)
-        if not is_store(store_dir) and not all(name.startswith(_NAME) for name in names):
+        if not is_store(store_dir) and not all(name.startswith(NAME) for name in names):
             raise StoreError(f"{store_dir}: is a folder of something else; give a new one.")
-        lock = _take_lock(store_dir / _LOCK)
-        try:
+        with ingesting(store_dir):
             _prepare(store_dir)
             yield
-        finally:
-            os.close(lock)
-            if sys.platform == "win32":
-                (store_dir / _LOCK).unlink()
     except OSError as error:
         raise StoreError(
             f"{error.filename or store_dir}: cannot be used ({error.strerror}); "
             "check space and permissions, then run the ingest again."
         ) from error
-
-
-def _take_lock(path: Path) -> int:
-    """Open and lock a file; the lock is gone with the process, also if it is killed."""
-    try:
-        if sys.platform == "win32":
-            return os.open(path, os.O_CREAT | os.O_EXCL)
-        lock = os.open(path, os.O_CREAT | os.O_RDWR)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, FileExistsError) as error:
-        raise StoreError(
-            f"{path}: another ingest is at work on this store; wait until it ends."
-        ) from error
-    return lock
 
 
 def _prepare(store_dir: Path) -> None:
@@ -220,10 +195,10 @@ def _prepare(store_dir: Path) -> None:
         require_store(store_dir)
         return
     prepare_files(store_dir)
-    aside = store_dir / f"{_MARKER}.tmp"
+    aside = store_dir / f"{MARKER}.tmp"
     marker = {"schema": _SCHEMA_VERSION, "buckets": BUCKETS}
     aside.write_text(f"{json.dumps(marker)}\n", encoding="utf-8")
-    aside.replace(store_dir / _MARKER)
+    aside.replace(store_dir / MARKER)
 
 
 def _place(store_dir: Path, spans: pl.DataFrame) -> tuple[set[int], list[Skipped]]:

@@ -1,7 +1,7 @@
 """The files of a store: one Parquet file for each table, day and bucket.
 
-A file is written aside, synced and renamed, and never deleted, so that whoever reads meanwhile,
-or after a crash, finds whole files only.
+Files are written aside, synced and renamed, and never deleted, so that whoever reads meanwhile, or
+after a crash, finds whole files only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import polars as pl
 
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.collector.store_lock import StoreError, replacing
 
 # The ids that tie a span's trace to others: its session, its task, the traces it links to. Kept
 # with the span, they tell where its trace belongs without reading what it did.
@@ -66,10 +67,6 @@ _FILE = "looptrace file"  # A column for the file that a row came from.
 _BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
-class StoreError(Exception):
-    """The store cannot be used; the message is one line that says where, why and what to do."""
-
-
 def files_pattern(store_dir: Path, table: str) -> str:
     """Return the glob pattern of a table's files."""
     return str(Path(glob.escape(str(store_dir)), table, "day=*", "bucket=*", DATA))
@@ -100,10 +97,13 @@ def write_bucket(
     files = _files(store_dir, table, bucket)
     stored = _read(files, table).partition_by(_FILE, as_dict=True, include_key=False)
     empty = TABLES[table].to_frame()
-    for path in sorted({*wanted, *files}):
-        part = wanted.get(path, empty)
-        if path not in files or not stored.get((str(path),), empty).equals(part):
-            _write_file(path, part)
+    changed = {
+        path: part
+        for path in sorted({*wanted, *files})
+        if not (part := wanted.get(path, empty)).equals(stored.get((str(path),), empty))
+        or path not in files
+    }
+    _write_files(store_dir, changed)
 
 
 def prepare_files(store_dir: Path) -> None:
@@ -112,8 +112,11 @@ def prepare_files(store_dir: Path) -> None:
     Raises:
         StoreError: if a file cannot be written.
     """
-    for table, schema in TABLES.items():
-        _write_file(_file(store_dir, table, _FIRST_DAY, 0), schema.to_frame())
+    empty = {
+        _file(store_dir, table, _FIRST_DAY, 0): schema.to_frame()
+        for table, schema in TABLES.items()
+    }
+    _write_files(store_dir, empty)
 
 
 def sweep(store_dir: Path) -> None:
@@ -123,17 +126,21 @@ def sweep(store_dir: Path) -> None:
             aside.unlink()
 
 
-def _write_file(path: Path, rows: pl.DataFrame) -> None:
-    aside = path.with_name(f"{_ASIDE}{os.getpid()}")
+def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame]) -> None:
+    asides = {path: path.with_name(f"{_ASIDE}{os.getpid()}") for path in files}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
-            rows.write_parquet(file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        for path, rows in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with asides[path].open("wb") as file:
+                rows.write_parquet(file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+        with replacing(store_dir):
+            for path, aside in asides.items():
+                aside.replace(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        aside.unlink(missing_ok=True)
+        for aside in asides.values():
+            aside.unlink(missing_ok=True)
         raise StoreError(
             f"{path}: cannot be written ({_first_line(error)}); "
             "check space and permissions, then run the ingest again."

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 
 from looptrace.collector.store import require_store
-from looptrace.collector.store_files import DATA, TABLES, StoreError, files_pattern
+from looptrace.collector.store_files import DATA, TABLES, files_pattern
+from looptrace.collector.store_lock import StoreError, reading
 
-T = TypeVar("T")
-
-# The limits of every query. Nothing is spilled to disk, so that a query never fills one.
-_MEMORY_MAX = "1GB"
-_THREADS = 2
-QUERY_TIME_MAX_MS = 30_000
-
+QUERY_TIME_MAX_S = 30
+_INTERRUPT_AGAIN_S = 0.1
 _ROWS_A_BATCH = 1_000
-_TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
+
+# Nothing is spilled to disk, so that no query fills one.
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": "1GB",
+    "threads": 2,
+    "temp_directory": "",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+_ANSWER = "CREATE TEMP TABLE answer AS "
 
 # DuckDB itself refuses in `query()` whatever is not one statement that reads. The type of a
 # statement would not do: a WITH that holds a COPY ... TO counts as a SELECT.
 _READ_ONLY = "SELECT * FROM query($sql)"
+_TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 
 
 class QueryError(Exception):
@@ -35,7 +42,7 @@ class QueryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The names of the columns, and the rows in batches, which are computed as they are read."""
+    """The names of the columns, and the rows in batches."""
 
     columns: tuple[str, ...]
     batches: Iterator[list[tuple[Any, ...]]]
@@ -45,32 +52,24 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
     """Open the views `spans`, `turns` and `findings` of a store.
 
     The connection reads no file outside the store and loads no extension, and its settings cannot
-    be changed. Its SQL could still write into the store's folder: `read` keeps it from that.
+    be changed. Its SQL could still write into the store's folder: `ask_typed` keeps it from that.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     require_store(store_dir)
     store_dir = store_dir.resolve()
-    connection = duckdb.connect(
-        config={
-            "memory_limit": _MEMORY_MAX,
-            "threads": _THREADS,
-            "max_execution_time": QUERY_TIME_MAX_MS,
-            "temp_directory": "",
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-    )
+    connection = duckdb.connect(config=_CONFIG)
     # DuckDB compares the patterns of files, too, with the folders that are allowed.
     allowed = ", ".join(map(_quoted, {str(store_dir), glob.escape(str(store_dir))}))
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     try:
-        for table, schema in TABLES.items():
-            pattern = files_pattern(store_dir, table)
-            files = connection.read_parquet(pattern, hive_partitioning=True)
-            files.select(*schema, "day", "bucket").create_view(table)
+        with reading(store_dir):
+            for table, schema in TABLES.items():
+                pattern = files_pattern(store_dir, table)
+                files = connection.read_parquet(pattern, hive_partitioning=True)
+                files.select(*schema, "day", "bucket").create_view(table)
     except duckdb.Error as error:
         connection.close()
         raise _explained(error) from error
@@ -78,49 +77,48 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def read(connection: duckdb.DuckDBPyConnection, sql: str) -> Answer:
-    """Run SQL that somebody typed: one statement, which can only read.
+@contextmanager
+def ask(store_dir: Path, sql: str, values: Mapping[str, str]) -> Iterator[Answer]:
+    """Run one of looptrace's own queries on a store, with the values of its parameters.
+
+    The whole answer is computed first, so that the store's files are needed no longer.
 
     Raises:
-        QueryError: if DuckDB refuses it, or it takes too long.
-        StoreError: if a file of the store cannot be read.
+        QueryError: if DuckDB refuses it, or it takes too much time or memory.
+        StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    return ask(connection, _READ_ONLY, {"sql": sql})
+    with connect(store_dir) as connection:
+        with reading(store_dir):
+            _heard(connection, lambda: connection.execute(f"{_ANSWER}{sql}", dict(values)))
+        answer = connection.execute("FROM answer")
+        columns = answer.description or []
+        for name, kind, *_ in columns:
+            if str(kind) == _TIME_WITH_ZONE:
+                raise QueryError(f"Column {name} is a {_TIME_WITH_ZONE}; cast it to TIMESTAMP.")
+        batches = iter(lambda: answer.fetchmany(_ROWS_A_BATCH), [])
+        yield Answer(tuple(name for name, *_ in columns), batches)
 
 
-def ask(connection: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, str]) -> Answer:
-    """Run one of looptrace's own queries with the values of its parameters.
-
-    The rows may raise what this function raises, while they are iterated over.
-
-    Raises:
-        QueryError: if DuckDB refuses it, or it takes too long.
-        StoreError: if a file of the store cannot be read.
-    """
-    result = _heard(connection, lambda: connection.execute(sql, dict(values)))
-    columns = result.description or []
-    for name, kind, *_ in columns:
-        if str(kind) == _TIME_WITH_ZONE:
-            raise QueryError(f"Column {name} is a {_TIME_WITH_ZONE}; cast it to TIMESTAMP.")
-    return Answer(tuple(name for name, *_ in columns), _batches(result))
+def ask_typed(store_dir: Path, sql: str) -> AbstractContextManager[Answer]:
+    """Run SQL that somebody typed: one statement, which can only read. Raises what `ask` does."""
+    return ask(store_dir, _READ_ONLY, {"sql": sql})
 
 
-def _batches(result: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
-    while rows := _heard(result, lambda: result.fetchmany(_ROWS_A_BATCH)):
-        yield rows
-
-
-def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) -> None:
     """Let DuckDB work on another thread: on this one it would not always hear Ctrl-C."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         future = pool.submit(work)
         try:
-            return future.result()
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
+            future.result(timeout=QUERY_TIME_MAX_S)
+        except TimeoutError as error:
+            raise QueryError(f"It takes longer than {QUERY_TIME_MAX_S} s; ask for less.") from error
         except duckdb.Error as error:
             raise _explained(error) from error
+        finally:
+            # What has not begun yet cannot be interrupted, so that once may be too early.
+            while not future.done():
+                connection.interrupt()
+                wait([future], timeout=_INTERRUPT_AGAIN_S)
 
 
 def _explained(error: duckdb.Error) -> QueryError | StoreError:

@@ -1,0 +1,78 @@
+"""Who may touch a store at the same time: one ingest, and any number of readers.
+
+A file that is replaced stays whole, but an engine opens a file several times while it reads it, and
+would mix the old one with the new one. So looptrace's own readers keep files from being replaced
+for as long as one query or one bucket takes. The system frees every lock when its process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+# The name of all files of a store that are no table's.
+NAME = "looptrace-store"
+MARKER = f"{NAME}.json"  # Marks a folder as a store; readers and replacers lock it.
+_INGESTING = f"{NAME}.lock"
+
+
+class StoreError(Exception):
+    """The store cannot be used; the message is one line that says where, why and what to do."""
+
+
+@contextmanager
+def ingesting(store_dir: Path) -> Iterator[None]:
+    """Keep other ingests out.
+
+    Raises:
+        StoreError: if another one is at work.
+    """
+    path = store_dir / _INGESTING
+    try:
+        if sys.platform == "win32":
+            lock = os.open(path, os.O_CREAT | os.O_EXCL)
+        else:
+            lock = os.open(path, os.O_CREAT | os.O_RDWR)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, FileExistsError) as error:
+        raise StoreError(
+            f"{path}: another ingest is at work on this store; wait until it ends."
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(lock)
+        if sys.platform == "win32":
+            path.unlink()
+
+
+@contextmanager
+def reading(store_dir: Path) -> Iterator[None]:
+    """Keep the files of a store as they are meanwhile."""
+    with _marker_locked(store_dir, alone=False):
+        yield
+
+
+@contextmanager
+def replacing(store_dir: Path) -> Iterator[None]:
+    """Wait until nobody reads, and keep readers waiting meanwhile."""
+    with _marker_locked(store_dir, alone=True):
+        yield
+
+
+@contextmanager
+def _marker_locked(store_dir: Path, *, alone: bool) -> Iterator[None]:
+    """Lock the marker. A new store has none yet, nor readers; Windows replaces no open file."""
+    marker = store_dir / MARKER
+    if sys.platform == "win32" or not marker.exists():
+        yield
+        return
+    with marker.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
