@@ -37,9 +37,11 @@ UNKNOWN_RESULT_SHARE = 0.03
 # How often an agent tries the same call once more, which is legitimate.
 RETRY_SHARE = 0.04
 
-# Sessions that are drawn for a loop; those too short for one stay without, about 12 % remain.
+# Sessions that are drawn for a loop. In some it is too short, or a person interrupts it: in about
+# 12 % one is found.
 LOOP_SHARE = 0.14
 LOOP_KINDS = ("call", "signature", "response", "cycle")
+NO_LOOP = -1
 # A planted loop needs three rounds; this many more at the most are planted.
 ROUNDS_MIN = 3
 ROUNDS_MORE_MAX = 6
@@ -60,6 +62,7 @@ OUTPUT_TOKENS_MIN, OUTPUT_TOKENS_MAX = 20, 600
 NUMBER_MAX = 10**9
 DURATION_MAX_MS = 10_000
 ID_HEX_DIGITS = 16
+TASK_DIGITS = 8
 
 TOOLS = (
     "run_tests",
@@ -136,7 +139,7 @@ def sessions(lengths: Ints, rng: np.random.Generator) -> pl.DataFrame:
         for name, dtype in TURN_SCHEMA.items()
         if name not in table.columns
     ]
-    return table.with_columns(blank).select(TURN_SCHEMA.names()).cast(dict(TURN_SCHEMA))
+    return table.with_columns(blank).select(TURN_SCHEMA.names()).cast(TURN_SCHEMA)
 
 
 def _planned(lengths: Ints, rng: np.random.Generator) -> Plan:
@@ -156,13 +159,19 @@ def _planned(lengths: Ints, rng: np.random.Generator) -> Plan:
     agent = np.where(kind == TOOL, acts[np.maximum(row - 1, 0)], acts)
     lanes = _Lanes(session, kind, agent)
     calls, signatures, responses = lanes.planted(len(lengths), rng)
-    new_calls = calls == row
-    again = (rng.random(count) < RETRY_SHARE) & new_calls & (signatures == row) & (kind == TOOL)
-    calls = np.where(again, lanes.before(), calls)
+    stuck = _repeated(signatures)
+    in_loop = (calls != row) | (signatures != row) | _repeated(calls) | stuck
+    again = (rng.random(count) < RETRY_SHARE) & (kind == TOOL) & ~in_loop
+    calls = np.where(again, calls[lanes.before()], calls)
     outcomes = np.where(signatures == row, calls, signatures)
-    stuck = np.zeros(count, dtype=np.bool_)
-    stuck[signatures[signatures != row]] = True
     return Plan(session, kind, agent, calls, outcomes, responses, stuck)
+
+
+def _repeated(source: Ints) -> Mask:
+    """Say which rows are repeated by others."""
+    result = np.zeros(len(source), dtype=np.bool_)
+    result[source[source != np.arange(len(source))]] = True
+    return result
 
 
 class _Lanes:
@@ -187,23 +196,12 @@ class _Lanes:
     def planted(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
         """Draw loops for some of the sessions: the rows whose call, signature, response repeat."""
         drawn = rng.choice(len(LOOP_KINDS), count)
-        drawn[rng.random(count) >= LOOP_SHARE] = -1
-        loop = drawn[self.session[self.first]]
-        agent, kind = self.agent[self.first], self.kind[self.first]
-        loop = np.where(agent == 0, loop, -1)
+        drawn[rng.random(count) >= LOOP_SHARE] = NO_LOOP
+        loop, kind = drawn[self.session[self.first]], self.kind[self.first]
+        loop[self.agent[self.first] != 0] = NO_LOOP
         call, signature, response, cycle = range(len(LOOP_KINDS))
         period = np.where(loop == cycle, rng.integers(PERIOD_MIN, PERIOD_MAX + 1, len(loop)), 1)
-        period = np.minimum(period, np.maximum(self.turns // ROUNDS_MIN, 1))
-        more = rng.integers(0, ROUNDS_MORE_MAX * period + 1)
-        length = np.minimum(ROUNDS_MIN * period + more, self.turns)
-        start = (rng.random(len(loop)) * (self.turns - length + 1)).astype(np.int64)
-        inside = self.position - start[self.lane]
-        begin = self.first[self.lane] + start[self.lane]
-        source = np.where(
-            (inside >= 0) & (inside < length[self.lane]),
-            begin + inside % period[self.lane],
-            np.arange(len(self.order)),
-        )
+        sources = self._sources(period, rng)
         tool, model = kind == TOOL, kind == MODEL_TURN
         chosen = (
             tool & ((loop == call) | (loop == cycle)),
@@ -211,10 +209,24 @@ class _Lanes:
             model & (loop == response),
         )
         calls, signatures, responses = (
-            self._by_row(np.where(which[self.lane], source, np.arange(len(source))))
-            for which in chosen
+            self._by_row(np.where(lanes[self.lane], sources, np.arange(len(sources))))
+            for lanes in chosen
         )
         return calls, signatures, responses
+
+    def _sources(self, period: Ints, rng: np.random.Generator) -> Ints:
+        """Plant a loop in every lane: the place whose turn each place repeats."""
+        period = np.minimum(period, np.maximum(self.turns // ROUNDS_MIN, 1))
+        more = rng.integers(0, ROUNDS_MORE_MAX * period + 1)
+        length = np.minimum(ROUNDS_MIN * period + more, self.turns)
+        start = (rng.random(len(period)) * (self.turns - length + 1)).astype(np.int64)
+        inside = self.position - start[self.lane]
+        begin = self.first[self.lane] + start[self.lane]
+        return np.where(
+            (inside >= 0) & (inside < length[self.lane]),
+            begin + inside % period[self.lane],
+            np.arange(len(self.order)),
+        )
 
     def _by_row(self, positions: Ints) -> Ints:
         result = np.empty_like(positions)
@@ -224,7 +236,7 @@ class _Lanes:
 
 def _names() -> list[pl.Expr]:
     """Name sessions, traces, spans and agents; each session is one task and one trace."""
-    task = pl.format("session-{}", pl.col("number").cast(pl.String).str.zfill(8))
+    task = pl.format("session-{}", pl.col("number").cast(pl.String).str.zfill(TASK_DIGITS))
     names = pl.lit(pl.Series(AGENTS))
     spoken = pl.col("kind") == "user"
     return [
@@ -264,7 +276,10 @@ def _with_calls(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -> pl
     # A loop of failures is one of the same tool, as a person would say.
     tools = pl.Series(plan.outcome_of)
     return table.with_columns(
-        name=pl.when(tool).then(name.gather(tools)).when(pl.col("kind") == "model").then(pl.lit(MODEL)),
+        name=pl.when(tool)
+        .then(name.gather(tools))
+        .when(pl.col("kind") == "model")
+        .then(pl.lit(MODEL)),
         arguments=pl.when(tool).then(arguments.gather(source)),
     )
 

@@ -22,6 +22,8 @@ COLUMNS = (
 )
 Row = tuple[str, str, str, int, int, int, int, int]
 
+RULES = ("repeated_call", "signature_repeat", "response_repeat", "cycle")
+
 # Rule, task, agent, first turn, last turn, attempts, period.
 Loop = tuple[str, str, str, int, int, int, int]
 
@@ -188,14 +190,14 @@ class Lane:
 
     def ended(self) -> list[tuple[str, Part]]:
         """Close every loop and return all, with the names of their rules."""
-        machines: tuple[tuple[str, Run | Answers | Rounds], ...] = (
-            ("repeated_call", self.calls),
-            ("signature_repeat", self.signatures),
-            ("response_repeat", self.answers),
-            ("cycle", self.rounds),
+        machines: tuple[Run | Answers | Rounds, ...] = (
+            self.calls,
+            self.signatures,
+            self.answers,
+            self.rounds,
         )
-        found = []
-        for rule, machine in machines:
+        found: list[tuple[str, Part]] = []
+        for rule, machine in zip(RULES, machines, strict=True):
             machine.end()
             found += [(rule, part) for part in machine.ended]
         return found

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.facts import Facts, error_of, facts_of, says_nothing
-from looptrace.analyzer.family import Family, family_of, groups
+from looptrace.analyzer.family import Family, family_of
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.messages import Call, Message, Result
 from looptrace.analyzer.spans import Skipped
@@ -22,6 +22,7 @@ from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.values import parsed
 
 Row = dict[str, Any]
+SpanKey = tuple[str, str]  # trace_id, span_id
 
 
 def turns_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
@@ -50,64 +51,42 @@ def turns_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
     return numbered(fingerprinted(table)), skipped
 
 
-def groups_of(spans: pl.DataFrame) -> pl.DataFrame:
-    """Say which traces belong together (columns trace_id, group), sharing a task or linked.
-
-    The turns of whole groups are the same as those groups' turns among all spans. A group's name is
-    the smallest of its task ids.
-    """
-    facts = list(facts_of(spans))
-    family, _ = family_of(facts)
-    traces = {span.trace_id for span in facts}
-    # The markers keep task and trace ids apart, and let a task's name win over a trace's.
-    pairs = [(f"t{s.trace_id}", f"k{family.task(s)}") for s in facts]
-    pairs += [
-        (f"t{s.trace_id}", f"t{other}") for s in facts for other in s.links if other in traces
-    ]
-    group_of = groups(pairs)
-    found = sorted(traces)
-    names = [group_of[f"t{trace}"][1:] for trace in found]
-    return pl.DataFrame({"trace_id": found, "group": names}, schema=_GROUP_SCHEMA)
-
-
-_GROUP_SCHEMA = {"trace_id": pl.String, "group": pl.String}
-
-
 def _merged(facts: list[Facts], family: Family) -> list[Facts]:
     """Merge a span that another instrumentation wrote of the same thing into its ancestor.
 
     That is a tool's span within one of the same tool, or a model's within a model's. What one of
     them does not know the other adds, and a failure seen by either is kept.
     """
-    outer: dict[tuple[str, str], Facts] = {}
-    inner: set[tuple[str, str]] = set()
-    for span in facts:
-        if span.kind not in ("tool", "model"):
-            continue
-        above = _outermost(span, family)
-        if above is None:
-            continue
-        key = (above.trace_id, above.span_id)
-        outer[key] = _both(outer.get(key, above), span)
-        inner.add((span.trace_id, span.span_id))
-    kept = [span for span in facts if (span.trace_id, span.span_id) not in inner]
-    return [outer.get((span.trace_id, span.span_id), span) for span in kept]
+    by_key = {(span.trace_id, span.span_id): span for span in facts}
+    outermost = _lasts({key: twin for key, span in by_key.items() if (twin := _twin(span, family))})
+    for key, last in outermost.items():
+        by_key[last] = _both(by_key[last], by_key[key])
+    return [span for key, span in by_key.items() if key not in outermost]
 
 
-def _outermost(span: Facts, family: Family) -> Facts | None:
-    """Return the farthest ancestor with only spans of the same thing between; None in a circle."""
-    found = None
-    for above in family.ancestors(span):
-        if above.kind is None:
-            continue
-        if above.kind != span.kind:
-            break
-        if span.kind == "tool" and above.name.lower() != span.name.lower():
-            break
-        found = above
-    if found and any(a.span_id == span.span_id for a in family.ancestors(found)):
+def _twin(span: Facts, family: Family) -> SpanKey | None:
+    """Return the nearest ancestor that counts, if it is of the same thing."""
+    above = next((a for a in family.ancestors(span) if a.kind), None)
+    if span.kind not in ("tool", "model") or above is None or above.kind != span.kind:
         return None
-    return found
+    if span.kind == "tool" and above.name.lower() != span.name.lower():
+        return None
+    return above.trace_id, above.span_id
+
+
+def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:
+    """Return for each key the last of those that follow it; what leads into a circle has none."""
+    found: dict[SpanKey, SpanKey | None] = {}
+    for start in following:
+        key, passed = start, {start: None}
+        while key in following and key not in found:
+            key = following[key]
+            if key in passed:
+                break
+            passed[key] = None
+        last = found.get(key) if key in following else key
+        found |= {each: last for each in passed if each in following}
+    return {key: last for key, last in found.items() if last is not None}
 
 
 def _both(outer: Facts, inner: Facts) -> Facts:
@@ -141,6 +120,7 @@ class _Trace:
         self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
         self.others = [span for span in in_order if span.kind in ("agent", "attempt")]
         self.starts = sorted(span.start_ns for span in self.models)
+        self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
         self.replay = first_of_session
         self.asked = self._asked()
 
@@ -238,7 +218,7 @@ class _Trace:
             call_id=(call.call_id if call else None) or span.call_id,
             arguments=_named_arguments(span.arguments, call),
             result=span.result,
-            step=_step(model),
+            step=self._step(model),
         )
 
     def _call_row(self, index: int) -> Row:
@@ -256,10 +236,14 @@ class _Trace:
             failed=None,
             error_type=None,
             error=None,
-            step=None if ago else _step(model),
+            step=None if ago else self._step(model),
             start_ns=end_ns if ago else model.end_ns,
             end_ns=end_ns,
         )
+
+    def _step(self, model: Facts | None) -> str | None:
+        """Name the step of calls that a response asked for in parallel; None for a single call."""
+        return model.span_id if model and model.span_id in self.steps else None
 
     def _other_row(self, span: Facts, acting: set[str]) -> Row | None:
         """Make a hand-off of an agent that another agent called, or a recorded attempt.
@@ -315,11 +299,6 @@ def _response(span: Facts) -> str | None:
     if any(call.arguments is None for call in span.calls):
         return None
     return "\n".join([span.text or "", *(f"{c.name}({c.arguments})" for c in span.calls)])
-
-
-def _step(model: Facts | None) -> str | None:
-    """Name the step of calls that a response asked for in parallel; None for a single call."""
-    return model.span_id if model and len(model.calls) > 1 else None
 
 
 def _named_arguments(arguments: str | None, call: Call | None) -> str | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -111,21 +112,24 @@ def _which(given: str, names: tuple[str, ...]) -> str:
 
 
 def _print_table(answer: Answer) -> None:
-    table = Table()
-    for column in answer.columns:
-        table.add_column(Text(plain(column, _CELL_LENGTH_MAX)))
-    rows = chain.from_iterable(answer.batches)
-    for row in islice(rows, _ROWS_SHOWN_MAX):
-        table.add_row(*(Text(_cell(value)) for value in row))
+    """Print a row a line: a number is shown in full, and a text as far as there is room."""
+    rows = list(islice(chain.from_iterable(answer.batches), _ROWS_SHOWN_MAX + 1))
+    table = Table(box=box.SIMPLE_HEAD)
+    for index, column in enumerate(answer.columns):
+        numbers = all(isinstance(row[index], int | float | None) for row in rows)
+        table.add_column(_cell(column), justify="right" if numbers else "left", no_wrap=numbers)
+    for row in rows[:_ROWS_SHOWN_MAX]:
+        table.add_row(*map(_cell, row))
     Console().print(table)
-    if next(rows, None) is not None:
+    if len(rows) > _ROWS_SHOWN_MAX:
         click.echo(
             f"Only the first {_ROWS_SHOWN_MAX} rows are shown; --format csv has all.", err=True
         )
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else plain(str(value), _CELL_LENGTH_MAX)
+def _cell(value: Any) -> Text:
+    text = "" if value is None else plain(str(value), _CELL_LENGTH_MAX)
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _print_json(answer: Answer) -> None:

@@ -16,6 +16,7 @@ CUT_OFF = "the JSON is cut off; export it again to get the rest"
 DEPTH_MAX = 200
 
 _BLANK = b" \t\r\n"
+_NOTHING = b" \t\r\n,]}"  # What may be left of a document that was reported.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENDING_BYTES = 64  # Enough to see how a block ends without copying all of it.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
@@ -24,10 +25,11 @@ _SPAN_PARENTS = b"{[{[{["  # Around a span: request, resourceSpans, scopeSpans a
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # One that is not closed runs to the end of the text.
 _STRINGS = re.compile(_STRING, re.DOTALL)
-_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]])", re.DOTALL)
+_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]]|\Z)", re.DOTALL)
 _UNINDENTED = re.compile(rb"\n(?=[^ \t\r\n])")
 _INDENTED = re.compile(rb"\n[ \t]")
 _DOCUMENT = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:"[A-Za-z$_]|\}|$)|\[\s*(?:[\[{\]]|$))')
+_OPENING = re.compile(rb'\{\s*(?:"|$)|\[\s*(?:[\[{]|$)')
 # It cannot stand inside a string, where its quotes would be escaped.
 _REQUEST = re.compile(rb'\{\s*"resource(?:_?[sS]pans|_?[lL]ogs|_?[mM]etrics)"\s*:')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -57,7 +59,7 @@ def documents(chunks: Iterable[bytes]) -> Iterator[Frame]:
         if document is None:
             if block.problem is None and _opens(block.data):
                 document = _Document(block)
-            elif block.problem is not None or block.data.strip():
+            elif block.problem is not None or block.data.strip(_NOTHING):
                 yield block
             continue
         document.add(block.data)
@@ -94,12 +96,11 @@ def readable_prefix(request: bytes, stop: int) -> bytes:
     parts: list[bytes] = []
     whole_parts = taken_to = 0
     for match in _TO_BRACKET.finditer(request, 0, stop):
-        bracket = request[match.end() - 1]
-        if bracket in _CLOSER:
-            open_brackets.append(bracket)
+        if match[1] in (b"{", b"["):
+            open_brackets += match[1]
             if len(open_brackets) == DEPTH_MAX + 1:
-                parts.append(request[taken_to : match.end() - 1] + b"null")
-        elif open_brackets:
+                parts.append(request[taken_to : match.start(1)] + b"null")
+        elif match[1] and open_brackets:
             open_brackets.pop()
             if len(open_brackets) == DEPTH_MAX:
                 taken_to = match.end()
@@ -194,7 +195,7 @@ def _opens(text: bytes) -> bool:
         return False
     if b"\n" not in text and text[:1] + _ending(text) in (b"{}", b"[]"):
         return False  # A line of its own, as most are; not worth counting its brackets.
-    return begins_document(text) and _depth(text) > 0
+    return _OPENING.match(text) is not None and _depth(text) > 0
 
 
 def _ending(text: bytes) -> bytes:

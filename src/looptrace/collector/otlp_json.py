@@ -58,7 +58,7 @@ _MALFORMED = re.compile(r"JSON is malformed: (?P<why>.*) \(byte (?P<byte>\d+)\)"
 _TRUNCATED = "Input data was truncated"
 _TYPE_WORDS = {
     "str": "a string",
-    "int": "a number",
+    "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
     "array": "an array",
@@ -71,7 +71,7 @@ class AnyValue(Struct, rename="camel", gc=False):
 
     string_value: str | None = None
     int_value: int | str | None = None
-    double_value: float | int | str | None = None
+    double_value: float | str | None = None
     bool_value: bool | None = None
     array_value: ArrayValue | None = None
     kvlist_value: KeyValueList | None = None
@@ -408,12 +408,9 @@ def _words(error: Exception) -> str:
     text = str(error)
     if wrong := _WRONG_TYPE.fullmatch(text):
         at = f" at {wrong['at']}" if wrong["at"] else ""
-        return f"expected {_type_words(wrong['expected'])}, found {_type_words(wrong['found'])}{at}"
+        expected = [kind for kind in wrong["expected"].split(" | ") if kind != "null"]
+        due = " or ".join(_TYPE_WORDS.get(kind, kind) for kind in expected)
+        return f"expected {due}, found {_TYPE_WORDS.get(wrong['found'], wrong['found'])}{at}"
     if malformed := _MALFORMED.fullmatch(text):
         return f"not valid JSON at byte {malformed['byte']}: {malformed['why']}"
     return "the JSON is cut off" if text == _TRUNCATED else text
-
-
-def _type_words(types: str) -> str:
-    names = [_TYPE_WORDS.get(name, name) for name in types.split(" | ") if name != "null"]
-    return " or ".join(dict.fromkeys(names)) or "null"

@@ -156,7 +156,7 @@ class _Problems:
     def skipped(self) -> Iterator[Skipped]:
         """Give each problem as one line."""
         for problem, repeats in zip(self._problems, self._repeats, strict=True):
-            more = f" (and {repeats} more after it)" if repeats else ""
+            more = f" (and so are {repeats:,} more)" if repeats else ""
             yield Skipped(problem.where, problem.why + more)
 
 

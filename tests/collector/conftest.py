@@ -1,0 +1,58 @@
+"""Builds the smallest export requests, and the files that hold them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+Json: TypeAlias = dict[str, Any]
+Write: TypeAlias = Callable[[str, bytes], str]
+
+TRACE_ID = "5b8efff798038103d269b633813fc60c"
+
+
+def span(number: int = 1, **fields: Any) -> Json:
+    """Give a span with the given number as its id; `fields` replace its fields."""
+    return {
+        "traceId": TRACE_ID,
+        "spanId": f"{number:016x}",
+        "name": f"call {number}",
+        "startTimeUnixNano": "1000",
+        "endTimeUnixNano": "2000",
+        **fields,
+    }
+
+
+def attributes(**values: Json) -> list[Json]:
+    """Give attributes whose any-values are the given ones."""
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def request(*spans: Any) -> Json:
+    """Give an export request of one resource and one scope."""
+    resource = {"attributes": attributes(**{"service.name": {"stringValue": "shop"}})}
+    scope_spans = {"scope": {"name": "tests"}, "spans": list(spans)}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans]}]}
+
+
+def line(*spans: Any) -> bytes:
+    """Give an export request as one line, as the collector's file exporter writes it."""
+    return json.dumps(request(*spans), separators=(",", ":")).encode() + b"\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a file into an empty working folder; gives its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(name: str, data: bytes) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return name
+
+    return write_file

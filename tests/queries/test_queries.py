@@ -1,0 +1,437 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+from tests.otlp import Trace
+
+from looptrace import queries
+from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.cli.query import query as query_command
+from looptrace.collector import store, warehouse
+from looptrace.collector.otlp_json import decode_document
+from looptrace.collector.sources import Frame
+from looptrace.collector.store_lock import StoreError
+from looptrace.collector.warehouse import QueryError, ask, ask_typed, connect
+
+ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+HOSTILE = "'; DROP VIEW turns; -- \" [red]$task[/red] \x1b[31m\u202e %s {0}"
+INTERRUPT_AFTER_S = 0.5
+
+Tool = tuple[str, str, str | None]  # name, argument, error
+
+
+def trace(session: str, at: str, agent: str, tools: Sequence[Tool]) -> Trace:
+    """Give a trace of one agent in which a model, with 100 + 10 tokens, asks for each tool."""
+    made = Trace(session, at=at)
+    named = {"gen_ai.agent.name": agent}
+    for n, (name, argument, error) in enumerate(tools):
+        made.span(
+            "chat",
+            None,
+            {
+                **named,
+                "gen_ai.operation.name": "chat",
+                "gen_ai.request.model": "small-1",
+                "gen_ai.usage.input_tokens": 100,
+                "gen_ai.usage.output_tokens": 10,
+                "gen_ai.output.messages": json.dumps(
+                    [{"role": "assistant", "parts": [{"type": "text", "content": f"Step {n}."}]}]
+                ),
+            },
+        )
+        failure = {"error.type": "ValueError", "error.message": error} if error else {}
+        made.span(
+            f"execute_tool {name}",
+            None,
+            {
+                **named,
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": name,
+                "gen_ai.tool.call.arguments": json.dumps({"path": argument}),
+                **({} if error else {"gen_ai.tool.call.result": f"contents of {argument}"}),
+                **failure,
+            },
+            status="error" if error else "ok",
+        )
+    return made
+
+
+def add(folder: Path, *traces: Trace) -> Path:
+    """Put traces into a store."""
+    rows = []
+    for one in traces:
+        rows += decode_document("test", Frame(1, json.dumps(one.request()).encode())).rows
+    store.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store of three tasks that loop, on two days, and of two that do not."""
+    stuck = [("read_file", "a.py", "no such file")] * 5
+    twice = [("read_file", "b.py", "no such file")] * 3
+    fine = [("read_file", f"{n}.py", None) for n in range(4)]
+    return add(
+        tmp_path_factory.mktemp("stores") / "it's a [store]*",
+        trace("stuck-1", "2026-03-02T09:00:00+00:00", "coder", stuck),
+        trace("stuck-2", "2026-03-03T09:00:00+00:00", "coder", stuck),
+        trace("stuck-3", "2026-03-03T10:00:00+00:00", "tester", twice),
+        trace("fine-1", "2026-03-02T11:00:00+00:00", "coder", fine),
+        trace("fine-2", "2026-03-02T12:00:00+00:00", "tester", fine),
+    )
+
+
+def rows_of(folder: Path, name: str, values: Mapping[str, str] | None = None) -> list[Any]:
+    """Run a query that ships, and give its rows as dictionaries."""
+    with ask(folder, queries.load(name).sql, values or {}) as answer:
+        return [
+            dict(zip(answer.columns, row, strict=True)) for batch in answer.batches for row in batch
+        ]
+
+
+def typed(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Run SQL as a person would type it."""
+    with ask_typed(folder, sql) as answer:
+        return [row for batch in answer.batches for row in batch]
+
+
+def run(*arguments: str) -> Result:
+    """Run the command, which may never end with a traceback."""
+    result = CliRunner().invoke(query_command, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+@pytest.mark.parametrize("name", queries.names())
+def test_a_query_gives_what_its_header_says(tmp_path: Path, folder: Path, name: str) -> None:
+    """The list of queries and the docs are made from the headers, and a store may be empty."""
+    query = queries.load(name)
+    values = {parameter.name: "stuck-1" for parameter in query.parameters}
+    store.ingest(SPAN_SCHEMA.to_frame(), tmp_path)
+    for folder_asked, empty in ((tmp_path, True), (folder, False)):
+        with connect(folder_asked) as connection:
+            described = connection.execute(f"DESCRIBE {query.sql}", values).fetchall()
+            declared = [(field.name, str(duckdb.sqltype(field.type))) for field in query.columns]
+            assert [(column, kind) for column, kind, *_ in described] == declared
+            assert (connection.execute(query.sql, values).fetchall() == []) is empty
+    assert query.purpose.endswith(".")
+
+
+def test_findings_by_rule_and_agent(folder: Path) -> None:
+    """It must name the rule and the agent with the most findings first, with their cost."""
+    rows = rows_of(folder, "findings_by_rule_and_agent")
+    assert [row["findings"] for row in rows] == sorted(
+        (row["findings"] for row in rows), reverse=True
+    )
+    (calls,) = (r for r in rows if (r["rule"], r["agent"]) == ("repeated_call", "coder"))
+    assert calls == {
+        "rule": "repeated_call",
+        "agent": "coder",
+        "findings": 2,
+        "tasks": 2,
+        "attempts": 10,
+        "seconds": 18.0,
+        "tokens": 880,
+    }
+
+
+def test_loop_cost_by_day_counts_turns_once(folder: Path) -> None:
+    """Several rules see the same loop, and its tokens were still spent only once."""
+    assert len(typed(folder, "SELECT id FROM findings WHERE task = 'stuck-1'")) > 1
+    first, second = rows_of(folder, "loop_cost_by_day")
+    assert [str(row["day"]) for row in (first, second)] == ["2026-03-03", "2026-03-02"]
+    # From the first of five failing calls to the last, with the four responses between.
+    assert second == {
+        "day": second["day"],
+        "loops": 1,
+        "tasks": 1,
+        "turns": 9,
+        "seconds": 9.0,
+        "input_tokens": 400,
+        "output_tokens": 40,
+    }
+    assert (first["loops"], first["tasks"], first["turns"]) == (2, 2, 9 + 5)
+    assert (first["input_tokens"], first["output_tokens"]) == (400 + 200, 40 + 20)
+
+
+def test_turns_of_task_are_in_order_and_name_their_rules(folder: Path) -> None:
+    """A person who reads a task wants to see where it loops, and why."""
+    rows = rows_of(folder, "turns_of_task", {"task": "stuck-1"})
+    assert [row["turn"] for row in rows] == list(range(1, 11))
+    assert [row["kind"] for row in rows] == ["model", "tool"] * 5
+    assert {row["rules"] for row in rows if row["kind"] == "model"} == {""}
+    assert all("repeated_call" in row["rules"] for row in rows if row["kind"] == "tool")
+    assert rows[1] == {
+        "turn": 2,
+        "kind": "tool",
+        "agent": "coder",
+        "name": "read_file",
+        "failed": True,
+        "rules": rows[1]["rules"],
+        "arguments": '{"path":"a.py"}',
+        "result": "no such file",
+        "seconds": 1.0,
+        "input_tokens": None,
+        "output_tokens": None,
+    }
+    assert (rows[0]["result"], rows[0]["input_tokens"]) == ("Step 0.", 100)
+
+
+def test_recurring_failures_are_counted_over_tasks(folder: Path) -> None:
+    """A failure that many tasks meet is the environment's, and is fixed once for all."""
+    rows = rows_of(folder, "recurring_failures")
+    assert [(row["name"], row["failures"], row["tasks"], row["sessions"]) for row in rows] == [
+        ("read_file", 13, 3, 3)
+    ]
+    assert rows[0]["example"] == "no such file"
+    assert [str(rows[0][key]) for key in ("first_day", "last_day")] == ["2026-03-02", "2026-03-03"]
+
+
+def test_agents_that_loop_are_counted_by_task(folder: Path) -> None:
+    """An agent that loops in most of its tasks is the one to look at first."""
+    rows = rows_of(folder, "agents_that_loop")
+    shown = [(row["agent"], row["tasks"], row["looping_tasks"], row["share"]) for row in rows]
+    assert shown == [("coder", 3, 2, 0.667), ("tester", 2, 1, 0.5)]
+    assert all(row["findings"] > 0 and row["loops"] < row["attempts"] for row in rows)
+
+
+def test_hostile_values_are_only_values(tmp_path: Path) -> None:
+    """Task names come from traces, that is from anybody."""
+    task = HOSTILE.replace("$task", "task")
+    hostile = trace(task, "2026-03-02T09:00:00+00:00", HOSTILE, [(HOSTILE, HOSTILE, HOSTILE)] * 3)
+    add(tmp_path, hostile)
+    rows = rows_of(tmp_path, "turns_of_task", {"task": task})
+    assert [row["name"] for row in rows if row["kind"] == "tool"] == [HOSTILE] * 3
+    shown = run("turns_of_task", "--store", str(tmp_path), "--param", f"task={task}").output
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "[red]" in run("--sql", "SELECT '[red]x[/red]'", "--store", str(tmp_path)).output
+    whole = run(
+        "turns_of_task", "--store", str(tmp_path), "--param", f"task={task}", "--format", "json"
+    )
+    assert {row["name"] for row in json.loads(whole.output)} == {HOSTILE, "small-1"}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{outside}')",
+        "SELECT * FROM read_csv('{outside}')",
+        "SELECT * FROM '{outside}'",
+        "SELECT * FROM glob('/*')",
+        "SELECT * FROM read_text('{store}/../secret.txt')",
+        "COPY (SELECT 1) TO '{outside}.copy'",
+        "COPY (SELECT 1) TO '{store}/copy.csv'",
+        "COPY (SELECT 1) TO '{store}/looptrace-store.json'",
+        "WITH x AS (COPY (SELECT 1) TO '{store}/copy.csv') SELECT 1",
+        "WITH x AS (COPY (SELECT 1) TO '{store}/copy.csv') SELECT * FROM x",
+        "SELECT * FROM query('WITH x AS (COPY (SELECT 1) TO ''{store}/c'') SELECT 1')",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{store}/copy.csv'",
+        "EXPORT DATABASE '{store}/export'",
+        "ATTACH '{outside}.db'",
+        "ATTACH ':memory:' AS other",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET threads = 64",
+        "RESET memory_limit",
+        "PRAGMA threads = 64",
+        "PRAGMA database_list",
+        "CALL pragma_version()",
+        "SELECT * FROM enable_logging(storage := 'file')",
+        "CREATE TABLE x AS SELECT 1",
+        "DROP VIEW turns",
+        "DELETE FROM turns",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; COPY (SELECT 1) TO '{store}/copy.csv'",
+        "",
+    ],
+)
+def test_typed_sql_reads_the_store_and_nothing_else(tmp_path: Path, sql: str) -> None:
+    """SQL is copied from anywhere, and may neither read nor write what is not the store's."""
+    folder = add(tmp_path / "s", trace("s", "2026-03-02T09:00:00+00:00", "a", [("t", "x", None)]))
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(QueryError):
+        typed(folder, sql.format(outside=secret, store=folder))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "sql", ["SET threads = 64", "LOAD httpfs", "FROM read_text('/etc/passwd')"]
+)
+def test_the_connection_itself_is_hardened(folder: Path, sql: str) -> None:
+    """What keeps typed SQL in must not hang on one line of Python alone."""
+    with connect(folder) as connection, pytest.raises(duckdb.Error):
+        connection.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT count(DISTINCT task) FROM turns", [(5,)]),
+        ("FROM turns SELECT task ORDER BY task DESC LIMIT 1 -- the last", [("stuck-3",)]),
+        ("WITH x AS (SELECT 1 AS a) SELECT a, a FROM x;", [(1, 1)]),
+        (
+            "SELECT column_name FROM (DESCRIBE findings) WHERE column_type LIKE 'STRUCT%'",
+            [("turns",)],
+        ),
+        ("SELECT DISTINCT day::VARCHAR FROM spans ORDER BY 1", [("2026-03-02",), ("2026-03-03",)]),
+    ],
+)
+def test_typed_sql_answers(folder: Path, sql: str, rows: list[tuple[Any, ...]]) -> None:
+    """Every form of a SELECT must work, also where a line ends in a comment."""
+    assert typed(folder, sql) == rows
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT tusk FROM turns", ["tusk", "task"]),
+        ("SELECT * FROM turn", ["turn does not exist"]),
+        ("SELEC 1", ["syntax error", "SELEC"]),
+        ("SELECT now()", ["TIMESTAMP WITH TIME ZONE", "cast"]),
+        ("SELECT 'a\nb'::INTEGER", ["Could not convert"]),
+    ],
+)
+def test_a_mistake_in_sql_is_explained_in_one_line(
+    folder: Path, sql: str, words: list[str]
+) -> None:
+    """DuckDB knows what is wrong, and a traceback would hide it."""
+    result = run("--sql", sql, "--store", str(folder))
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert all(word in result.stderr for word in words)
+
+
+def test_a_query_that_takes_too_long_is_stopped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A join without a condition must not keep a machine busy for the night."""
+    monkeypatch.setattr(warehouse, "QUERY_TIME_MAX_S", INTERRUPT_AFTER_S)
+    with pytest.raises(QueryError, match=r"takes longer than 0\.5 s"):
+        typed(folder, ENDLESS)
+
+
+def test_a_query_that_takes_too_much_memory_is_stopped(folder: Path) -> None:
+    """The limit is DuckDB's own, so that nothing else on the machine suffers."""
+    with pytest.raises(QueryError, match="Out of Memory"):
+        typed(folder, "SELECT list(range) FROM range(1000000000)")
+
+
+def test_ctrl_c_stops_a_query(folder: Path) -> None:
+    """DuckDB on the main thread would not always hear it."""
+    timer = Timer(INTERRUPT_AFTER_S, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        typed(folder, ENDLESS)
+    timer.join()
+    assert typed(folder, "SELECT 1") == [(1,)]
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    """A user must learn which file to move away."""
+    folder = add(tmp_path, trace("s", "2026-03-02T09:00:00+00:00", "a", [("t", "x", None)]))
+    (victim,) = folder.glob("turns/day=2026-03-02/*/data.parquet")
+    victim.write_bytes(b"garbage")
+    with pytest.raises(StoreError, match="move that file away") as caught:
+        rows_of(folder, "recurring_failures")
+    assert str(victim) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_list_names_every_query_with_purpose_and_parameters() -> None:
+    """It is the only place where a user sees what there is."""
+    shown = run().output
+    for query in map(queries.load, queries.names()):
+        assert query.name in shown
+        assert query.purpose in shown
+        assert all(f"--param {p.name}=" in shown for p in query.parameters)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["turn_of_task"], ["There is no query 'turn_of_task'", "Did you mean turns_of_task?"]),
+        (["xyz"], ["recurring_failures", "agents_that_loop"]),
+        (["turns_of_task"], ["--param task="]),
+        (["turns_of_task", "--param", "tsk=1"], ["no parameter 'tsk'", "Did you mean task?"]),
+        (["turns_of_task", "--param", "task"], ["KEY=VALUE"]),
+        (["recurring_failures", "--param", "task=1"], ["no parameter 'task'", "There is none."]),
+        (["--sql", "SELECT 1", "--param", "task=1"], ["no parameter 'task'"]),
+        (["recurring_failures", "--sql", "SELECT 1"], ["either NAME or --sql"]),
+    ],
+)
+def test_wrong_use_says_what_there_is(folder: Path, arguments: list[str], words: list[str]) -> None:
+    """Nobody remembers the names of queries and parameters."""
+    result = run(*arguments, "--store", str(folder))
+    assert result.exit_code == 2
+    assert all(word in result.stderr for word in words)
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    """An empty answer would look like good news."""
+    result = run("recurring_failures", "--store", str(tmp_path))
+    assert result.exit_code == 2
+    assert "is not a store" in result.stderr
+    assert "--store" in run("recurring_failures").stderr
+
+
+def test_rows_come_as_table_json_and_csv(folder: Path) -> None:
+    """People read tables, and programs read the other two, with the same rows."""
+    sql = """
+        SELECT task, count(*) AS turns, [1, 2] AS list, 'a,"b"' AS text, NULL AS nothing,
+            'NaN'::DOUBLE AS nan, day
+        FROM turns GROUP BY task, day ORDER BY task LIMIT 2
+    """
+    told = {form: run("--sql", sql, "--store", str(folder), "--format", form) for form in FORMS}
+    assert [result.exit_code for result in told.values()] == [0, 0, 0]
+    assert all(word in told["table"].output for word in ("task", "fine-1", "fine-2", 'a,"b"'))
+    expected = {"task": "fine-1", "turns": 8, "list": [1, 2], "text": 'a,"b"', "nothing": None}
+    assert json.loads(told["json"].output)[0] == {**expected, "nan": None, "day": "2026-03-02"}
+    header, first, second = csv.reader(io.StringIO(told["csv"].output))
+    assert header == ["task", "turns", "list", "text", "nothing", "nan", "day"]
+    assert first == ["fine-1", "8", "[1, 2]", 'a,"b"', "", "nan", "2026-03-02"]
+    assert second[0] == "fine-2"
+    nothing = run("--sql", "FROM turns LIMIT 0", "--store", str(folder), "--format", "json")
+    assert json.loads(nothing.output) == []
+
+
+FORMS = ("table", "json", "csv")
+
+
+def test_a_long_table_is_cut_and_says_so(folder: Path) -> None:
+    """A terminal that scrolls for a minute helps nobody, and silence about it would mislead."""
+    sql = ["--sql", "SELECT range AS n FROM range(1001)", "--store", str(folder)]
+    table, whole = run(*sql), run(*sql, "--format", "csv")
+    assert "999" in table.stdout
+    assert " 1000" not in table.stdout
+    assert "Only the first 1000 rows" in table.stderr
+    assert len(whole.stdout.splitlines()) == 1 + 1001
+
+
+def test_the_process_ends_quietly(folder: Path) -> None:
+    """What libraries print on the way out would end up in scripts' logs."""
+    code = "from looptrace.cli.query import query; query()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "recurring_failures", "--store", str(folder)],
+        capture_output=True,
+        check=True,
+    )
+    assert done.stderr == b""
+    assert b"read_file" in done.stdout

@@ -1,0 +1,84 @@
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+from benchmarks.generate import turns
+from benchmarks.plain import RULES
+from benchmarks.rules import loops_by_looptrace, loops_by_plain, rules_compared
+from polars.testing import assert_frame_equal
+
+from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.rules.contract import Rule
+from looptrace.rules.cycle import Cycle
+from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.response_repeat import ResponseRepeat
+from looptrace.rules.signature_repeat import SignatureRepeat
+
+TURNS = 20_000
+SEEDS = (1, 2, 3)
+
+# About 12 % of the sessions are given a loop; 20,000 turns are only some 500 sessions.
+SHARE_MIN, SHARE_MAX = 0.08, 0.17
+PERIODS_MIN = 4
+
+# Hashes of the things that happen in crowded turns, and how often; null is unknown.
+HASHES = ("0a", "0b", "0c", None)
+SHARES = (0.55, 0.35, 0.07, 0.03)
+
+
+def crowded(seed: int) -> pl.DataFrame:
+    """Return turns in which so few things happen that loops meet, overlap and take turns."""
+    rng = np.random.default_rng(seed)
+    drawn = [
+        pl.when(pl.col(name).is_not_null())
+        .then(pl.lit(pl.Series(HASHES).gather(rng.choice(len(HASHES), TURNS, p=SHARES))))
+        .alias(name)
+        for name in ("call", "outcome", "signature", "response")
+    ]
+    return turns(TURNS, seed).with_columns(drawn)
+
+
+def assert_agree(table: pl.DataFrame, rules: Sequence[Rule]) -> None:
+    """Assert that looptrace and the plain loop find the same loops, of every rule."""
+    ours = loops_by_looptrace(table, rules)
+    assert ours == loops_by_plain(table, rules)
+    assert {loop[0] for loop in ours} == set(RULES)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plain_loop_agrees_on_sessions(seed: int) -> None:
+    """In sessions with planted loops, both implementations of every rule find the same loops."""
+    assert_agree(turns(TURNS, seed), rules_compared())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plain_loop_agrees_where_loops_are_crowded(seed: int) -> None:
+    """Where loops meet and overlap, both implementations still join them to the same stretches."""
+    assert_agree(crowded(seed), rules_compared())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plain_loop_agrees_under_other_settings(seed: int) -> None:
+    """Both implementations follow the settings of the rules, down to their least values."""
+    least = (RepeatedCall(2), SignatureRepeat(4), ResponseRepeat(2), Cycle(3, period_max=5))
+    assert_agree(crowded(seed), least)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_planted_loops_are_found(seed: int) -> None:
+    """About as many sessions have a loop as were given one, with cycles of several periods."""
+    table = turns(TURNS, seed)
+    loops = loops_by_looptrace(table, rules_compared())
+    share = len({task for _, task, *_ in loops}) / table["task"].n_unique()
+    assert SHARE_MIN < share < SHARE_MAX
+    assert len({period for *_, period in loops}) >= PERIODS_MIN
+
+
+def test_turns_depend_on_the_seed_alone() -> None:
+    """The same seed gives the same turns, of the schema and the number that was asked for."""
+    table = turns(TURNS, seed=1)
+    assert table.schema == TURN_SCHEMA
+    assert table.height == TURNS
+    assert_frame_equal(table, turns(TURNS, seed=1))
+    assert not table.equals(turns(TURNS, seed=2))
