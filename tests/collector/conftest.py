@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import compress as pack_zstd
+else:
+    from backports.zstd import compress as pack_zstd
+
+__all__ = ["Json", "Write", "attributes", "line", "pack_zstd", "request", "span"]
 
 Json: TypeAlias = dict[str, Any]
 Write: TypeAlias = Callable[[str, bytes], str]

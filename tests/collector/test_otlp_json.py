@@ -203,7 +203,7 @@ def test_underscored_names_are_read() -> None:
         ),
         ({"traceId": TRACE_ID + "\n"}, "traceId must be 32 hex digits, not all of them 0"),
         ({"spanId": "abc"}, "spanId must be 16 hex digits, not all of them 0"),
-        ({"spanId": 5}, "expected a string, found a whole number at spanId"),
+        ({"spanId": 5}, "expected a string, found a number at spanId"),
         (
             {"endTimeUnixNano": str(1 << 63)},
             "its times must be nanoseconds since 1970, before 2262",
@@ -217,7 +217,7 @@ def test_underscored_names_are_read() -> None:
         ({"attributes": {"a": 1}}, "expected an array, found an object at attributes"),
         (
             {"attributes": [{"key": "a"}, {"key": 5}]},
-            "expected a string, found a whole number at attributes[1].key",
+            "expected a string, found a number at attributes[1].key",
         ),
         (
             {"attributes": attributes(a={"intValue": "x" * 500})},
@@ -267,7 +267,7 @@ def test_bad_resource_costs_only_the_service() -> None:
 
     assert [row[8] for row in out.rows] == [None, "shop"]
     assert [problem.why.split(";")[0] for problem in out.problems] == [
-        "resourceSpans[0].resource was left out: expected an object, found a whole number",
+        "resourceSpans[0].resource was left out: expected an object, found a number",
         "resourceSpans[2] was left out: expected an object, found a string",
     ]
 
@@ -330,7 +330,7 @@ def test_foreign_text_is_named(text: str | bytes, expected: str) -> None:
             "not valid JSON at byte 8: trailing comma in object; correct it or export it again",
         ),
         ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested deeper than 200 levels"),
-        ('{"resourceSpans": 5}', "expected an array, found a whole number at resourceSpans;"),
+        ('{"resourceSpans": 5}', "expected an array, found a number at resourceSpans;"),
         ('{"resourceSpans": [', "the JSON is cut off; correct it or export it again"),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.collector.conftest import Write
+from tests.collector.conftest import Write, pack_zstd
 
 from looptrace.analyzer.spans import Skipped
 from looptrace.collector import sources
@@ -19,7 +19,6 @@ from looptrace.collector.sources import (
     find_sources,
     unpacked,
     unpacked_message,
-    zstd,
 )
 
 TEXT = b"".join(b"line %d of the text\n" % number for number in range(50_000))
@@ -43,7 +42,7 @@ def skipped_only(*paths: str) -> Skipped:
 
 def read_all(name: str) -> tuple[bytes, str | None]:
     """Give all bytes of a file, and why they break off."""
-    taken = []
+    taken: list[bytes] = []
     try:
         taken.extend(unpacked(Source(name, Path(name)), lambda _: None))
     except DamagedError as damage:
@@ -215,9 +214,9 @@ def test_file_without_permission_is_damaged(write: Write, monkeypatch: pytest.Mo
     [
         TEXT,
         gzip.compress(TEXT),
-        zstd.compress(TEXT),
+        pack_zstd(TEXT),
         gzip.compress(TEXT[:777]) + gzip.compress(TEXT[777:]),
-        zstd.compress(TEXT[:777]) + zstd.compress(TEXT[777:]),
+        pack_zstd(TEXT[:777]) + pack_zstd(TEXT[777:]),
     ],
     ids=["plain", "gzip", "zstd", "gzip members", "zstd frames"],
 )
@@ -227,7 +226,7 @@ def test_packing_is_told_by_content(write: Write, packed: bytes) -> None:
     assert unpacked_message(packed) == TEXT
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, pack_zstd])
 def test_cut_off_packing_gives_its_prefix(write: Write, pack: object) -> None:
     """A file that is still being written is readable up to where it ends."""
     assert callable(pack)
@@ -261,13 +260,13 @@ def test_damaged_gzip_gives_what_came_before(
 
 def test_damaged_zstd_is_reported(write: Write) -> None:
     """The two packings fail with errors of different classes."""
-    _, why = read_all(write("a.zst", zstd.compress(NOISE) + b"junk"))
+    _, why = read_all(write("a.zst", pack_zstd(NOISE) + b"junk"))
 
     assert why is not None
     assert "zstd data is damaged" in why
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, pack_zstd])
 def test_decompression_bomb_is_refused(
     write: Write, monkeypatch: pytest.MonkeyPatch, pack: object
 ) -> None:

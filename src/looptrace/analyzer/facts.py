@@ -12,7 +12,7 @@ import polars as pl
 
 from looptrace.analyzer.dialects import SpanKind, field, kind_of, with_events
 from looptrace.analyzer.messages import Call, Message, messages_of
-from looptrace.analyzer.values import arguments_of, parsed, result_of
+from looptrace.analyzer.values import arguments_of, is_redacted, parsed, result_of
 
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more; such a number is a fault of what wrote it.
@@ -77,9 +77,10 @@ class Facts:
     @property
     def text(self) -> str | None:
         """What a model said; "" where it only called, None where the trace does not say."""
-        if self.answer is None:
+        texts = [message.text for message in self.answer or ()]
+        if self.answer is None or None in texts:
             return None
-        return "\n".join(message.text for message in self.answer if message.text)
+        return "\n".join(text for text in texts if text)
 
 
 def facts_of(spans: pl.DataFrame) -> Iterator[Facts]:
@@ -133,7 +134,8 @@ def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[st
         name=name,
         call_id=text("call_id"),
         arguments=arguments,
-        result=None if failed and result == "{}" else result,
+        # LangSmith writes it of a failed call, and where outputs are hidden.
+        result=None if result == "{}" and (failed or dialect == "langsmith") else result,
         failed=failed,
         error_type=error_type,
         error=error,
@@ -184,9 +186,11 @@ def _messages(
     attributes: dict[str, Any], key: str, role: str, dialect: str
 ) -> tuple[Message, ...] | None:
     value = parsed(field(attributes, key, dialect))
-    if value is None or (isinstance(value, str) and _CUT_OFF.match(value)):
+    if value is None:
         return None
-    return tuple(messages_of(value, role))
+    if isinstance(value, str) and _CUT_OFF.match(value):
+        return (Message("", None, (), ()),)
+    return tuple(messages_of(value, role)) or None
 
 
 def _failed(
@@ -228,7 +232,9 @@ def _error(
 def says_nothing(error: str) -> bool:
     """Tell whether a text only says that there was an error, as redaction leaves it."""
     error = error.strip()
-    return len(error) <= SAYS_NOTHING_CHARS_MAX and bool(_SAYS_NOTHING.search(error))
+    if len(error) > SAYS_NOTHING_CHARS_MAX:
+        return False
+    return is_redacted(error) or bool(_SAYS_NOTHING.search(error))
 
 
 def error_of(text: str) -> tuple[str | None, str]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from looptrace.analyzer.values import arguments_of, parsed, result_of
+import msgspec
 
+from looptrace.analyzer.values import arguments_of, canonical, is_redacted, parsed, result_of
+
+# As many messages as a long conversation has.
+ITEMS_KEPT = 1024
+
+_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ROLES = {
     "human": "user",
     "ai": "assistant",
@@ -29,8 +37,9 @@ _RESULT_WRAPPERS = ("toolResult", "function_response", "functionResponse")
 _CALL_ID_KEYS = ("id", "toolCallId", "toolUseId", "call_id", "tool_use_id", "tool_call_id")
 _ARGUMENT_KEYS = ("arguments", "args", "input")
 _RESULT_KEYS = ("response", "result", "output", "content")
-
-
+# A part of a message with one of these holds a picture, a sound or a file.
+_MEDIA_KEYS = ("image_url", "image", "input_audio", "audio", "file", "source", "inline_data")
+_REDACTED = "__REDACTED__"  # What OpenInference writes, also instead of a large picture.
 # A number in a key with more digits is no number of a message, and a key with more parts no key.
 _INDEX_DIGITS_MAX = 9
 _KEY_PARTS_MAX = 50
@@ -56,10 +65,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation."""
+    """One message of a conversation; the text is None where it was redacted."""
 
     role: str
-    text: str
+    text: str | None
     calls: tuple[Call, ...]
     results: tuple[Result, ...]
 
@@ -69,7 +78,29 @@ def messages_of(value: object, role: str) -> list[Message]:
 
     `role` is whose they are where they do not say.
     """
+    if isinstance(value, str) and value.startswith("["):
+        found = _read_items(value, role)
+        if found is not None:
+            return found
     return [_message(item, role) for item in _items(parsed(value))]
+
+
+def _read_items(text: str, role: str) -> list[Message] | None:
+    """Read a JSON array item by item; None where it is none, or is one message's parts."""
+    try:
+        items = [_read_item(bytes(item), role) for item in _decode_items(text)]
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return None
+    if items and all(is_part for is_part, _ in items):
+        return None
+    return [message for _, messages in items for message in messages]
+
+
+# Each request repeats the conversation so far, so that most messages were just read.
+@lru_cache(maxsize=ITEMS_KEPT)
+def _read_item(item: bytes, role: str) -> tuple[bool, tuple[Message, ...]]:
+    value = msgspec.json.decode(item)
+    return _is_part(value), tuple(_message(one, role) for one in _items(value))
 
 
 def nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
@@ -113,7 +144,7 @@ def _items(value: Any) -> Iterator[Any]:
             return
         for item in value:
             yield from _items(item)
-    elif isinstance(value, dict):
+    elif isinstance(value, dict) and value:
         for envelope in ("messages", "generations"):
             if isinstance(value.get(envelope), list):
                 yield from _items(value[envelope])
@@ -158,7 +189,8 @@ def _message(item: Any, default_role: str) -> Message:
             _sort_part(part, texts, calls, results)
     if results and not texts and role == "user":
         role = "tool"
-    return Message(role, "\n".join(texts).strip(), tuple(calls), tuple(results))
+    text = None if any(map(is_redacted, texts)) else "\n".join(texts).strip()
+    return Message(role, text, tuple(calls), tuple(results))
 
 
 def _role_of(calls: list[Call], results: list[Result]) -> str:
@@ -178,10 +210,22 @@ def _sort_part(part: Any, texts: list[str], calls: list[Call], results: list[Res
         elif result := _result(part):
             results.append(result)
         else:
-            text = part.get("message_content", part)
-            text = text.get("text", text.get("content")) if isinstance(text, dict) else text
+            text = _text(part.get("message_content", part))
             if isinstance(text, str) and _type(part) not in ("reasoning", "thinking"):
                 texts.append(text)
+
+
+def _text(part: object) -> object:
+    """Return the text of a part; for a picture and the like a short one that only it has."""
+    if not isinstance(part, dict):
+        return part
+    text = part.get("text", part.get("content"))
+    if text is not None or not any(part.get(key) for key in _MEDIA_KEYS):
+        return text
+    content = canonical(part)
+    if _REDACTED in content:
+        return _REDACTED
+    return f"<{_type(part)} {zlib.crc32(content.encode('utf-8', 'surrogatepass')):08x}>"
 
 
 def _call(part: dict[str, Any]) -> Call | None:

@@ -286,7 +286,7 @@ def _news(given: tuple[Message, ...] | None) -> str | None:
     for message in reversed(given):
         if message.role == "assistant":
             break
-        if any(result.text is None for result in message.results):
+        if message.text is None or any(result.text is None for result in message.results):
             return None
         news += [message.text, *(str(result.text) for result in message.results)]
     return "\n".join(text for text in reversed(news) if text)
@@ -294,11 +294,10 @@ def _news(given: tuple[Message, ...] | None) -> str | None:
 
 def _response(span: Facts) -> str | None:
     """Return a text that two responses share only if they say and ask for the same."""
-    if not span.text and not span.calls:
+    text, calls = span.text, span.calls
+    if text is None or any(call.arguments is None for call in calls) or not (text or calls):
         return None
-    if any(call.arguments is None for call in span.calls):
-        return None
-    return "\n".join([span.text or "", *(f"{c.name}({c.arguments})" for c in span.calls)])
+    return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
 
 
 def _named_arguments(arguments: str | None, call: Call | None) -> str | None:

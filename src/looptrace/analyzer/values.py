@@ -15,6 +15,9 @@ LITERAL_CHARS_MAX = 20_000
 # How the Vercel AI SDK tags what a tool gave back.
 _VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
 
+# What instrumentations, scrubbers and collectors leave in the place of a text that they take out.
+_REDACTED = re.compile(r"[\W_]*redacted[\W_]*|\[scrubbed due to [^\]]*\]|\*{3,}", re.IGNORECASE)
+
 # Half of a surrogate pair, as JavaScript leaves it where it cuts a text within an emoji.
 _ESCAPES = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -34,6 +37,11 @@ def parsed(value: object) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         whole = _with_whole_escapes(value)
         return value if whole == value else parsed(whole)
+
+
+def is_redacted(value: object) -> bool:
+    """Tell whether a value only stands in the place of one that was taken out."""
+    return isinstance(value, str) and bool(_REDACTED.fullmatch(value.strip()))
 
 
 def canonical(value: object) -> str:
@@ -59,7 +67,7 @@ def arguments_of(value: object) -> str | None:
     and LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`.
     """
     value = parsed(parsed(value))
-    if value is None:
+    if value is None or is_redacted(value):
         return None
     if isinstance(value, dict):
         if "input_str" in value and value.keys() & {"tags", "metadata"}:
@@ -78,10 +86,11 @@ def result_of(value: object) -> tuple[str | None, bool | None]:
     content parts of MCP, Bedrock and the GenAI conventions, and Google's function response.
     """
     value = parsed(value)
-    if value is None:
+    if value is None or is_redacted(value):
         return None, None
     if isinstance(value, list) and value and all(_is_text_part(part) for part in value):
-        return "\n".join(_text_of(part) for part in value), None
+        texts = [_text_of(part) for part in value]
+        return None if any(map(is_redacted, texts)) else "\n".join(texts), None
     if not isinstance(value, dict):
         return canonical(value), None
     inner, failed = _unwrapped(value)

@@ -114,7 +114,7 @@ def _which(given: str, names: tuple[str, ...]) -> str:
 def _print_table(answer: Answer) -> None:
     """Print a row a line: a number is shown in full, and a text as far as there is room."""
     rows = list(islice(chain.from_iterable(answer.batches), _ROWS_SHOWN_MAX + 1))
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for index, column in enumerate(answer.columns):
         numbers = all(isinstance(row[index], int | float | None) for row in rows)
         table.add_column(_cell(column), justify="right" if numbers else "left", no_wrap=numbers)

@@ -48,7 +48,7 @@ _STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR
 _OTHER_SIGNAL = re.compile(r"resource_?(?:[lL]ogs|[mM]etrics|[pP]rofiles)")
 _UNDERSCORED = re.compile(rb'(?<=")[a-z]+(?:_[a-z0-9]+)+(?="\s*:)')
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # Never bare in JSON.
-_BETWEEN_REQUESTS = b" \t\r\n[],"  # What stands around the requests of an array.
+_BLANK = b" \t\r\n"
 
 # msgspec's messages, and its names of types.
 _WRONG_TYPE = re.compile(
@@ -58,12 +58,13 @@ _MALFORMED = re.compile(r"JSON is malformed: (?P<why>.*) \(byte (?P<byte>\d+)\)"
 _TRUNCATED = "Input data was truncated"
 _TYPE_WORDS = {
     "str": "a string",
-    "int": "a whole number",
+    "int": "a number",
     "float": "a number",
     "bool": "true or false",
     "array": "an array",
     "object": "an object",
 }
+_DUE_WORDS = _TYPE_WORDS | {"int": "a whole number"}
 
 
 class AnyValue(Struct, rename="camel", gc=False):
@@ -354,11 +355,12 @@ def _recover(name: str, document: Frame, error: Exception, out: Decoded) -> None
     if not starts:
         _note_unreadable(f"{name}:{line}", document, error, out)
         return
-    if data[: starts[0]].strip(_BETWEEN_REQUESTS):
+    around = _BLANK + b"[,]" if data.startswith(b"[") else _BLANK + b","
+    if data[: starts[0]].strip(around):
         out.problems.append(Problem(f"{name}:{line}", _JUNK_BEFORE))
     line += data.count(b"\n", 0, starts[0])
     for start, stop in pairwise([*starts, len(data)]):
-        request = data[start:stop].rstrip(_BETWEEN_REQUESTS)
+        request = data[start:stop].rstrip(around)
         problem = document.problem if stop == len(data) else None
         _recover_request(request, problem, f"{name}:{line}", out)
         line += data.count(b"\n", start, stop)
@@ -409,7 +411,7 @@ def _words(error: Exception) -> str:
     if wrong := _WRONG_TYPE.fullmatch(text):
         at = f" at {wrong['at']}" if wrong["at"] else ""
         expected = [kind for kind in wrong["expected"].split(" | ") if kind != "null"]
-        due = " or ".join(_TYPE_WORDS.get(kind, kind) for kind in expected)
+        due = " or ".join(_DUE_WORDS.get(kind, kind) for kind in expected)
         return f"expected {due}, found {_TYPE_WORDS.get(wrong['found'], wrong['found'])}{at}"
     if malformed := _MALFORMED.fullmatch(text):
         return f"not valid JSON at byte {malformed['byte']}: {malformed['why']}"

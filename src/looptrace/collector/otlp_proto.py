@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -71,11 +71,15 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A message that is being read: its bytes, where it lies, and what came out so far."""
+    """A message that is being read: its bytes, where it lies, and what came out so far.
+
+    Bytes that are no protobuf are often none in many places, so they are gathered and told once.
+    """
 
     data: bytes
     where: str
-    out: Decoded
+    out: Decoded = field(default_factory=Decoded)
+    wire_errors: list[str] = field(default_factory=list)
 
 
 class _WireError(ValueError):
@@ -126,23 +130,21 @@ def prefixed_messages(chunks: Iterable[bytes]) -> Iterator[Frame]:
     try:
         for chunk in chunks:
             rest += chunk
-            while len(rest) >= (stop := _PREFIX_BYTES + _size(rest)):
+            while len(rest) >= _PREFIX_BYTES:
+                stop = _PREFIX_BYTES + int.from_bytes(rest[:_PREFIX_BYTES], "big")
+                if stop - _PREFIX_BYTES > FRAME_BYTES_MAX:
+                    yield Frame(number, b"", too_long("message"))
+                    return
+                if stop > len(rest):
+                    break
                 yield Frame(number, bytes(rest[_PREFIX_BYTES:stop]))
                 del rest[:stop]
                 number += 1
-            if stop > FRAME_BYTES_MAX:
-                yield Frame(number, b"", too_long("message"))
-                return
     except DamagedError as damage:
         problem = str(damage)
     if rest or problem is not None:
         problem = problem or f"{_CUT_OFF}; {_MEND}"
         yield Frame(number, bytes(rest[_PREFIX_BYTES:]), problem)
-
-
-def _size(rest: bytearray) -> int:
-    """Give the length that stands at the start; 0 counts as part of a prefix that is cut off."""
-    return int.from_bytes(rest[:_PREFIX_BYTES], "big") if len(rest) >= _PREFIX_BYTES else 0
 
 
 def decode_message(name: str, message: Frame) -> Decoded:
@@ -151,12 +153,16 @@ def decode_message(name: str, message: Frame) -> Decoded:
     `name` is the source's. Raises nothing for bad data: what is readable of it is read.
     """
     where = f"{name} message {message.number}" if message.number else name
-    reading = _Reading(message.data, where, Decoded())
+    reading = _Reading(message.data, where)
     request = _Part(0, len(message.data), message.problem is None)
     for index, part in enumerate(_parts(reading, request, "the request")[_RESOURCE_SPANS]):
         _read_resource_spans(reading, part, f"resourceSpans[{index}]")
     if message.problem is not None:
         reading.out.problems.append(Problem(where, message.problem))
+    elif reading.wire_errors:
+        if not reading.out.rows:  # Garbage that begins like protobuf is one fault, not many.
+            reading.out.problems.clear()
+        reading.out.problems.append(Problem(where, f"{reading.wire_errors[0]}; {_MEND}"))
     return reading.out
 
 
@@ -254,7 +260,7 @@ def _parts(reading: _Reading, within: _Part, at: str) -> Mapping[int, list[_Part
             parts[number].append(part)
     except _WireError as error:
         if within.is_whole:
-            reading.out.problems.append(Problem(reading.where, f"{at}: {error}; {_MEND}"))
+            reading.wire_errors.append(f"{at}: {error}")
     return parts
 
 

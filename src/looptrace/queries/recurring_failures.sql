@@ -4,7 +4,6 @@
 -- column: failures (bigint) turns that failed with it
 -- column: tasks (bigint) tasks in which it was seen
 -- column: sessions (bigint) sessions in which it was seen
--- column: first_day (date) day on which it was first seen, UTC
 -- column: last_day (date) day on which it was last seen, UTC
 -- column: example (text) message or result of the first failure
 SELECT
@@ -13,7 +12,6 @@ SELECT
     count(*) AS failures,
     count(DISTINCT task) AS tasks,
     count(DISTINCT session) AS sessions,
-    min(day) AS first_day,
     max(day) AS last_day,
     arg_min(coalesce(error, result), (order_ns, task, turn)) AS example
 FROM turns

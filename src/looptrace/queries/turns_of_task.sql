@@ -9,8 +9,7 @@
 -- column: arguments (text) what a tool was called with
 -- column: result (text) what a tool gave back, or the error, or what a model or a person said
 -- column: seconds (double) how long it took
--- column: input_tokens (bigint) tokens that a model read
--- column: output_tokens (bigint) tokens that a model wrote
+-- column: tokens (bigint) tokens that a model read and wrote
 WITH looping AS (
     SELECT place.turn, string_agg(DISTINCT rule, ', ' ORDER BY rule) AS rules
     FROM (SELECT rule, unnest(turns) AS place FROM findings WHERE task = $task)
@@ -26,8 +25,8 @@ SELECT
     turns.arguments,
     coalesce(turns.result, turns.error, turns.text) AS result,
     (turns.end_ns - turns.start_ns) / 1e9 AS seconds,
-    turns.input_tokens,
-    turns.output_tokens
+    coalesce(turns.input_tokens + turns.output_tokens, turns.input_tokens, turns.output_tokens)
+        AS tokens
 FROM turns
 LEFT JOIN looping ON looping.turn = turns.turn AND turns.kind <> 'user'
 WHERE turns.task = $task
