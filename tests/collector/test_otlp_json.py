@@ -12,6 +12,7 @@ from looptrace.collector.sources import Frame
 from looptrace.collector.span_rows import Decoded, Problem
 
 AGAIN = span(9)
+DEEP = 50_000  # Deeper than any interpreter's stack.
 
 
 def decoded(document: Any) -> Decoded:
@@ -274,7 +275,7 @@ def test_bad_resource_costs_only_the_service() -> None:
 
 def test_deep_nesting_costs_only_the_deep_part() -> None:
     """A value nested without end exhausts the decoder, not the reader."""
-    deep = '{"arrayValue":{"values":[' * 3000 + "]}}" * 3000
+    deep = '{"arrayValue":{"values":[' * DEEP + "]}}" * DEEP
     text = json.dumps(request(span(1), span(2, attributes=attributes(k={"d": "d"})), span(3)))
     out = decoded(text.replace('{"d": "d"}', deep))
 
@@ -329,7 +330,7 @@ def test_foreign_text_is_named(text: str | bytes, expected: str) -> None:
             '{"a": 1,}',
             "not valid JSON at byte 8: trailing comma in object; correct it or export it again",
         ),
-        ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested deeper than 200 levels"),
+        ('{"a": ' + "[" * DEEP + "]" * DEEP + "}", "nested deeper than 200 levels"),
         ('{"resourceSpans": 5}', "expected an array, found a number at resourceSpans;"),
         ('{"resourceSpans": [', "the JSON is cut off; correct it or export it again"),
     ],
@@ -349,7 +350,7 @@ def test_known_problem_is_told_once() -> None:
 
     assert len(out.rows) == 1
     assert [
-        Problem("t.json:1", "the gzip data is cut off; 1 whole spans of it were read")
+        Problem("t.json:1", "the gzip data is cut off; whole spans read of it: 1")
     ] == out.problems
 
 
@@ -361,7 +362,7 @@ def test_requests_that_run_together_are_read(between: str) -> None:
 
     assert [int(row[1], 16) for row in out.rows] == [1, 3, 1, 2]
     assert len(out.problems) == 1
-    assert "1 whole spans of it were read" in out.problems[0].why
+    assert "whole spans read of it: 1" in out.problems[0].why
 
 
 def test_text_before_a_request_is_reported() -> None:

@@ -161,7 +161,7 @@ def test_file_with_pattern_characters_is_a_file(write: Write) -> None:
         ("dangling.json", "no such file"),
         ("gone/*.json", "no file matches"),
         ("*.nothing", "no file matches"),
-        ("**x/*.json", "not a usable pattern"),
+        ("**x/*.json", "pattern"),
         ("a" * 5000, "file name too long"),
     ],
 )

@@ -473,10 +473,10 @@ def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None
     first, again = run(ingest_command, good), run(ingest_command, good)
     both = run(ingest_command, [*good, str(tmp_path / "bad.jsonl")])
     assert (first.exit_code, again.exit_code, both.exit_code) == (0, 0, 2)
-    assert "5 spans are new, 0 were known, 0 parts were skipped." in first.output
-    assert "0 spans are new, 5 were known, 0 parts were skipped." in again.output
+    assert "spans new 5, known 0, parts skipped 0; turns 5, findings " in first.output
+    assert "spans new 0, known 5, parts skipped 0; turns 5, findings " in again.output
     assert "bad.jsonl" in both.stderr
-    assert "1 parts were skipped" in both.output
+    assert "parts skipped 1" in both.output
     refused = run(ingest_command, ["--store", str(tmp_path), str(tmp_path / "good.jsonl")])
     assert refused.exit_code == 2
     assert "folder of something else" in refused.stderr

@@ -32,8 +32,7 @@ def ingest(context: click.Context, paths: tuple[str, ...], store_dir: Path) -> N
     skipped = [*found.skipped, *done.skipped]
     traces.warn_of(skipped)
     click.echo(
-        f"{done.spans_new} spans are new, {done.spans_known} were known, "
-        f"{len(skipped)} parts were skipped. "
-        f"{store_dir} holds {done.turns} turns and {done.findings} findings."
+        f"{store_dir}: spans new {done.spans_new}, known {done.spans_known}, "
+        f"parts skipped {len(skipped)}; turns {done.turns}, findings {done.findings}"
     )
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)

@@ -387,7 +387,7 @@ def _recover_request(request: bytes, problem: str | None, where: str, out: Decod
         spans_before = len(out.rows)
         _read_prefix(request, error, where, out)
         if len(out.rows) > spans_before:
-            problem += f"; {len(out.rows) - spans_before} whole spans of it were read"
+            problem += f"; whole spans read of it: {len(out.rows) - spans_before}"
     if problem is not None:
         out.problems.append(Problem(where, problem))
 

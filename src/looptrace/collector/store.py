@@ -1,8 +1,10 @@
 """The store: spans, turns and findings as Parquet files that any engine can read.
 
 A store is a folder with a marker file and, for each table, files by day and by bucket. A bucket
-holds whole tasks, and whatever else their turns depend on, so that it is the unit of work. Files
-are written aside and renamed and never deleted, so that readers need no lock.
+holds whole tasks, and whatever else their turns depend on, so that it is the unit of work.
+
+Spans are the truth, and turns and findings are made from them. So a killed ingest costs nothing:
+the next one brings every span to its bucket and makes the rest anew.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ __all__ = [
 _UNFINISHED = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
 _SCHEMA_VERSION = 1
 
+# More than enough to spread tasks evenly over the buckets.
 _BUCKET_HASH_BYTES = 8
 _ROW_KEY = ["trace_id", "span_id"]
 

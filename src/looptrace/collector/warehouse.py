@@ -16,18 +16,23 @@ from looptrace.collector.store import require_store
 from looptrace.collector.store_files import DATA, TABLES, files_pattern
 from looptrace.collector.store_lock import StoreError, reading
 
+# Longer than a store of millions of turns needs, and short enough for a mistake.
 QUERY_TIME_MAX_S = 30
 _INTERRUPT_AGAIN_S = 0.1
 _ROWS_A_BATCH = 1_000
+_MEMORY_MAX = "1GB"
+_THREADS = 2
 
-# Nothing is spilled to disk, so that no query fills one.
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "memory_limit": "1GB",
-    "threads": 2,
-    "temp_directory": "",
+    "memory_limit": _MEMORY_MAX,
+    "threads": _THREADS,
+    "temp_directory": "",  # Nothing is spilled, so that no query fills a disk.
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
+
+# An answer is computed as a whole: the store's files are then needed no longer, however slowly its
+# rows are read, and the memory limit holds for it.
 _ANSWER = "CREATE TEMP TABLE answer AS "
 
 # DuckDB itself refuses in `query()` whatever is not one statement that reads. The type of a
