@@ -118,7 +118,7 @@ BAD = {
     "gzip head": (gzip.compress(LINE)[:5], "", "gzip data is cut off"),
     "bad JSON": (b'{"resourceSpans": ]\n', ":1", "not valid JSON at byte 18"),
     "deep": (b'{"a":' * 99_999, ":1", "cut off"),
-    "deep and whole": (b"[" * 99_999 + b"]" * 99_999, ":1", "nested deeper"),
+    "deep and whole": (b"[" * 99_999 + b"]" * 99_999, ":1", "nested too deep"),
 }
 
 

@@ -36,7 +36,7 @@ _TYPED = re.compile(
     r"([A-Za-z_][\w.]*(?:Error|Exception|Failure|Timeout|Interrupt)):\s*(.*)", re.DOTALL
 )
 _REPR = re.compile(r"([A-Za-z_][\w.]*)\((['\"])(.*)\2,?\)", re.DOTALL)
-# Messages that are no JSON after all: a limit on the length of attributes has cut them.
+# How messages in JSON begin.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
 _TRACEBACK = "Traceback (most recent call last)"
 
@@ -185,12 +185,12 @@ def _model_fields(
 def _messages(
     attributes: dict[str, Any], key: str, role: str, dialect: str
 ) -> tuple[Message, ...] | None:
-    value = parsed(field(attributes, key, dialect))
-    if value is None:
-        return None
-    if isinstance(value, str) and _CUT_OFF.match(value):
-        return (Message("", None, (), ()),)
-    return tuple(messages_of(value, role)) or None
+    value = field(attributes, key, dialect)
+    found = tuple(messages_of(value, role))
+    if isinstance(value, str) and found and found[0].text == value.strip():
+        # No JSON but text, which may be what a limit on the length of attributes left of it.
+        return (Message("", None, (), ()),) if _CUT_OFF.match(value) else found
+    return found or None
 
 
 def _failed(

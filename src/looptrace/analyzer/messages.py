@@ -12,8 +12,9 @@ import msgspec
 
 from looptrace.analyzer.values import arguments_of, canonical, is_redacted, parsed, result_of
 
-# As many messages as a long conversation has.
+# As many messages as a long conversation has, but none that holds a picture.
 ITEMS_KEPT = 1024
+ITEM_BYTES_KEPT = 1 << 16
 
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ROLES = {
@@ -88,7 +89,7 @@ def messages_of(value: object, role: str) -> list[Message]:
 def _read_items(text: str, role: str) -> list[Message] | None:
     """Read a JSON array item by item; None where it is none, or is one message's parts."""
     try:
-        items = [_read_item(bytes(item), role) for item in _decode_items(text)]
+        items = [_read(bytes(item), role) for item in _decode_items(text)]
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
     if items and all(is_part for is_part, _ in items):
@@ -96,11 +97,17 @@ def _read_items(text: str, role: str) -> list[Message] | None:
     return [message for _, messages in items for message in messages]
 
 
-# Each request repeats the conversation so far, so that most messages were just read.
-@lru_cache(maxsize=ITEMS_KEPT)
+def _read(item: bytes, role: str) -> tuple[bool, tuple[Message, ...]]:
+    return _read_kept(item, role) if len(item) <= ITEM_BYTES_KEPT else _read_item(item, role)
+
+
 def _read_item(item: bytes, role: str) -> tuple[bool, tuple[Message, ...]]:
     value = msgspec.json.decode(item)
     return _is_part(value), tuple(_message(one, role) for one in _items(value))
+
+
+# Each request repeats the conversation so far, so that most messages were just read.
+_read_kept = lru_cache(maxsize=ITEMS_KEPT)(_read_item)
 
 
 def nested(attributes: dict[str, Any], prefix: str) -> list[Any]:

@@ -404,7 +404,7 @@ def _read_prefix(request: bytes, error: Exception, where: str, out: Decoded) -> 
 def _words(error: Exception) -> str:
     """Say in plain words what msgspec, or the making of the row, found wrong."""
     if isinstance(error, RecursionError):
-        return f"nested deeper than {DEPTH_MAX} levels, and what lies deeper is not read"
+        return f"nested too deep, what lies below level {DEPTH_MAX} is not read"
     if isinstance(error, UnicodeDecodeError):
         return "its text is not valid UTF-8"
     text = str(error)
