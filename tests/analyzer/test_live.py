@@ -134,7 +134,7 @@ class LooksAhead(RepeatedCall):
 
 def fair_rest(verdict: Verdict) -> tuple[Any, Any, Any]:
     """Return what the planted fault leaves as it is."""
-    return verdict.period, verdict.since, verdict.what
+    return verdict.period, verdict.length, verdict.what
 
 
 def disagreements(*rules: Any) -> int:

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -152,6 +153,19 @@ def test_unknown_fields_are_ignored() -> None:
     unknown = bytes([0x78, 0x96, 0x01, 0x79, *range(8), 0x7D, *range(4), 0x7A, 2, 0, 0])
 
     assert names(unknown + data + unknown) == names(data)
+
+
+def test_other_signals_are_one_line() -> None:
+    """Logs look like spans from outside; a file of them must not give a line for each record."""
+    logs = LogsData()
+    records = logs.resource_logs.add().scope_logs.add().log_records
+    for second in range(SPANS):
+        records.add(time_unix_nano=second + 1, severity_text="INFO").body.string_value = "hello"
+    (problem,) = decode_message("t.pb", Frame(2, logs.SerializeToString())).problems
+
+    assert problem.where == "t.pb message 2"
+    assert problem.why.startswith("no spans, perhaps logs or metrics: resourceSpans[0]")
+    assert problem.foreign
 
 
 @pytest.mark.parametrize("garbage", [b"\x0f", b"\x0b", b"\x78" + b"\xff" * 11])

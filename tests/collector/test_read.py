@@ -273,6 +273,21 @@ def test_progress_reaches_the_end(write: Write) -> None:
     assert told[-1] == (size, size)
 
 
+def test_progress_passes_what_cannot_be_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar that never fills looks like a program that hangs."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    told: list[tuple[int, int]] = []
+    path = write("a.json", LINE)
+    monkeypatch.setattr(Path, "open", refuse)
+    found = read_spans([path], lambda done, of: told.append((done, of)))
+
+    assert told == [(len(LINE), len(LINE))]
+    assert [part.where for part in found.skipped] == ["a.json"]
+
+
 @pytest.mark.parametrize("is_valid", [True, False])
 def test_long_line_is_read_or_reported(write: Write, is_valid: bool) -> None:
     """A line of 50 million bytes takes no more than a moment, and is never echoed."""

@@ -306,3 +306,11 @@ def test_standard_input_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert b"".join(unpacked(Source("<stdin>"), lambda _: None)) == TEXT
     assert not stdin.closed
+
+
+def test_closed_standard_input_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some service managers start programs without one."""
+    monkeypatch.setattr(sys, "stdin", None)
+
+    with pytest.raises(DamagedError, match="cannot be read: bad file descriptor"):
+        list(unpacked(Source("<stdin>"), lambda _: None))

@@ -99,7 +99,7 @@ def finding_of(stretch: Stretch) -> Finding:
         attempts=attempts,
         loop_count=attempts - 1,
         period=stretch.period,
-        signature=" → ".join(row.signature for row in shown),
+        signature=" → ".join(row.sign for row in shown),
         reason=f"{stretch.rule.say(loop)}, turns {first.turn}–{last.turn}",
         action=stretch.rule.action(attempts),
         turns=tuple(
@@ -110,8 +110,10 @@ def finding_of(stretch: Stretch) -> Finding:
         ),
         cost=Cost(
             seconds=(last.end_ns - first.start_ns) / NS_PER_S,
-            input_tokens=last.input_sum - first.input_sum + first.input_tokens,
-            output_tokens=last.output_sum - first.output_sum + first.output_tokens,
+            input_tokens=last.input_tokens_sum - first.input_tokens_sum + (first.input_tokens or 0),
+            output_tokens=(
+                last.output_tokens_sum - first.output_tokens_sum + (first.output_tokens or 0)
+            ),
         ),
     )
 

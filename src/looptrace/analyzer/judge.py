@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,15 @@ _HEX_DIGITS = 16
 _SUMS = ("input_tokens", "output_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class LoopRow:
+class LoopRow(NamedTuple):
     """What a stretch keeps of one of its turns; the sums are the agent's tokens up to it."""
 
     turn: int
+    kind: str
+    name: str | None
+    arguments: str | None
+    text: str | None
+    phase: str | None
     trace_id: str
     span_id: str
     call_id: str | None
@@ -37,13 +41,26 @@ class LoopRow:
     start_ns: int
     end_ns: int
     failed: bool | None
-    label: str
-    signature: str
-    input_tokens: int
-    output_tokens: int
-    input_sum: int
-    output_sum: int
+    signature: str | None
+    response: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    input_tokens_sum: int
+    output_tokens_sum: int
 
+    @property
+    def label(self) -> str:
+        """The turn as a person names it."""
+        return label({name: getattr(self, name) for name in _LABELLED})
+
+    @property
+    def sign(self) -> str:
+        """The signature of a call, else the hash of a response."""
+        return self.signature or (self.response or "")[:_HEX_DIGITS]
+
+
+_LABELLED = ("kind", "name", "arguments", "text", "phase")
+_LOOP_COLUMNS = LoopRow._fields
 
 Key = tuple[str, str, str, int, int, int]
 
@@ -114,9 +131,10 @@ def stretches(
     `fresh` says which rows to judge; the others only serve to look back on.
     """
     turns = columns(table)
+    lanes = {spec: turns.lane(spec) for spec in {rule.lane for rule in rules}}
     found: list[Stretch] = []
     for rule in rules:
-        lane = turns.lane(rule.lane)
+        lane = lanes[rule.lane]
         verdict = rule.judge(lane)
         fires = verdict.fires if fresh is None else verdict.fires & fresh[lane.rows]
         members = list(_members(lane, verdict, np.flatnonzero(fires)))
@@ -153,19 +171,21 @@ def _members(
     """
     if not len(fires):
         return
-    lane_id = np.cumsum(lane.position == 0)
-    period, what = verdict.period, np.where(verdict.period == 1, verdict.what, UNKNOWN)
-    fires = fires[np.lexsort((fires, what[fires], period[fires], lane_id[fires]))]
-    since = verdict.since[fires]
+    lane_start, period = fires - lane.position[fires], verdict.period[fires]
+    what = np.where(period == 1, verdict.what[fires], UNKNOWN)
+    order = np.lexsort((fires, what, period, lane_start))
+    fires = fires[order]
+    since = fires - verdict.length[fires] + 1
     begins = np.ones(len(fires), dtype=np.bool_)
     begins[1:] = since[1:] > fires[:-1]
-    for column in (lane_id, period, what):
-        begins[1:] |= column[fires[1:]] != column[fires[:-1]]
+    for column in (lane_start[order], period[order], what[order]):
+        begins[1:] |= column[1:] != column[:-1]
     borders = [*np.flatnonzero(begins).tolist(), len(fires)]
     for start, end in pairwise(borders):
         span = np.arange(since[start], fires[end - 1] + 1)
-        same = verdict.what[span] == verdict.what[fires[start]]
-        yield span[same] if period[fires[start]] == 1 else span
+        if period[order[start]] == 1:
+            span = span[verdict.what[span] == verdict.what[fires[start]]]
+        yield span
 
 
 def _stretches(
@@ -178,40 +198,22 @@ def _stretches(
     """Read the turns of all stretches out of the table at once."""
     if not members:
         return []
-    rows = table[lane.rows[np.concatenate(members)]].iter_rows(named=True)
+    turns = lane.rows[np.concatenate(members)]
+    of_rule = table[turns].select("task", "agent", "epoch", *_LOOP_COLUMNS).iter_rows()
     found = []
     for positions in members:
-        mine = [next(rows) for _ in positions]
-        last = positions[-1]
-        period = int(verdict.period[last])
+        mine = [next(of_rule) for _ in positions]
+        task, agent, epoch = mine[0][:3]
+        period = int(verdict.period[positions[-1]])
         found.append(
             Stretch(
                 rule,
-                task=mine[0]["task"],
-                agent=mine[0]["agent"] if rule.lane.by == "agent" else "",
-                epoch=mine[0]["epoch"],
+                task=task,
+                agent=agent if rule.lane.by == "agent" else "",
+                epoch=epoch,
                 period=period,
-                what=int(verdict.what[last]) if period == 1 else UNKNOWN,
-                rows=tuple(_loop_row(row) for row in mine),
+                what=int(verdict.what[positions[-1]]) if period == 1 else UNKNOWN,
+                rows=tuple(LoopRow._make(row[3:]) for row in mine),
             )
         )
     return found
-
-
-def _loop_row(row: dict[str, Any]) -> LoopRow:
-    return LoopRow(
-        turn=row["turn"],
-        trace_id=row["trace_id"],
-        span_id=row["span_id"],
-        call_id=row["call_id"],
-        session=row["session"],
-        start_ns=row["start_ns"],
-        end_ns=row["end_ns"],
-        failed=row["failed"],
-        label=label(row),
-        signature=row["signature"] or (row["response"] or "")[:_HEX_DIGITS],
-        input_tokens=row["input_tokens"] or 0,
-        output_tokens=row["output_tokens"] or 0,
-        input_sum=row["input_tokens_sum"],
-        output_sum=row["output_tokens_sum"],
-    )

@@ -57,6 +57,7 @@ _PREFIX_BYTES = 4
 
 _CUT_OFF = "the protobuf message is cut off"
 _MEND = "export it again"
+_NO_SPANS = "no spans, perhaps logs or metrics"
 _UNDECODABLE = "it is not the protobuf that is due here, not UTF-8, or nested too deep"
 
 
@@ -157,12 +158,13 @@ def decode_message(name: str, message: Frame) -> Decoded:
     request = _Part(0, len(message.data), message.problem is None)
     for index, part in enumerate(_parts(reading, request, "the request")[_RESOURCE_SPANS]):
         _read_resource_spans(reading, part, f"resourceSpans[{index}]")
+    problems = reading.out.problems
     if message.problem is not None:
-        reading.out.problems.append(Problem(where, message.problem))
+        problems.append(Problem(where, message.problem))
     elif reading.wire_errors:
-        if not reading.out.rows:  # Garbage that begins like protobuf is one fault, not many.
-            reading.out.problems.clear()
-        reading.out.problems.append(Problem(where, f"{reading.wire_errors[0]}; {_MEND}"))
+        problems.append(Problem(where, f"{reading.wire_errors[0]}; {_MEND}"))
+    if not reading.out.rows and len(problems) > 1:  # Garbage, or logs, fail in every part.
+        problems[:] = [Problem(where, f"{_NO_SPANS}: {problems[-1].why}", foreign=True)]
     return reading.out
 
 

@@ -60,10 +60,12 @@ def read_spans(
     table = _Table()
     for source in sources:
         problems = _Problems()
-        for decoded in _decoded(source, _progress(source, on_bytes, bytes_before, bytes_all)):
+        on_read = _progress(source, on_bytes, bytes_before, bytes_all)
+        for decoded in _decoded(source, on_read):
             table.add(decoded.rows)
             problems.add(decoded)
         skipped.extend(problems.skipped())
+        on_read(source.bytes_on_disk)  # Also where it could not be read to its end.
         bytes_before += source.bytes_on_disk
     spans, clashes = distinct_spans(table.frame())
     return SpansRead(spans, (*skipped, *clashes))

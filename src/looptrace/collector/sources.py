@@ -5,6 +5,7 @@ A source that cannot be opened, or breaks off, is reported and never raised to t
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -76,7 +77,8 @@ class Source:
 class Frame:
     """The bytes of one document or message, and its line or its number in the source, from 1.
 
-    `problem` says why they are not whole; None where they seem to be.
+    The number is 0 where the source is one message. `problem` says why the bytes are not whole;
+    None where they seem to be.
     """
 
     number: int
@@ -216,7 +218,11 @@ class _CountedReader(io.RawIOBase):
 
 def _opened(source: Source) -> AbstractContextManager[IO[bytes]]:
     """Open a source; standard input is not closed afterwards."""
-    return nullcontext(sys.stdin.buffer) if source.path is None else source.path.open("rb")
+    if source.path is not None:
+        return source.path.open("rb")
+    if sys.stdin is None:  # So it is where a shell closed it.
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return nullcontext(sys.stdin.buffer)
 
 
 def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[bytes]:

@@ -44,14 +44,14 @@ class Loop:
 class Verdict:
     """What a rule says of every turn of a lane; all columns have one element a turn.
 
-    A loop fires at a turn when `reached` is at least `needed`. It then spans the turns of the lane
-    from `since` to here: of a period above 1 all of them, otherwise those with the same `what`.
+    A loop fires at a turn when `reached` is at least `needed`. It then spans the last `length` turns
+    of the lane: of a period above 1 all of them, otherwise those with the same `what`.
     """
 
     reached: Codes  # how many attempts, or rounds of a cycle, end here
     needed: int
     period: Codes  # turns in one round; 1 where one thing repeats
-    since: Codes  # index within the lane's rows of the first turn of the loop
+    length: Codes  # turns from the first of the loop to this one
     what: Codes  # code of the thing that repeats
 
     @property
@@ -109,5 +109,5 @@ class Rule(ABC):
 
 def repeats(reached: Codes, needed: int, what: Codes) -> Verdict:
     """Return the verdict of a rule that counts one thing in a row."""
-    index = np.arange(len(reached))
-    return Verdict(reached, needed, np.ones_like(reached), index - needed + 1, what)
+    period = np.broadcast_to(np.int64(1), reached.shape)
+    return Verdict(reached, needed, period, np.broadcast_to(np.int64(needed), reached.shape), what)

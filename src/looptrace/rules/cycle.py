@@ -56,8 +56,7 @@ class Cycle(Rule):
             found = np.where(alike < candidate, rounds(lane, same, candidate), 0)
             better = (found > reached) & (reached < self.rounds_min)
             reached[better], period[better] = found[better], candidate
-        since = np.arange(len(same)) - self.rounds_min * period + 1
-        return Verdict(reached, self.rounds_min, period, since, same)
+        return Verdict(reached, self.rounds_min, period, self.rounds_min * period, same)
 
     def say(self, loop: Loop) -> str:
         """Write the pattern with arrows."""

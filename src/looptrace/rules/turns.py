@@ -46,13 +46,21 @@ class Turns:
 
     def lane(self, spec: LaneSpec) -> Lane:
         """Return the turns of `spec`, each lane's standing together in their order."""
-        kinds = [KINDS.index(kind) for kind in spec.kinds]
-        rows = np.flatnonzero(np.isin(self.kind, kinds))
+        wanted = np.zeros(len(KINDS), dtype=np.bool_)
+        wanted[[KINDS.index(kind) for kind in spec.kinds]] = True
+        rows = np.flatnonzero(wanted[self.kind])
+        by = self.task[rows]
         if spec.by == "agent":
-            rows = rows[np.lexsort((self.agent[rows], self.task[rows]))]
-        borders = (self.task, self.epoch) + ((self.agent,) if spec.by == "agent" else ())
+            agent = self.agent[rows]
+            mixed = (by[1:] == by[:-1]) & (agent[1:] != agent[:-1])
+            if mixed.any():  # Most tasks have one agent, and are in order already.
+                order = np.lexsort((agent, by))
+                rows, by, agent = rows[order], by[order], agent[order]
+        epoch = self.epoch[rows]
         starts = np.ones(len(rows), dtype=np.bool_)
-        starts[1:] = np.logical_or.reduce([c[rows[1:]] != c[rows[:-1]] for c in borders])
+        starts[1:] = (by[1:] != by[:-1]) | (epoch[1:] != epoch[:-1])
+        if spec.by == "agent":
+            starts[1:] |= agent[1:] != agent[:-1]
         index = np.arange(len(rows))
         first = np.maximum.accumulate(np.where(starts, index, 0))
         return Lane(self, rows, index - first)

@@ -31,18 +31,25 @@ def same_as(lane: Lane, codes: Codes, back: int) -> Mask:
 
 def streak(lane: Lane, holds: Mask) -> Codes:
     """Count the turns in a row, up to each turn of its lane, for which `holds` is true."""
-    index = np.arange(len(holds))
-    last_break = np.maximum.accumulate(np.where(holds, -1, index))
-    counts: Codes = index - np.maximum(last_break, index - lane.position - 1)
+    counts = np.zeros(len(holds), dtype=np.int64)
+    places = np.flatnonzero(holds)  # Few as a rule, so that only these are worked on.
+    if len(places):
+        begins = np.ones(len(places), dtype=np.bool_)
+        begins[1:] = (np.diff(places) > 1) | (lane.position[places[1:]] == 0)
+        order = np.arange(len(places))
+        counts[places] = order - np.maximum.accumulate(np.where(begins, order, 0)) + 1
     return counts
 
 
 def in_a_row(lane: Lane, codes: Codes) -> Codes:
     """Count the equal turns in a row up to each turn, itself included; 0 where it is unknown."""
-    return np.where(codes == UNKNOWN, 0, streak(lane, same_as(lane, codes, 1)) + 1)
+    counts: Codes = streak(lane, same_as(lane, codes, 1)) + (codes != UNKNOWN)
+    return counts
 
 
 def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
     """Count the full rounds of a pattern of `period` turns that end at each turn; 0 without one."""
-    repeated = streak(lane, same_as(lane, codes, period))
-    return np.where(repeated > 0, repeated // period + 1, 0)
+    counts = streak(lane, same_as(lane, codes, period))
+    places = np.flatnonzero(counts)
+    counts[places] = counts[places] // period + 1
+    return counts
