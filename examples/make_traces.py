@@ -13,10 +13,10 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tests.otlp import Trace
 
 from examples import dialects
 from examples.dialects import Call, Run, Step
+from tests.otlp import Trace
 
 TRACES = Path(__file__).parent / "traces"
 ID_KEYS = ("traceId", "spanId", "parentSpanId")

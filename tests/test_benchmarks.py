@@ -3,11 +3,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
+
 from benchmarks.generate import turns
 from benchmarks.plain import RULES
 from benchmarks.rules import loops_by_looptrace, loops_by_plain, rules_compared
-from polars.testing import assert_frame_equal
-
 from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.rules.contract import Rule
 from looptrace.rules.cycle import Cycle

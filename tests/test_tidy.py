@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from docs.generate import stale
 
+from docs.generate import stale
 from looptrace.cli.main import main
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES

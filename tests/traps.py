@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 from examples import dialects
 from examples.dialects import Attributes, Call, Message, Run, Step
-
 from tests.otlp import CLIENT, CONSUMER, PRODUCER, Trace, exception
 
 Requests: TypeAlias = list[dict[str, Any]]

@@ -118,6 +118,7 @@ class ShortBuffer(Cycle):
 
     @property
     def lookback(self) -> int:
+        """One turn less than the cycle needs."""
         return self.rounds_min * self.period_max - 1
 
 
@@ -126,6 +127,7 @@ class LooksAhead(RepeatedCall):
     """A planted fault: a turn's verdict depends on the turn after it."""
 
     def judge(self, lane: Lane) -> Verdict:
+        """Let a turn count what the next one will."""
         fair = RepeatedCall.judge(self, lane)
         again = in_a_row(lane, pair(lane.call, lane.outcome))
         ahead = np.where(lane.following > 0, np.roll(again, -1), 0)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.otlp import Trace
 
 from looptrace.cli.main import main
+from tests.otlp import Trace
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces"
 LOOPING = str(TRACES / "nightly_migration_loop.jsonl")

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.collector.conftest import Json, request, span
 
 from looptrace.collector import json_documents
 from looptrace.collector.json_documents import (
@@ -15,6 +14,7 @@ from looptrace.collector.json_documents import (
     with_whole_escapes,
 )
 from looptrace.collector.sources import DamagedError, Frame
+from tests.collector.conftest import Json, request, span
 
 A, B = request(span(1)), request(span(2), span(3))
 LINE_A, LINE_B = json.dumps(A), json.dumps(B)

@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.collector.conftest import TRACE_ID, Json, attributes, request, span
 
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.sources import Frame
 from looptrace.collector.span_rows import Decoded, Problem
+from tests.collector.conftest import TRACE_ID, Json, attributes, request, span
 
 AGAIN = span(9)
 DEEP = 50_000  # Deeper than any interpreter's stack.

@@ -15,7 +15,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Link, Status, StatusCode
-from tests.collector.conftest import pack_zstd
 
 from looptrace.collector import otlp_proto
 from looptrace.collector.otlp_json import decode_document
@@ -27,6 +26,7 @@ from looptrace.collector.otlp_proto import (
     whole_message,
 )
 from looptrace.collector.sources import DamagedError, Frame
+from tests.collector.conftest import pack_zstd
 
 ID_FIELDS = {"traceId", "spanId", "parentSpanId"}
 SPANS = 3

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
 
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.collector import read, sources
 from looptrace.collector.read import SpansRead, read_spans
+from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
 
 SHARED = Path(__file__).parents[3] / "shared"
 REAL = {

@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.collector.conftest import Write, pack_zstd
 
 from looptrace.analyzer.spans import Skipped
 from looptrace.collector import sources
@@ -20,6 +19,7 @@ from looptrace.collector.sources import (
     unpacked,
     unpacked_message,
 )
+from tests.collector.conftest import Write, pack_zstd
 
 TEXT = b"".join(b"line %d of the text\n" % number for number in range(50_000))
 NOISE = Random(7).randbytes(300_000)

@@ -14,7 +14,6 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from tests.otlp import Trace
 
 from looptrace.analyzer.batch import findings_of, in_order
 from looptrace.analyzer.normalise import turns_of
@@ -25,6 +24,7 @@ from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.sources import Frame
 from looptrace.collector.store_lock import reading
 from looptrace.collector.warehouse import ask_typed, connect
+from tests.otlp import Trace
 
 KILLS = 6
 SPANS_A_GO = 5

@@ -16,7 +16,6 @@ import duckdb
 import polars as pl
 import pytest
 from click.testing import CliRunner, Result
-from tests.otlp import Trace
 
 from looptrace import queries
 from looptrace.analyzer.spans import SPAN_SCHEMA
@@ -26,6 +25,7 @@ from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.sources import Frame
 from looptrace.collector.store_lock import StoreError
 from looptrace.collector.warehouse import QueryError, ask, ask_typed, connect
+from tests.otlp import Trace
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
 HOSTILE = "'; DROP VIEW turns; -- \" [red]$task[/red] \x1b[31m\u202e %s {0}"

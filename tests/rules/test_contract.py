@@ -17,6 +17,7 @@ NOT_LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Not lo
 
 
 def found(rule: type[Rule], text: str) -> int:
+    """Count what one rule finds in turns."""
     return len(findings_of(turns_in(text), [rule()]))
 
 

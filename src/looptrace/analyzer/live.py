@@ -1,9 +1,9 @@
 """The live driver: turns as they arrive in, findings out, the same as in batch.
 
-Of each task the engine keeps the turns that may still move, and of the settled ones before them as
-many as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest of its
-task; what arrives later than that is counted and left out. All other turns of a task are judged anew
-whenever one arrives, by the functions that serve batch.
+Of each task the engine keeps the turns that may still move, and of the settled ones before them
+as many as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest of
+its task; what arrives later than that is counted and left out. All other turns of a task are judged
+anew whenever one arrives, by the functions that serve batch.
 """
 
 from __future__ import annotations

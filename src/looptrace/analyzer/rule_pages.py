@@ -61,7 +61,9 @@ def page(rule: type[Rule]) -> str:
 def index() -> str:
     """Return the page that lists the rules."""
     rows = [f"| [`{rule.name}`]({rule.name}.md) | {summary(rule)} |" for rule in RULES]
-    return "\n".join(["# Rules", "", _GENERATED, "", "| rule | finds |", "| --- | --- |", *rows, ""])
+    return "\n".join(
+        ["# Rules", "", _GENERATED, "", "| rule | finds |", "| --- | --- |", *rows, ""]
+    )
 
 
 def pages() -> dict[str, str]:
@@ -71,4 +73,3 @@ def pages() -> dict[str, str]:
 
 def _docstring(rule: type[Rule]) -> str:
     return inspect.cleandoc(rule.__doc__ or "")
-

@@ -44,8 +44,8 @@ class Loop:
 class Verdict:
     """What a rule says of every turn of a lane; all columns have one element a turn.
 
-    A loop fires at a turn when `reached` is at least `needed`. It then spans the last `length` turns
-    of the lane: of a period above 1 all of them, otherwise those with the same `what`.
+    A loop fires at a turn when `reached` is at least `needed`. It then spans the last `length`
+    turns of the lane: of a period above 1 all of them, otherwise those with the same `what`.
     """
 
     reached: Codes  # how many attempts, or rounds of a cycle, end here

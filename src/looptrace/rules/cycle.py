@@ -53,9 +53,12 @@ class Cycle(Rule):
         alike = in_a_row(lane, same)
         reached, period = np.zeros_like(same), np.full_like(same, PERIOD_MIN)
         for candidate in range(PERIOD_MIN, self.period_max + 1):
-            found = np.where(alike < candidate, rounds(lane, same, candidate), 0)
-            better = (found > reached) & (reached < self.rounds_min)
-            reached[better], period[better] = found[better], candidate
+            found = rounds(lane, same, candidate)
+            places = np.flatnonzero(found)  # Few, so that only these are compared.
+            several = alike[places] < candidate  # else one call in a row, which is no cycle
+            better = (found[places] > reached[places]) & (reached[places] < self.rounds_min)
+            places = places[several & better]
+            reached[places], period[places] = found[places], candidate
         return Verdict(reached, self.rounds_min, period, self.rounds_min * period, same)
 
     def say(self, loop: Loop) -> str:
