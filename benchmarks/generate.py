@@ -13,7 +13,8 @@ import numpy.typing as npt
 import polars as pl
 
 from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.turns import NS_PER_S, TURN_SCHEMA, numbered
+from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.rules.vocabulary import NS_PER_S
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -87,6 +87,7 @@ class Answers:
     unchanged: int = 0
     turns: list[int] = field(default_factory=list)
     open: tuple[int, int] | None = None
+    what: tuple[int, int] = (UNKNOWN, UNKNOWN)
     ended: list[Part] = field(default_factory=list)
 
     def see(self, response: int, news: int, turn: int) -> None:
@@ -97,14 +98,15 @@ class Answers:
         self.responses = self.responses + 1 if response == self.response != UNKNOWN else 1
         self.response, self.news = response, news
         # Two responses have one piece of news between them that must be the same as before.
-        if response == UNKNOWN or min(self.responses, self.unchanged + 2) < self.needed:
+        known = UNKNOWN not in (response, news)
+        if not known or min(self.responses, self.unchanged + 2) < self.needed:
             return
         since = here - self.needed + 1
-        if self.open and since <= self.open[1]:
+        if self.open and since <= self.open[1] and self.what == (response, news):
             since = self.open[0]
         else:
             self.end()
-        self.open = since, here
+        self.open, self.what = (since, here), (response, news)
 
     def end(self) -> None:
         """Close the open loop."""
@@ -124,7 +126,7 @@ class Rounds:
     turns: list[int] = field(default_factory=list)
     alike: int = 0
     streaks: list[int] = field(default_factory=list)
-    open: dict[int, tuple[int, int]] = field(default_factory=dict)
+    open: dict[tuple[Same, ...], tuple[int, int]] = field(default_factory=dict)
     ended: list[Part] = field(default_factory=list)
 
     def see(self, same: Same, turn: int) -> None:
@@ -151,12 +153,14 @@ class Rounds:
 
     def _grow(self, period: int, here: int) -> None:
         since = here - period * self.rounds_min + 1
-        before = self.open.get(period)
+        # Whatever turn of a pattern one looks from, it is the same pattern.
+        pattern = tuple(sorted(self.seen[-period:], key=hash))
+        before = self.open.get(pattern)
         if before and since <= before[1]:
             since = before[0]
         elif before:
             self._close(period, *before)
-        self.open[period] = since, here
+        self.open[pattern] = since, here
 
     def _close(self, period: int, first: int, last: int) -> None:
         rounds = (last - first + 1) // period
@@ -164,8 +168,8 @@ class Rounds:
 
     def end(self) -> None:
         """Close all open loops."""
-        for period, (first, last) in self.open.items():
-            self._close(period, first, last)
+        for pattern, (first, last) in self.open.items():
+            self._close(len(pattern), first, last)
         self.open = {}
 
 

@@ -31,8 +31,9 @@ import polars as pl
 from benchmarks import plain
 from benchmarks.generate import sessions, written
 from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.counts import counted
 from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.judge import coded, counted, stretches
+from looptrace.analyzer.judge import coded, stretches
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Rule
@@ -149,7 +150,7 @@ def _peak(folder: Path, stage: str) -> float:
     table = pl.read_parquet(folder / CODED_FILE)
     whole = table.select(TURN_SCHEMA.names())
     runs: dict[str, Callable[[], object]] = {
-        JUDGE: lambda: stretches(table, rules),
+        JUDGE: lambda: stretches(table, rules)[0],
         PLAIN_LOOP: lambda: plain.loops(
             table.select(plain.COLUMNS).iter_rows(), settings_of(rules)
         ),
@@ -196,7 +197,7 @@ def _judging(turns: pl.DataFrame) -> dict[str, Times]:
     gc.collect()
     gc.freeze()
     stages: dict[str, Callable[[], object]] = {
-        JUDGE: lambda: stretches(table, rules),
+        JUDGE: lambda: stretches(table, rules)[0],
         PLAIN_LOOP: lambda: plain.loops(rows, settings),
         WHOLE: lambda: findings_of(turns, rules),
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from looptrace.analyzer.dialects import DIALECTS, KEYS
 from looptrace.analyzer.rule_pages import pages
+from looptrace.analyzer.settings_forms import page, schema
 
 DOCS = Path(__file__).parent
 
@@ -46,6 +47,8 @@ def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with the text that they should have."""
     wanted = {DOCS / "rules" / name: text for name, text in pages().items()}
     wanted[DOCS / "dialects.md"] = dialects_page()
+    wanted[DOCS / "settings.md"] = page()
+    wanted[DOCS / "looptrace.schema.json"] = schema()
     return {
         path: text
         for path, text in wanted.items()

@@ -61,7 +61,12 @@ def test_plain_loop_agrees_where_loops_are_crowded(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_plain_loop_agrees_under_other_settings(seed: int) -> None:
     """Both implementations follow the settings of the rules, down to their least values."""
-    least = (RepeatedCall(2), SignatureRepeat(4), ResponseRepeat(2), Cycle(3, period_max=5))
+    least = (
+        RepeatedCall(attempts_min=2),
+        SignatureRepeat(attempts_min=4),
+        ResponseRepeat(attempts_min=2),
+        Cycle(rounds_min=3, period_max=5),
+    )
     assert_agree(crowded(seed), least)
 
 

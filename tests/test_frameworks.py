@@ -261,7 +261,8 @@ def test_trap_05_gaps_in_indexes(dump: str, number: str) -> None:
     key = f"llm.output_messages.{number}.tool_call.function.name"
 
     assert attributes(dump, key) == ["run_tests"] * 5
-    assert len(analysis_of(dump).findings) == 3
+    rules = {finding.rule for finding in analysis_of(dump).findings}
+    assert rules >= {"repeated_call", "signature_repeat", "response_repeat"}
     assert turns(dump, "model")["text"][1] == "Let me try running the tests again."
 
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
-from looptrace.analyzer.turns import NS_PER_S, TURN_SCHEMA, numbered
+from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.registry import default_rules
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.turns import Lane
-from looptrace.rules.vocabulary import in_a_row, pair
+from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch
 
 # Few tools, arguments and results, so that random turns hold loops of every kind.
@@ -29,7 +29,9 @@ step = st.fixed_dictionaries(
     {
         "task": st.sampled_from(["t1", "t2", "t3"]),
         "agent": st.sampled_from(["a", "a", "a", "b"]),
-        "kind": st.sampled_from(["tool"] * 8 + ["model", "model", "user"]),
+        "kind": st.sampled_from(
+            ["tool"] * 8 + ["attempt"] * 3 + ["handoff"] * 3 + ["model", "model", "user"]
+        ),
         "name": st.sampled_from(["run", "run", "read"]),
         "arguments": st.sampled_from(["x", "x", "y", None]),
         "result": st.sampled_from(["1", "1", "1", "2", None]),
@@ -40,6 +42,8 @@ step = st.fixed_dictionaries(
         "took_ns": st.integers(0, 5 * NS_PER_S),
     }
 )
+
+STATUS_OF = {"run": "done", "read": "blocked"}
 
 
 def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
@@ -54,7 +58,9 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
             | {"session": one["task"], "trace_id": one["task"], "span_id": f"{number:04d}"}
             | {"start_ns": now - one["took_ns"], "end_ns": now, "input_tokens": number}
             | {"arguments": one["arguments"] if one["kind"] != "user" else None}
-            | {key: one[key] if is_tool else None for key in ("result", "failed", "step")}
+            | ({"name": STATUS_OF[one["name"]]} if one["kind"] == "attempt" else {})
+            | {key: one[key] if is_tool else None for key in ("failed", "step")}
+            | {"result": one["result"] if one["kind"] in ("tool", "attempt") else None}
             | {"error": one["result"] if is_tool and one["failed"] else None}
             | {"text": None if is_tool else one["text"]}
             | {"response": one["text"] if is_model else None}
@@ -130,8 +136,8 @@ class LooksAhead(RepeatedCall):
         """Let a turn count what the next one will."""
         fair = RepeatedCall.judge(self, lane)
         again = in_a_row(lane, pair(lane.call, lane.outcome))
-        ahead = np.where(lane.following > 0, np.roll(again, -1), 0)
-        return Verdict(np.maximum(fair.reached, ahead), fair.needed, *fair_rest(fair))
+        ahead = np.where(lane.following > 0, np.roll(again, -1), again)
+        return Verdict(np.minimum(fair.reached, ahead), fair.needed, *fair_rest(fair))
 
 
 def fair_rest(verdict: Verdict) -> tuple[Any, Any, Any]:
@@ -143,8 +149,14 @@ def disagreements(*rules: Any) -> int:
     """Count the runs in which the drivers differ, one turn at a time and nothing late."""
     count = 0
     for seed in range(3):
-        steps = looping_steps(seed, longest=4)
-        turns = table([one | {"gap_ns": 2 * HORIZON_S * NS_PER_S} for one in steps])
+        # Between any two turns of a lane the task goes on elsewhere, and lets the first settle.
+        apart = {"gap_ns": 2 * HORIZON_S * NS_PER_S}
+        steps = [
+            one | apart | {"agent": agent}
+            for one in looping_steps(seed, longest=4)
+            for agent in ("a", f"other {seed}")
+        ]
+        turns = table(steps)
         engine = LiveEngine(rules)
         for row in range(turns.height):
             engine.feed(turns[row])
@@ -196,3 +208,21 @@ def test_feed_reports_what_changed() -> None:
 
     assert [[f.attempts for f in report] for report in reports] == [[], [], [3], [4], [5]]
     assert len({f.id for report in reports for f in report}) == 1
+
+
+def test_a_slow_call_of_a_parallel_step_keeps_its_place() -> None:
+    """The first of a step may be settled and gone when the others end, minutes later."""
+    base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "took_ns": 0, "task": "t1"}
+    ends = {"p": (0, "s1"), "m": (100, "s1"), "z": (110, None), "a": (130, "s1"), "q": (900, None)}
+    before, steps = 0, []
+    for name, (end, step) in ends.items():
+        call = base | {"name": name, "arguments": "x", "result": "1", "step": step}
+        steps.append(call | {"gap_ns": (end - before) * NS_PER_S})
+        before = end
+    turns = table(steps * 3)
+
+    engine = LiveEngine()
+    for row in turns["end_ns"].arg_sort().to_list():
+        engine.feed(turns[row])
+    assert engine.findings() == batch(turns)
+    assert [finding.rule for finding in batch(turns)] == ["cycle"]

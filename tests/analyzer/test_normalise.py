@@ -541,3 +541,41 @@ def test_literals_of_python(literal: str, arguments: str) -> None:
     wrapped = {"input_str": literal, "tags": []}
 
     assert arguments_of(wrapped) == arguments
+
+
+def test_a_task_status_makes_an_attempt() -> None:
+    """An author records attempts on whatever span there is, which stays what else it is."""
+    blockers: list[object] = [["rights", "key"], ["key", "rights"], "key"]
+    said = {"looptrace.task.status": "blocked", "looptrace.completed_work": "login page"}
+    rows = [span(i, said | {"looptrace.blockers": b}) for i, b in enumerate(blockers)]
+    found = kind(turns([*rows, span(3, tool() | said)]), "attempt")
+
+    assert found["name"].to_list() == ["blocked"] * 4
+    assert found["arguments"].to_list() == ['["key","rights"]'] * 2 + ['["key"]', None]
+    assert found["result"].to_list() == ["login page"] * 4
+    assert kind(turns([span(3, tool() | said)]), "tool").height == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("SyntaxError: invalid syntax", "syntax"),
+        ("AssertionError: expected 42, got 41", "logic"),
+        ("ModuleNotFoundError: No module named 'yaml'", "dependency"),
+        ("ConnectionRefusedError: connection refused", "network"),
+        ("503 Service Unavailable", "network"),
+        ("401 Unauthorized", "authentication"),
+        ("TimeoutError: deadline exceeded", "timeout"),
+        ("429 Too Many Requests", "rate_limit"),
+        ("PermissionError: permission denied", "permission"),
+        ("FileNotFoundError: no such file", "not_found"),
+        ("ValueError: bad value", "runtime"),
+        ("the oven is cold", "unknown"),
+        ("An error occurred while running the tool. Please try again.", "untold"),
+    ],
+)
+def test_failures_are_classified(error: str, expected: str) -> None:
+    """Whether a failure is the agent's own decides whether it counts against it."""
+    found = turns([span(1, tool(), status=2, status_message=error)])
+
+    assert found["error_kind"].to_list() == [expected]

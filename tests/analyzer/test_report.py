@@ -32,7 +32,7 @@ from looptrace.analyzer.report_json import json_report
 from looptrace.analyzer.report_terminal import print_report
 from looptrace.analyzer.spans import Skipped
 from looptrace.analyzer.turns import TURN_SCHEMA
-from looptrace.rules.contract import Action
+from looptrace.rules.contract import ACTIONS, Action
 
 DOCS = Path(__file__).parents[2] / "docs"
 TRACE = "5f3c1a9e0b7d4c2e8a61f0d39b5c7e12"
@@ -600,7 +600,7 @@ def test_schema_check_sees_each_kind_of_conflict() -> None:
         "$.spans is no integer",
         "$.turns is below 0",
         "$.schema is not 1",
-        "$.findings[].action is none of ['warn', 'pivot', 'gate']",
+        f"$.findings[].action is none of {list(ACTIONS)}",
         "$.findings[].turns[].extra is missing or not described",
         "$.skipped[].why is missing or not described",
     }

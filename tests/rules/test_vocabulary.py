@@ -7,9 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Turns
-from looptrace.rules.vocabulary import in_a_row, pair, rounds, same_as, streak
+from looptrace.rules.vocabulary import (
+    NS_PER_S,
+    in_a_row,
+    pair,
+    recent,
+    rounds,
+    same_among,
+    same_as,
+    streak,
+    within,
+)
 
 TOOL, MODEL, USER = 0, 1, 4
+FAILED = 2  # the outcome that counts as a failure here
+TURN_S = 10  # seconds from the end of one row to that of the next
 BY_AGENT = LaneSpec(by="agent", kinds=("tool",))
 BY_TASK = LaneSpec(by="task", kinds=("tool", "model"))
 
@@ -34,7 +46,20 @@ def columns(rows: list[Row]) -> Turns:
         epochs.append(seen[row[0]])
     task, agent, kind, call, outcome = np.array(rows, dtype=np.int64).reshape(-1, 5).T
     epoch = np.array(epochs, dtype=np.int64)
-    return Turns(task, agent, epoch, kind, call, outcome, signature=call, response=call)
+    return Turns(
+        task=task,
+        agent=agent,
+        epoch=epoch,
+        kind=kind,
+        end_ns=np.arange(len(rows), dtype=np.int64) * TURN_S * NS_PER_S,
+        failed=outcome == FAILED,
+        status=outcome,
+        call=call,
+        outcome=outcome,
+        error=outcome,
+        signature=call,
+        response=call,
+    )
 
 
 def naive_lanes(rows: list[Row], spec: LaneSpec) -> list[list[int]]:
@@ -128,6 +153,55 @@ def test_rounds_counts_full_rounds(rows: list[Row], period: int) -> None:
             counts.append(run // period + 1 if run else 0)
         expected.append(counts)
     assert expected == by_lane(lane, rounds(lane, lane.call, period))
+
+
+@given(turns, st.integers(2, 8))
+def test_same_among_counts_within_a_window(rows: list[Row], window: int) -> None:
+    """A window is one of turns of the lane, and an unknown turn equals none of them."""
+    lane = columns(rows).lane(BY_AGENT)
+    expected = [
+        [
+            0 if code == UNKNOWN else one[max(0, i - window + 1) : i + 1].count(code)
+            for i, code in enumerate(one)
+        ]
+        for one in by_lane(lane, lane.call)
+    ]
+    assert expected == by_lane(lane, same_among(lane, lane.call, window))
+
+
+@given(turns, st.integers(1, 5), st.integers(0, 200))
+def test_within_measures_the_time_to_an_earlier_turn(
+    rows: list[Row], back: int, seconds: int
+) -> None:
+    """Time is measured between ends, and only within a lane."""
+    lane = columns(rows).lane(BY_AGENT)
+    expected = [
+        [i >= back and (one[i] - one[i - back]) * TURN_S <= seconds for i in range(len(one))]
+        for one in by_lane(lane, lane.rows)
+    ]
+    assert expected == by_lane(lane, within(lane, back, seconds))
+
+
+@given(turns, st.integers(2, 5), st.integers(0, 200))
+def test_recent_cuts_what_took_too_long(rows: list[Row], needed: int, seconds: int) -> None:
+    """A count that needs more time than there is stays below what is needed."""
+    lane = columns(rows).lane(BY_AGENT)
+    counts = in_a_row(lane, lane.call)
+    near = within(lane, needed - 1, seconds).tolist()
+    expected = [
+        count if is_near else min(count, needed - 1)
+        for count, is_near in zip(counts.tolist(), near, strict=True)
+    ]
+    assert expected == recent(lane, counts, needed, seconds).tolist()
+
+
+@given(turns)
+def test_a_lane_of_failures_holds_nothing_else(rows: list[Row]) -> None:
+    """What did not fail neither stands in such a lane nor ends it."""
+    spec = LaneSpec(by="task", kinds=("tool",), failures=True)
+    lane = columns(rows).lane(spec)
+    kept = [(i, row) for i, row in enumerate(rows) if row[2] == TOOL and row[4] == FAILED]
+    assert sorted(lane.rows.tolist()) == [i for i, _ in kept]
 
 
 @given(turns)

@@ -6,31 +6,40 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from looptrace.analyzer.counts import counted
 from looptrace.analyzer.findings import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
 from looptrace.analyzer.fingerprint import digest
-from looptrace.analyzer.judge import Stretch, coded, counted, stretches
+from looptrace.analyzer.judge import Stretch, coded, stretches
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.spans import Skipped
-from looptrace.analyzer.turns import NS_PER_S, TURN_SCHEMA
+from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.rules.contract import Loop, Rule
 from looptrace.rules.registry import default_rules
+from looptrace.rules.vocabulary import NS_PER_S
 
 # Tasks are judged in parts of about this many turns, so that memory does not grow with the input.
 PART_TURNS = 200_000
 
 
-def analyse(spans: pl.DataFrame, skipped: Sequence[Skipped] = ()) -> Analysis:
-    """Find the loops in spans (`SPAN_SCHEMA`) with the default rules."""
+def analyse(
+    spans: pl.DataFrame, skipped: Sequence[Skipped] = (), rules: Sequence[Rule] | None = None
+) -> Analysis:
+    """Find the loops in spans (`SPAN_SCHEMA`), with the default rules unless others are given."""
     turns, noted = turns_of(spans)
-    return analysis_of(turns, spans.height, (*skipped, *noted))
+    return analysis_of(turns, spans.height, (*skipped, *noted), rules)
 
 
-def analysis_of(turns: pl.DataFrame, spans: int, skipped: Sequence[Skipped] = ()) -> Analysis:
+def analysis_of(
+    turns: pl.DataFrame,
+    spans: int,
+    skipped: Sequence[Skipped] = (),
+    rules: Sequence[Rule] | None = None,
+) -> Analysis:
     """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was looked at."""
     return Analysis(
         summary=_summary(turns, spans),
         skipped=tuple(skipped),
-        findings=tuple(findings_of(turns)),
+        findings=tuple(findings_of(turns, rules)),
         turns=turns,
     )
 
@@ -66,7 +75,7 @@ def findings_of(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> lis
     found = [
         finding_of(stretch)
         for part in _parts(turns)
-        for stretch in stretches(counted(coded(part)), rules)
+        for stretch in stretches(counted(coded(part)), rules)[0]
     ]
     return in_order(found)
 
@@ -78,15 +87,12 @@ def in_order(findings: list[Finding]) -> list[Finding]:
 
 def finding_of(stretch: Stretch) -> Finding:
     """Put a stretch into the form that is reported; its id is the same however long it grows."""
-    rows, first, last = stretch.rows, stretch.rows[0], stretch.rows[-1]
-    attempts = len(rows) // stretch.period
+    first, last, attempts = stretch.first[0], stretch.last, stretch.attempts
     identity = (stretch.rule.name, stretch.task, stretch.agent, first.trace_id, first.span_id)
-    shown = rows[: stretch.period]
     loop = Loop(
-        labels=tuple(row.label for row in shown),
-        attempts=attempts,
-        failed=all(row.failed is True for row in rows),
+        labels=tuple(row.label for row in stretch.first), attempts=attempts, failed=stretch.failed
     )
+    ids = zip(stretch.trace_id, stretch.span_id, stretch.turn, strict=True)
     return Finding(
         id=digest("\x1f".join((*identity, first.call_id or "", str(stretch.period)))),
         rule=stretch.rule.name,
@@ -99,22 +105,29 @@ def finding_of(stretch: Stretch) -> Finding:
         attempts=attempts,
         loop_count=attempts - 1,
         period=stretch.period,
-        signature=" → ".join(row.sign for row in shown),
+        signature=" → ".join(row.sign for row in stretch.first),
         reason=f"{stretch.rule.say(loop)}, turns {first.turn}–{last.turn}",
         action=stretch.rule.action(attempts),
         turns=tuple(
-            LoopTurn(
-                row.trace_id, row.span_id, row.turn, "first" if i < stretch.period else "repeat"
-            )
-            for i, row in enumerate(rows)
+            LoopTurn(*turn, "first" if i < stretch.period else "repeat")
+            for i, turn in enumerate(ids)
         ),
-        cost=Cost(
-            seconds=(last.end_ns - first.start_ns) / NS_PER_S,
-            input_tokens=last.input_tokens_sum - first.input_tokens_sum + (first.input_tokens or 0),
-            output_tokens=(
-                last.output_tokens_sum - first.output_tokens_sum + (first.output_tokens or 0)
-            ),
-        ),
+        cost=_cost(stretch),
+    )
+
+
+def _cost(stretch: Stretch) -> Cost:
+    """Add up what the loop's agent, or all agents of its task, spent from its first turn on."""
+    first, last = stretch.first[0], stretch.last
+    given = last.input_tokens_total - first.input_tokens_total
+    said = last.output_tokens_total - first.output_tokens_total
+    if stretch.rule.lane.by == "agent":
+        given = last.input_tokens_sum - first.input_tokens_sum
+        said = last.output_tokens_sum - first.output_tokens_sum
+    return Cost(
+        seconds=(last.end_ns - first.start_ns) / NS_PER_S,
+        input_tokens=given + (first.input_tokens or 0),
+        output_tokens=said + (first.output_tokens or 0),
     )
 
 

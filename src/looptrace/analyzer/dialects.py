@@ -18,7 +18,7 @@ from typing import Any, Literal
 from looptrace.analyzer.messages import nested
 from looptrace.analyzer.values import parsed
 
-SpanKind = Literal["tool", "model", "agent", "attempt"]
+SpanKind = Literal["tool", "model", "agent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,15 @@ DIALECTS = (
             "ai.streamObject.doStream": "model",
         },
     ),
-    Dialect(
-        "looptrace",
-        "looptrace.task.status",
-        dict.fromkeys(("pending", "in_progress", "blocked", "done"), "attempt"),
-    ),
 )
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    # No convention has a word for these; they are read off any span, and a status makes an attempt.
     "task": {"looptrace": ("looptrace.task.id",)},
     "phase": {"looptrace": ("looptrace.phase",)},
     "status": {"looptrace": ("looptrace.task.status",)},
+    "blockers": {"looptrace": ("looptrace.blockers",)},
+    "completed_work": {"looptrace": ("looptrace.completed_work",)},
     "session": {
         "langsmith": ("langsmith.metadata.session_id", "langsmith.metadata.thread_id"),
         "gen_ai": ("gen_ai.conversation.id",),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from looptrace.analyzer.judge import coded, columns, counted
+from looptrace.analyzer.counts import counted
+from looptrace.analyzer.judge import coded, columns
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import default_rules
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from looptrace.analyzer.dialects import SpanKind, field, kind_of, with_events
 from looptrace.analyzer.messages import Call, Message, messages_of
-from looptrace.analyzer.values import arguments_of, is_redacted, parsed, result_of
+from looptrace.analyzer.values import arguments_of, canonical, is_redacted, parsed, result_of
 
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more; such a number is a fault of what wrote it.
@@ -57,6 +57,9 @@ class Facts:
     task: str | None
     agent: str | None
     phase: str | None
+    status: str | None  # of an attempt at the task, as are the two that follow
+    blockers: str | None
+    completed_work: str | None
     name: str
     call_id: str | None
     arguments: str | None
@@ -131,6 +134,9 @@ def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[st
         task=text("task"),
         agent=agent,
         phase=text("phase"),
+        status=text("status"),
+        blockers=_blockers(attributes),
+        completed_work=text("completed_work"),
         name=name,
         call_id=text("call_id"),
         arguments=arguments,
@@ -147,8 +153,7 @@ def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[st
 
 
 def _name(span_name: str, attributes: dict[str, Any], kind: SpanKind | None, dialect: str) -> str:
-    key = {"tool": "tool", "model": "model", "agent": "agent", "attempt": "status"}.get(kind or "")
-    named = field(attributes, key, dialect) if key else None
+    named = field(attributes, kind, dialect) if kind else None
     return str(named) if named else _NAME_EXTRAS.sub("", span_name)
 
 
@@ -169,6 +174,15 @@ def _tool_fields(
         for found in (r for m in gave for r in m.results):
             return arguments, found.text, found.failed
     return arguments, result, failed
+
+
+def _blockers(attributes: dict[str, Any]) -> str | None:
+    """Return what blocked an attempt, in an order that says nothing; None where it does not say."""
+    value = parsed(field(attributes, "blockers", "looptrace"))
+    if value is None:
+        return None
+    names = value if isinstance(value, list) else [value]
+    return canonical(sorted({canonical(name) for name in names}))
 
 
 def _model_fields(

@@ -34,6 +34,31 @@ FAILURE_HEAD = (
 FAILURE_EXIT = r"(?i)\bexit(ed)?( with)?( code| status)\s*[:=]?\s*[1-9]\d{0,2}\s*\W*$"
 ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
 
+# What went wrong, by the first pattern that fits type or message; "untold" where a framework hides
+# it, "unknown" where none fits. The external ones are not the agent's own doing.
+ERROR_KINDS = (
+    ("rate_limit", r"(?i)rate.?limit|too many requests|\b429\b|quota"),
+    ("authentication", r"(?i)authenticat|unauthori[sz]ed|\b401\b|invalid.{0,10}(api.?key|token)"),
+    ("permission", r"(?i)permission|forbidden|\b403\b|access denied|not permitted"),
+    ("timeout", r"(?i)time(d)?.?out|deadline exceeded"),
+    (
+        "network",
+        r"(?i)connection|unreachable|\bdns\b|name resolution|socket|\b50[234]\b|bad gateway"
+        r"|service unavailable|\bECONN",
+    ),
+    (
+        "dependency",
+        r"(?i)modulenotfound|importerror|no module named|cannot find (module|package)|unresolved"
+        r" (import|dependency)|could not resolve dependenc|no matching distribution",
+    ),
+    ("not_found", r"(?i)not.?found|no such file|does ?n[o']t exist|\b404\b|unknown (column|table)"),
+    ("syntax", r"(?i)syntax|parse error|unexpected (token|indent|end)|unterminated"),
+    ("logic", r"(?i)assert|expected\b.*\b(got|but|actual)|[1-9]\d* failed"),
+    ("runtime", r"(?i)error|exception|panic|traceback"),
+)
+EXTERNAL = ("rate_limit", "authentication", "network", "dependency")
+UNTOLD = "untold"
+
 # Summaries of test runs, and the names of the tests that failed.
 TESTS_FAILED = r"\b([1-9]\d*) (?:failed|failing)\b"
 TEST_NAME = r"(?m)(?:^FAILED |^--- FAIL: |^\s*● |^\s*✗ )(\S+)"
@@ -61,7 +86,7 @@ def fingerprinted(turns: pl.DataFrame) -> pl.DataFrame:
     turns = turns.with_columns(
         call=_call(), outcome=_outcome(), response=pl.col("response").str.strip_chars()
     )
-    turns = turns.with_columns(signature=_signature(turns))
+    turns = turns.with_columns(error_kind=_error_kind(turns), signature=_signature(turns))
     return turns.with_columns(
         call=_mapped(turns["call"], digest),
         outcome=_mapped(turns["outcome"], digest),
@@ -99,13 +124,24 @@ def _error_type() -> pl.Expr:
 def _call() -> pl.Expr:
     given = masked(pl.col("arguments"))
     named = pl.concat_str("name", "arguments", separator="(")
-    return pl.when(pl.col("kind") == "model").then(given).otherwise(named)
+    # An attempt is compared by its blockers alone; its status is a column of its own.
+    asked = pl.when(pl.col("kind") == "attempt").then("arguments").otherwise(named)
+    return pl.when(pl.col("kind") == "model").then(given).otherwise(asked)
 
 
 def _outcome() -> pl.Expr:
     failed = pl.concat_str(pl.lit("failed "), masked(pl.col("error")))
     outcome = pl.when(pl.col("failed")).then(failed).otherwise(masked(pl.col("result")))
-    return pl.when(pl.col("kind") == "tool").then(outcome)
+    return pl.when(pl.col("kind").is_in(["tool", "attempt"])).then(outcome)
+
+
+def _error_kind(turns: pl.DataFrame) -> pl.Expr:
+    """Classify the failures of calls."""
+    told = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
+    hidden = pl.col("error").is_null() | pl.col("error").is_in(_that_say_nothing(turns["error"]))
+    fits = [pl.when(told.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
+    kind = pl.when(hidden).then(pl.lit(UNTOLD)).otherwise(pl.coalesce(*fits, pl.lit("unknown")))
+    return pl.when((pl.col("kind") == "tool") & pl.col("failed")).then(kind)
 
 
 def _signature(turns: pl.DataFrame) -> pl.Expr:

@@ -6,27 +6,29 @@ changed. A stretch is a maximal run of firing turns of one lane, with all turns 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from looptrace.analyzer.fingerprint import digest
+from looptrace.analyzer.fingerprint import EXTERNAL, UNTOLD
 from looptrace.analyzer.labels import label
 from looptrace.rules.contract import Rule, Verdict
-from looptrace.rules.turns import UNKNOWN, Lane, Mask, Turns
+from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
 
 _CODES = ("agent", "call", "outcome", "signature", "response")
 _HEX_DIGITS = 16
-_SUMS = ("input_tokens", "output_tokens")
 
 
 class LoopRow(NamedTuple):
-    """What a stretch keeps of one of its turns; the sums are the agent's tokens up to it."""
+    """What a stretch keeps of one of its turns.
+
+    The sums are the tokens up to it of its agent, the totals those of its task.
+    """
 
     task: str
     agent: str
@@ -50,6 +52,8 @@ class LoopRow(NamedTuple):
     output_tokens: int | None
     input_tokens_sum: int
     output_tokens_sum: int
+    input_tokens_total: int
+    output_tokens_total: int
 
     @property
     def label(self) -> str:
@@ -69,7 +73,7 @@ Key = tuple[str, str, str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A loop as one rule sees it: which lane, what repeats, and the turns in their order."""
+    """A loop as one rule sees it: whose, what repeats, and its turns in their order."""
 
     rule: Rule
     task: str
@@ -77,19 +81,39 @@ class Stretch:
     epoch: int
     period: int
     what: int
-    rows: tuple[LoopRow, ...]
+    counted: int | None  # attempts, where they count from the start of the task
+    first: tuple[LoopRow, ...]  # the turns of one round, which the others repeat
+    last: LoopRow
+    failed: bool  # true where every turn is known to have failed
+    turn: tuple[int, ...]
+    trace_id: tuple[str, ...]
+    span_id: tuple[str, ...]
 
     @property
     def key(self) -> Key:
         """What two parts of one loop have in common."""
         return (self.rule.name, self.task, self.agent, self.epoch, self.period, self.what)
 
+    @property
+    def attempts(self) -> int:
+        """How many times the thing, or the round of things, was done."""
+        return self.counted or len(self.turn) // self.period
+
+    def continues(self, before: Stretch) -> bool:
+        """Say whether this is the same loop as one that was found before, gone on."""
+        return self.counted is not None or self.turn[0] <= before.turn[-1]
+
     def joined(self, later: Stretch) -> Stretch:
         """Return both as one; turns that both have count once."""
-        known = self.rows[-1].turn
-        return Stretch(
-            *(self.rule, self.task, self.agent, self.epoch, self.period, self.what),
-            self.rows + tuple(row for row in later.rows if row.turn > known),
+        new = bisect_right(later.turn, self.turn[-1])
+        return replace(
+            self,
+            counted=later.counted,
+            last=later.last,
+            failed=self.failed and later.failed,
+            turn=self.turn + later.turn[new:],
+            trace_id=self.trace_id + later.trace_id[new:],
+            span_id=self.span_id + later.span_id[new:],
         )
 
 
@@ -103,120 +127,172 @@ def folded(
     still, ended = dict(opened), []
     for stretch in found:
         before = still.get(stretch.key)
-        continues = before and stretch.rows[0].turn <= before.rows[-1].turn
-        if before and not continues:
+        if before and stretch.continues(before):
+            still[stretch.key] = before.joined(stretch)
+            continue
+        if before:
             ended.append(before)
-        still[stretch.key] = before.joined(stretch) if before and continues else stretch
+        still[stretch.key] = stretch
     return still, ended
 
 
 def coded(turns: pl.DataFrame) -> pl.DataFrame:
-    """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown)."""
-    return turns.with_columns(_code(turns[name]).alias(f"{name}_code") for name in _CODES)
+    """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown).
 
-
-def counted(turns: pl.DataFrame) -> pl.DataFrame:
-    """Add to ordered turns what counts from a task's start: `epoch`, and tokens by agent."""
-    epoch = (pl.col("kind") == "user").cum_sum().cast(pl.Int64).over("task")
-    sums = [
-        pl.col(name).fill_null(0).cum_sum().over("task", "agent").alias(f"{name}_sum")
-        for name in _SUMS
-    ]
-    return turns.with_columns(epoch.alias("epoch"), *sums)
+    They hold in this process only, because the hash differs between versions of Polars.
+    """
+    turns = turns.with_columns(_code(name) for name in _CODES)
+    own = pl.col("failed") & ~pl.col("error_kind").is_in([*EXTERNAL, UNTOLD])
+    return turns.with_columns(error_code=pl.when(own).then("outcome_code").otherwise(UNKNOWN))
 
 
 def stretches(
-    table: pl.DataFrame, rules: Sequence[Rule], fresh: Mask | None = None
-) -> list[Stretch]:
+    table: pl.DataFrame, rules: Sequence[Rule], fresh: Sequence[Mask | None] = (None,)
+) -> list[list[Stretch]]:
     """Apply the rules to turns that are ordered, coded and counted.
 
-    `fresh` says which rows to judge; the others only serve to look back on.
+    Each of `fresh` says which rows count as judged, None all; the others only serve to look back
+    on. Returned are the stretches for each of them.
     """
     turns = columns(table)
     lanes = {spec: turns.lane(spec) for spec in {rule.lane for rule in rules}}
-    found: list[Stretch] = []
+    found: list[list[Members]] = [[] for _ in fresh]
     for rule in rules:
         lane = lanes[rule.lane]
         verdict = rule.judge(lane)
-        fires = verdict.fires if fresh is None else verdict.fires & fresh[lane.rows]
-        members = list(_members(lane, verdict, np.flatnonzero(fires)))
-        found += _stretches(table, rule, lane, verdict, members)
-    return found
+        fires = np.flatnonzero(verdict.fires)
+        for rows, so_far in zip(fresh, found, strict=True):
+            chosen = fires if rows is None else fires[rows[lane.rows[fires]]]
+            so_far.extend(_members(rule, lane, verdict, chosen))
+    return [_read(table, members) for members in found]
 
 
-def _code(texts: pl.Series) -> pl.Series:
-    """Give equal texts one code; texts that are hashes already are read as numbers."""
-    distinct = texts.drop_nulls().unique()
-    hashed = texts.name in ("call", "outcome", "response")
-    codes = [int((t if hashed else digest(t))[:_HEX_DIGITS], 16) or 1 for t in distinct]
-    values = pl.Series(codes, dtype=pl.UInt64).reinterpret(signed=True)
-    return texts.replace_strict(distinct, values, default=UNKNOWN, return_dtype=pl.Int64)
+def _code(name: str) -> pl.Expr:
+    text = pl.col(name)
+    code = pl.when(text.is_not_null()).then(text.hash()).otherwise(UNKNOWN)
+    return code.reinterpret(signed=True).alias(f"{name}_code")
 
 
 def columns(table: pl.DataFrame) -> Turns:
     """Return turns that are ordered, coded and counted as the columns that rules see."""
-    codes = {name: table[f"{name}_code"].to_numpy() for name in _CODES}
+    codes = {name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error")}
+    statuses = pl.col("name").replace_strict(
+        STATUSES, range(1, len(STATUSES) + 1), default=0, return_dtype=pl.Int64
+    )
+    status = pl.when(pl.col("kind") == "attempt").then(statuses).otherwise(0)
     return Turns(
-        task=table["task"].rle_id().cast(pl.Int64).to_numpy(),
+        task=_numbered(table["task"]),
         epoch=table["epoch"].to_numpy(),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
+        end_ns=table["end_ns"].to_numpy(),
+        failed=table["failed"].fill_null(value=False).to_numpy(),
+        status=table.select(status).to_series().to_numpy(),
         **codes,
     )
 
 
-def _members(
-    lane: Lane, verdict: Verdict, fires: npt.NDArray[np.int64]
-) -> Iterator[npt.NDArray[np.int64]]:
-    """Join the firing turns of a lane to stretches, and yield the positions of each one's turns.
+def _numbered(tasks: pl.Series) -> Codes:
+    """Give each task a number, in their order; the turns of a task stand together."""
+    hashes = tasks.hash().to_numpy()
+    numbers = np.zeros(len(hashes), dtype=np.int64)
+    np.cumsum(hashes[1:] != hashes[:-1], out=numbers[1:])
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A stretch before its turns are read: which rows of the table belong to it."""
+
+    rule: Rule
+    period: int
+    what: int
+    counted: int | None
+    rows: Codes
+
+
+def _members(rule: Rule, lane: Lane, verdict: Verdict, fires: Codes) -> Iterator[Members]:
+    """Join the firing turns of a lane to stretches.
 
     A firing turn continues the stretch of its kind if the loop that it sees began within it.
     """
     if not len(fires):
         return
-    lane_start, period = fires - lane.position[fires], verdict.period[fires]
-    what = np.where(period == 1, verdict.what[fires], UNKNOWN)
+    lane_start, period, what = (
+        fires - lane.position[fires],
+        verdict.period[fires],
+        verdict.what[fires],
+    )
     order = np.lexsort((fires, what, period, lane_start))
-    fires = fires[order]
-    since = fires - verdict.length[fires] + 1
+    fires, period, what, lane_start = fires[order], period[order], what[order], lane_start[order]
+    since = np.maximum(fires - verdict.length[fires] + 1, lane_start)
     begins = np.ones(len(fires), dtype=np.bool_)
-    begins[1:] = since[1:] > fires[:-1]
-    for column in (lane_start[order], period[order], what[order]):
+    begins[1:] = (since[1:] > fires[:-1]) & (verdict.spans != "fired")
+    for column in (lane_start, period, what):
         begins[1:] |= column[1:] != column[:-1]
     borders = [*np.flatnonzero(begins).tolist(), len(fires)]
     for start, end in pairwise(borders):
-        span = np.arange(since[start], fires[end - 1] + 1)
-        if period[order[start]] == 1:
-            span = span[verdict.what[span] == verdict.what[fires[start]]]
-        yield span
+        places = fires[start:end]
+        if verdict.spans != "fired":
+            places = np.arange(since[start], fires[end - 1] + 1)
+        if verdict.spans == "same":
+            places = places[verdict.what[places] == what[start]]
+        counted = int(verdict.reached[fires[end - 1]]) if verdict.spans == "fired" else None
+        yield Members(rule, int(period[start]), int(what[start]), counted, lane.rows[places])
 
 
-def _stretches(
-    table: pl.DataFrame,
-    rule: Rule,
-    lane: Lane,
-    verdict: Verdict,
-    members: list[npt.NDArray[np.int64]],
-) -> list[Stretch]:
-    """Read the turns of all stretches out of the table at once."""
-    if not members:
+def _read(table: pl.DataFrame, found: Sequence[Members]) -> list[Stretch]:
+    """Read the turns of all stretches out of the table at once.
+
+    Of most turns only the ids are read; of one round and of the last turn everything.
+    """
+    if not found:
         return []
-    turns = pl.Series(lane.rows[np.concatenate(members)])
-    # Column by column, because that is several times as fast as row by row.
-    read = [table[name].gather(turns).to_list() for name in LoopRow._fields]
-    rows = map(LoopRow._make, zip(*read, strict=True))
-    found = []
-    for positions in members:
-        mine = tuple(islice(rows, len(positions)))
-        period = int(verdict.period[positions[-1]])
-        found.append(
-            Stretch(
-                rule,
-                task=mine[0].task,
-                agent=mine[0].agent if rule.lane.by == "agent" else "",
-                epoch=mine[0].epoch,
-                period=period,
-                what=int(verdict.what[positions[-1]]) if period == 1 else UNKNOWN,
-                rows=mine,
-            )
+    rows = np.concatenate([members.rows for members in found])
+    ends = np.cumsum([len(members.rows) for members in found])
+    starts = np.concatenate([[0], ends[:-1]])
+    failed = table["failed"].fill_null(value=False).to_numpy()[rows]
+    all_failed = np.logical_and.reduceat(failed, starts).tolist()
+    ids = [table[name].gather(rows).to_list() for name in ("turn", "trace_id", "span_id")]
+    rounds = _loop_rows(table, np.concatenate([m.rows[: m.period] for m in found]))
+    lasts = _loop_rows(table, rows[ends - 1])
+    return [
+        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), failing, part)
+        for members, failing, part in zip(
+            found,
+            all_failed,
+            ([tuple(c[a:b]) for c in ids] for a, b in zip(starts, ends, strict=True)),
+            strict=True,
         )
-    return found
+    ]
+
+
+def _stretch(
+    members: Members,
+    first: tuple[LoopRow, ...],
+    last: LoopRow,
+    failed: bool,
+    ids: list[tuple[Any, ...]],
+) -> Stretch:
+    turn, trace_id, span_id = ids
+    return Stretch(
+        rule=members.rule,
+        task=last.task,
+        agent=last.agent if members.rule.lane.by == "agent" else "",
+        epoch=last.epoch,
+        period=members.period,
+        what=members.what,
+        counted=members.counted,
+        first=first,
+        last=last,
+        failed=failed,
+        turn=turn,
+        trace_id=trace_id,
+        span_id=span_id,
+    )
+
+
+def _loop_rows(table: pl.DataFrame, rows: Codes) -> Iterator[LoopRow]:
+    """Read whole turns, column by column, which is several times as fast as row by row."""
+    places = pl.Series(rows)
+    columns = [table[name].gather(places).to_list() for name in LoopRow._fields]
+    return map(LoopRow._make, zip(*columns, strict=True))

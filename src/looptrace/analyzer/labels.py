@@ -37,10 +37,10 @@ def plain(text: str, length_max: int) -> str:
     that it can neither act on a terminal nor hide.
     """
     words = " ".join(_shortened(text, length_max * _READ_FACTOR).split())
-    return "".join(
-        character if character.isprintable() else _REPLACEMENT
-        for character in _shortened(words, length_max)
-    )
+    shown = _shortened(words, length_max)
+    if shown.isprintable():
+        return shown
+    return "".join(character if character.isprintable() else _REPLACEMENT for character in shown)
 
 
 def call_label(name: str | None, arguments: str | None, length_max: int = LABEL_LENGTH_MAX) -> str:

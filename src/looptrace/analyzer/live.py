@@ -14,23 +14,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-import polars.selectors as cs
 
 from looptrace.analyzer.batch import finding_of, in_order
+from looptrace.analyzer.counts import GROUPS, continued
 from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.judge import Key, Stretch, coded, columns, counted, folded, stretches
-from looptrace.analyzer.turns import NS_PER_S, STEP_SPREAD_S, TURN_KEY, TURN_NUMBER, ordered
+from looptrace.analyzer.judge import Key, Stretch, coded, columns, folded, stretches
+from looptrace.analyzer.turns import STEP_SPREAD_S, TURN_KEY, ordered
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import default_rules
+from looptrace.rules.vocabulary import NS_PER_S
 
 # Spans may arrive this long after younger ones of their task.
 LATENESS_S = 60
 # A late call may also belong to a step that stands at its first end.
 HORIZON_S = LATENESS_S + STEP_SPREAD_S
-
-_SUMS = ("input_tokens", "output_tokens")
-_COUNTS_BEFORE = {"task": pl.String, "turn_before": pl.UInt32, "epoch_before": pl.Int64}
-_TOKENS_BEFORE = {"task": pl.String, "agent": pl.String} | {f"{n}_before": pl.Int64 for n in _SUMS}
+# A call that is slower than this many later parallel steps of its task is not looked for.
+STEPS_KEPT_MAX = 1_000
 
 
 @dataclass(slots=True)
@@ -38,12 +37,10 @@ class _Task:
     """What is carried forward of the settled turns of one task."""
 
     settled_ns: int = -(2**63)  # turns that end before this come too late
-    turn: int = 0
-    epoch: int = 0
-    tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
     opened: dict[Key, Stretch] = field(default_factory=dict)
     ended: list[Stretch] = field(default_factory=list)
     current: list[Stretch] = field(default_factory=list)
+    steps: dict[tuple[str, str], None] = field(default_factory=dict)  # trace and step, settled
 
 
 class LiveEngine:
@@ -67,9 +64,10 @@ class LiveEngine:
         if rows.is_empty():
             return []
         rows = rows.with_columns(settles=_settles())
-        self._settle(rows)
-        waiting = ~(rows["settled"] | rows["settles"])
-        found = _by_task(stretches(rows, self.rules, waiting.to_numpy()))
+        settles, waits = rows["settles"], ~(rows["settled"] | rows["settles"])
+        final, moving = stretches(rows, self.rules, (settles.to_numpy(), waits.to_numpy()))
+        self._settle(rows, _by_task(final))
+        found = _by_task(moving)
         changed: list[Stretch] = []
         for name in names:
             task = self._tasks[name]
@@ -91,60 +89,48 @@ class LiveEngine:
         in_time = turns.filter(pl.col("end_ns") >= settled_ns)
         self.late += turns.height - in_time.height
         waiting = coded(in_time)
-        if self._rows is None:
-            return self._counted(ordered(_distinct(waiting)), names)
-        mine = pl.col("task").is_in(names)
-        kept, self._rows = self._rows.filter(mine), self._rows.filter(~mine)
-        settled = kept.filter("settled")
-        waiting = pl.concat([kept.filter(~pl.col("settled")).select(waiting.columns), waiting])
-        waiting = self._counted(ordered(_distinct(waiting)), names)
-        return pl.concat([settled, waiting]).sort("task", maintain_order=True)
+        settled = waiting.clear()
+        if self._rows is not None:
+            mine = pl.col("task").is_in(names)
+            kept, self._rows = self._rows.filter(mine), self._rows.filter(~mine)
+            settled = kept.filter("settled")
+            waiting = pl.concat([kept.filter(~pl.col("settled")).select(waiting.columns), waiting])
+        waiting = waiting.unique(["task", *TURN_KEY], keep="first", maintain_order=True)
+        waiting = ordered(self._apart(waiting, names)).with_columns(settled=pl.lit(value=False))
+        rows = pl.concat([settled, waiting], how="diagonal")
+        return continued(rows.sort("task", maintain_order=True))
 
-    def _counted(self, waiting: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-        """Count turns, messages and tokens onwards from where the settled turns ended."""
-        tasks = [(name, self._tasks[name]) for name in names]
-        counts = [(name, task.turn, task.epoch) for name, task in tasks]
-        tokens = [
-            (name, agent, *sums) for name, task in tasks for agent, sums in task.tokens.items()
-        ]
-        return (
-            counted(waiting.with_columns(TURN_NUMBER.alias("turn")))
-            .join(
-                pl.DataFrame(counts, _COUNTS_BEFORE, orient="row"), on="task", maintain_order="left"
-            )
-            .join(
-                pl.DataFrame(tokens, _TOKENS_BEFORE, orient="row"),
-                on=["task", "agent"],
-                how="left",
-                maintain_order="left",
-            )
-            .with_columns(
-                pl.col("turn") + pl.col("turn_before"),
-                pl.col("epoch") + pl.col("epoch_before"),
-                *(pl.col(f"{n}_sum") + pl.col(f"{n}_before").fill_null(0) for n in _SUMS),
-                settled=pl.lit(value=False),
-            )
-            .drop(cs.ends_with("_before"))
+    def _apart(self, waiting: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+        """Let calls stand at their own ends where the first of their step is settled.
+
+        They ended too long after it to stand with it, and must not stand with one another.
+        """
+        steps = [(name, *step) for name in names for step in self._tasks[name].steps]
+        if not steps:
+            return waiting
+        key = ["task", "trace_id", "step"]
+        begun = pl.DataFrame(steps, dict.fromkeys(key, pl.String), orient="row")
+        late = waiting.join(
+            begun.with_columns(begun=True), on=key, how="left", maintain_order="left"
         )
+        alone = pl.when(pl.col("begun").is_null()).then("step")
+        return late.with_columns(step=alone).drop("begun")
 
-    def _settle(self, rows: pl.DataFrame) -> None:
+    def _settle(self, rows: pl.DataFrame, final: dict[str, list[Stretch]]) -> None:
         """Carry forward what the turns say that can no longer move."""
-        settling = rows["settles"].to_numpy()
-        found = _by_task(stretches(rows, self.rules, settling)) if settling.any() else {}
-        for name, stretches_found in found.items():
+        for name, found in final.items():
             task = self._tasks[name]
-            task.opened, ended = folded(task.opened, stretches_found)
+            task.opened, ended = folded(task.opened, found)
             task.ended += ended
         for name, newest in rows.group_by("task").agg(pl.col("end_ns").max()).iter_rows():
             task = self._tasks[name]
             task.settled_ns = max(task.settled_ns, newest - HORIZON_S * NS_PER_S)
-        settled = rows.filter("settles")
-        counts = pl.col("turn", "epoch").last()
-        for name, turn, epoch in settled.group_by("task").agg(counts).iter_rows():
-            self._tasks[name].turn, self._tasks[name].epoch = turn, epoch
-        sums = [pl.col(f"{n}_sum").last() for n in _SUMS]
-        for name, agent, given, said in settled.group_by("task", "agent").agg(sums).iter_rows():
-            self._tasks[name].tokens[agent] = (given, said)
+        parallel = rows.filter(pl.col("settles") & pl.col("step").is_not_null())
+        for name, *step in parallel.select("task", "trace_id", "step").iter_rows():
+            steps = self._tasks[name].steps
+            steps[tuple(step)] = None
+            if len(steps) > STEPS_KEPT_MAX:
+                del steps[next(iter(steps))]
 
     def _keep(self, rows: pl.DataFrame) -> None:
         """Keep the turns that may still move, and the settled ones that rules look back on."""
@@ -157,7 +143,9 @@ class LiveEngine:
             wanted[lane.rows[lane.following < rule.lookback - 1]] = True
         # A person's message ends every lane, so what lies before the last one is never looked at.
         current = pl.col("epoch") == pl.col("epoch").max().over("task")
-        kept = settled.filter(pl.lit(pl.Series(wanted)) & current)
+        row = pl.int_range(pl.len())
+        last = [row == row.last().over(*group) for group in GROUPS]
+        kept = settled.filter(pl.lit(pl.Series(wanted)) & current | pl.any_horizontal(last))
         parts = [kept, rows.filter(~pl.col("settled"))]
         self._rows = pl.concat(parts if self._rows is None else [self._rows, *parts])
 
@@ -174,7 +162,3 @@ def _by_task(found: list[Stretch]) -> defaultdict[str, list[Stretch]]:
     for stretch in found:
         by_task[stretch.task].append(stretch)
     return by_task
-
-
-def _distinct(turns: pl.DataFrame) -> pl.DataFrame:
-    return turns.unique(["task", *TURN_KEY], keep="first", maintain_order=True)

@@ -35,7 +35,7 @@ def turns_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
     facts = _merged(facts, family)
     by_trace: dict[str, list[Facts]] = defaultdict(list)
     for span in facts:
-        if span.kind:
+        if span.kind or span.status:
             by_trace[span.trace_id].append(span)
     rows: list[Row] = []
     sessions_seen: set[str] = set()
@@ -118,7 +118,8 @@ class _Trace:
         self.family = family
         self.tools = [span for span in in_order if span.kind == "tool"]
         self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
-        self.others = [span for span in in_order if span.kind in ("agent", "attempt")]
+        self.agents = [span for span in in_order if span.kind == "agent"]
+        self.attempts = [span for span in in_order if span.status]
         self.starts = sorted(span.start_ns for span in self.models)
         self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
         self.replay = first_of_session
@@ -132,7 +133,8 @@ class _Trace:
         covered = set(matched.values())
         rows += [self._call_row(i) for i in range(len(self.asked)) if i not in covered]
         acting = {row["agent"] for row in rows}
-        rows += [row for span in self.others if (row := self._other_row(span, acting))]
+        rows += [row for span in self.agents if (row := self._handoff_row(span, acting))]
+        rows += [self._attempt_row(span) for span in self.attempts]
         return rows + self._user_rows()
 
     def _asked(self) -> list[tuple[Call, Facts, int]]:
@@ -245,19 +247,22 @@ class _Trace:
         """Name the step of calls that a response asked for in parallel; None for a single call."""
         return model.span_id if model and model.span_id in self.steps else None
 
-    def _other_row(self, span: Facts, acting: set[str]) -> Row | None:
-        """Make a hand-off of an agent that another agent called, or a recorded attempt.
+    def _handoff_row(self, span: Facts, acting: set[str]) -> Row | None:
+        """Make a hand-off of an agent that another agent called.
 
         What neither speaks nor calls is no agent: some frameworks call a whole run one.
         """
-        if span.kind == "attempt":
-            return self._row(span, "attempt")
         caller = next((a.agent for a in self.family.ancestors(span) if a.agent), None)
         if caller not in acting or caller == span.agent:
             return None
         asked = span.given[-1].text if span.given else None
         fields = {"agent": caller, "name": span.agent, "arguments": asked, "text": asked}
         return self._row(span, "handoff", **fields, result=span.text)
+
+    def _attempt_row(self, span: Facts) -> Row:
+        """Make an attempt of a span that says how far its task has come."""
+        said = {"arguments": span.blockers, "result": span.completed_work}
+        return self._row(span, "attempt", name=span.status, **said)
 
     def _user_rows(self) -> list[Row]:
         """Make a turn of a person's message: what a trace's first response answers.

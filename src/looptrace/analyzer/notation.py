@@ -10,6 +10,8 @@
 | `(?)`, `->?`, `say(?)` | the arguments, the result, the text are unknown |
 | `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
 | `user("text")` | a message of a person |
+| `handoff(agent, "request")` | a request to another agent |
+| `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
 | `... x5` | five times; within, `{n}` counts 1, 2, 3, ... |
 | `( ... ) x3` | a group, three times; `{n}` counts the rounds of the innermost `x` |
 | `[ ... ]` | calls that one response asked for in parallel |
@@ -26,7 +28,8 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.turns import NS_PER_S, TURN_SCHEMA, numbered
+from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.rules.vocabulary import NS_PER_S
 
 TASK = "example"
 
@@ -159,6 +162,10 @@ def _row(turn: _Written, index: int) -> dict[str, Any]:
     }
     if turn.name == "say":
         return row | _said(turn.arguments)
+    if turn.name == "handoff":
+        return row | _handed_on(turn.arguments)
+    if turn.name == "attempt":
+        return row | _attempted(turn)
     if turn.name == "user":
         return row | {"kind": "user", "text": turn.arguments.strip('"')}
     return row | {
@@ -170,6 +177,18 @@ def _row(turn: _Written, index: int) -> dict[str, Any]:
         "error": turn.result if turn.failed else None,
         "step": str(turn.step) if turn.step else None,
     }
+
+
+def _handed_on(written: str) -> dict[str, Any]:
+    agent, _, request = (part.strip() for part in written.partition(","))
+    asked = None if request == "?" else request.strip('"')
+    return {"kind": "handoff", "name": agent, "arguments": asked, "text": asked}
+
+
+def _attempted(turn: _Written) -> dict[str, Any]:
+    status, comma, blockers = (part.strip() for part in turn.arguments.partition(","))
+    known = blockers if comma and blockers != "?" else None
+    return {"kind": "attempt", "name": status, "arguments": known, "result": turn.result}
 
 
 def _said(written: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from looptrace.analyzer.findings import Analysis, Cost, Finding, Summary
+from looptrace.rules.contract import ACTIONS
 
 # A reader gives up long before this; `--format json` has every finding.
 GROUPS_SHOWN_MAX = 100
@@ -21,7 +22,6 @@ SENTENCE_LENGTH_MAX = 240
 
 HOW_TO_LOOK_CLOSER = "looptrace explain PATH --task ID"
 
-_STRENGTH = {"warn": 1, "pivot": 2, "gate": 3}
 _MINUTE_SECONDS = 60
 _HOUR_MINUTES = 60
 # Below this a tenth of a second tells two loops apart.
@@ -70,7 +70,7 @@ def grouped(findings: Iterable[Finding]) -> tuple[list[Group], int]:
 
 
 def _strongest_first(finding: Finding) -> tuple[int, int, str, str, int, str]:
-    strength, attempts = _STRENGTH[finding.action], finding.attempts
+    strength, attempts = ACTIONS.index(finding.action), finding.attempts
     return (-strength, -attempts, finding.rule, finding.task, finding.turn_first, finding.id)
 
 

@@ -21,12 +21,20 @@ from looptrace.analyzer.report import (
     verdict,
 )
 from looptrace.analyzer.spans import Skipped
+from looptrace.rules.contract import Action
 
 # More than these would hide the findings above them.
 _SKIPPED_SHOWN_MAX = 20
 
 _INDENT_COLUMNS = 2
-_ACTION_STYLE = {"warn": "yellow", "pivot": "magenta", "gate": "red"}
+_ACTION_STYLE: dict[Action, str] = {
+    "warn": "yellow",
+    "retry_later": "yellow",
+    "pivot": "magenta",
+    "force_next": "magenta",
+    "unblock_authority": "magenta",
+    "gate": "red",
+}
 
 
 def print_report(analysis: Analysis, console: Console) -> None:

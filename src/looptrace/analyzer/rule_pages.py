@@ -30,7 +30,7 @@ def page(rule: type[Rule]) -> str:
         f"| `{name}` | {value} | {about['ge']} to {about['le']} | {about['doc']} |"
         for name, (value, about) in rule().settings().items()
     ]
-    ladder = [f"| {rung.attempts} | `{rung.action}` |" for rung in rule.ladder]
+    ladder = [f"| {rung.attempts} | `{rung.action}` |" for rung in rule().ladder]
     whose = "each agent of a task" if rule.lane.by == "agent" else "the whole task"
     lines = [
         f"# `{rule.name}`",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from looptrace.rules.turns import KINDS
+from looptrace.rules.vocabulary import NS_PER_S
 
 # Null always means *unknown*: the trace does not say. A known empty text is "".
 TURN_SCHEMA = pl.Schema(
@@ -17,13 +18,17 @@ TURN_SCHEMA = pl.Schema(
         "turn": pl.UInt32(),  # 1, 2, 3, ... of the task; a message has the turn's before it
         "kind": pl.Enum(KINDS),
         "agent": pl.String(),  # "" where no agent is named
-        "name": pl.String(),  # of the tool, the model, or the agent handed to
+        "name": pl.String(),  # of the tool, the model, the agent handed to; status of an attempt
         "phase": pl.String(),
-        "arguments": pl.String(),  # canonical JSON, or text that is not JSON
-        "result": pl.String(),  # what the tool gave back, errors included
+        # What went in, as canonical JSON or text: arguments of a call, news of a response, the
+        # request of a hand-off, blockers of an attempt.
+        "arguments": pl.String(),
+        # What came out: of a call, errors included; of a hand-off; the work an attempt completed.
+        "result": pl.String(),
         "failed": pl.Boolean(),
         "error_type": pl.String(),
         "error": pl.String(),  # message of the failure
+        "error_kind": pl.String(),  # one of `fingerprint.ERROR_KINDS`
         "text": pl.String(),  # what a model or a person said
         "step": pl.String(),  # id shared by the calls that one response asked for in parallel
         "order_ns": pl.Int64(),  # when the turn was known: its end, for a step its first end
@@ -44,13 +49,7 @@ TURN_SCHEMA = pl.Schema(
 # A parallel call that ends longer after the first of its step stands at its own end, so that a live
 # engine never waits for it.
 STEP_SPREAD_S = 60
-NS_PER_S = 1_000_000_000
-
 TURN_KEY = ("trace_id", "span_id", "kind", "call_id")
-
-
-# The number of an ordered turn, counted from the first row of its task.
-TURN_NUMBER = (pl.col("kind") != "user").cum_sum().cast(pl.UInt32).over("task")
 
 
 def ordered(turns: pl.DataFrame) -> pl.DataFrame:
@@ -79,4 +78,5 @@ def numbered(turns: pl.DataFrame) -> pl.DataFrame:
 
     A person's message is no step of an agent: it has the number of the turn before it.
     """
-    return ordered(turns).with_columns(TURN_NUMBER.alias("turn"))
+    steps = (pl.col("kind") != "user").cum_sum().cast(pl.UInt32)
+    return ordered(turns).with_columns(turn=steps.over("task"))

@@ -11,7 +11,9 @@ from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.report_html import html_report
 from looptrace.analyzer.report_json import json_report
 from looptrace.analyzer.report_terminal import print_report
+from looptrace.analyzer.settings import Settings
 from looptrace.cli import traces
+from looptrace.cli.config import config_option
 
 
 @click.command()
@@ -36,16 +38,22 @@ from looptrace.cli import traces
     show_default=True,
     help="Exit with 1 where there is a finding, or one that asks for a gate.",
 )
+@config_option
 @click.pass_context
 def analyze(
-    context: click.Context, paths: tuple[str, ...], form: str, output: Path | None, fail_on: str
+    context: click.Context,
+    paths: tuple[str, ...],
+    form: str,
+    output: Path | None,
+    fail_on: str,
+    settings: Settings,
 ) -> None:
     """Find the loops in PATHS: trace files, folders, globs, a store, or - for standard input.
 
     Exits with 0; with 1 as --fail-on says; and with 2 if some of the input could not be read,
     whatever was found in the rest.
     """
-    found = traces.analysis(paths)
+    found = traces.analysis(paths, settings.rules)
     _write(found, form, output)
     if form != "terminal" or output:
         traces.warn_of(found.skipped)

@@ -13,7 +13,9 @@ from rich.text import Text
 
 from looptrace.analyzer.explain import Progress, progress_of
 from looptrace.analyzer.labels import label, plain
+from looptrace.analyzer.settings import Settings
 from looptrace.cli import traces
+from looptrace.cli.config import config_option
 
 _CELL_LENGTH_MAX = 60
 _TASKS_SHOWN_MAX = 10
@@ -22,8 +24,11 @@ _TASKS_SHOWN_MAX = 10
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--task", help="Id of the task; may be left out where there is only one.")
+@config_option
 @click.pass_context
-def explain(context: click.Context, paths: tuple[str, ...], task: str | None) -> None:
+def explain(
+    context: click.Context, paths: tuple[str, ...], task: str | None, settings: Settings
+) -> None:
     """Print the turns of a task in PATHS and, for each rule, how far it got at each of them.
 
     `repeated_call 2/3` says that the second of three needed attempts ends at this turn.
@@ -33,7 +38,7 @@ def explain(context: click.Context, paths: tuple[str, ...], task: str | None) ->
     tasks = pl.concat([part.select("task").unique(maintain_order=True) for part in parts])
     name = _chosen(task, tasks["task"].to_list())
     turns = pl.concat([part.filter(pl.col("task") == name) for part in parts])
-    _print(name, turns, progress_of(turns))
+    _print(name, turns, progress_of(turns, settings.rules))
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)
 
 

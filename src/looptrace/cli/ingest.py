@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from looptrace.analyzer.settings import Settings
 from looptrace.cli import traces
+from looptrace.cli.config import config_option
 from looptrace.collector import store
 
 
@@ -19,16 +21,20 @@ from looptrace.collector import store
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the store; it is made where there is none.",
 )
+@config_option
 @click.pass_context
-def ingest(context: click.Context, paths: tuple[str, ...], store_dir: Path) -> None:
+def ingest(
+    context: click.Context, paths: tuple[str, ...], store_dir: Path, settings: Settings
+) -> None:
     """Add the spans of PATHS to a store, with their turns and findings.
 
-    What the store has already is not added twice. Exits with 2 if some of the input could not be
+    What the store has already is not added twice. With other settings than the last time, all
+    that it holds is judged anew. Exits with 2 if some of the input could not be
     read; the rest is in the store.
     """
     found = traces.read(paths)
     with traces.stopping_on_store_errors():
-        done = store.ingest(found.spans, store_dir)
+        done = store.ingest(found.spans, store_dir, settings.rules)
     skipped = [*found.skipped, *done.skipped]
     traces.warn_of(skipped)
     click.echo(

@@ -19,6 +19,7 @@ from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.spans import Skipped
 from looptrace.collector import store
 from looptrace.collector.read import SpansRead, read_spans
+from looptrace.rules.contract import Rule
 
 EXIT_FOUND = 1
 EXIT_UNREADABLE = 2
@@ -27,14 +28,17 @@ _LINE_LENGTH_MAX = 300
 _SKIPPED_SHOWN_MAX = 20
 
 
-def analysis(paths: Sequence[str]) -> Analysis:
-    """Analyse a store's folder, or files, folders, globs and standard input."""
+def analysis(paths: Sequence[str], rules: Sequence[Rule]) -> Analysis:
+    """Analyse a store's folder, or files, folders, globs and standard input.
+
+    The turns of a store are judged anew, whatever rules its findings were made with.
+    """
     folder = _store(paths)
     if folder is None:
         found = read(paths)
-        return analyse(found.spans, found.skipped)
+        return analyse(found.spans, found.skipped, rules)
     with stopping_on_store_errors():
-        parts = [analysis_of(turns, 0) for turns in store.read_turns(folder)]
+        parts = [analysis_of(turns, 0, rules=rules) for turns in store.read_turns(folder)]
         counts = store.counts(folder)
     return joined(parts, counts.sessions, counts.spans)
 

@@ -23,6 +23,7 @@ from looptrace.analyzer.batch import findings_of
 from looptrace.analyzer.facts import facts_of
 from looptrace.analyzer.family import groups
 from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.collector.store_files import (
@@ -36,6 +37,8 @@ from looptrace.collector.store_files import (
     write_bucket,
 )
 from looptrace.collector.store_lock import MARKER, NAME, StoreError, ingesting, reading
+from looptrace.rules.contract import Rule
+from looptrace.rules.registry import default_rules
 
 __all__ = [
     "Counts",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 _UNFINISHED = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
+_RULES = f"{NAME}.rules"  # Hash of the rules, with their settings, that the findings come from.
 _SCHEMA_VERSION = 1
 
 # More than enough to spread tasks evenly over the buckets.
@@ -143,10 +147,11 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
             yield turns.sort("task", "turn", of_person, "order_ns", maintain_order=True)
 
 
-def ingest(spans: pl.DataFrame, store_dir: Path) -> Ingested:
+def ingest(spans: pl.DataFrame, store_dir: Path, rules: Sequence[Rule] | None = None) -> Ingested:
     """Add spans (`SPAN_SCHEMA`) to a store, which is made where there is none.
 
-    What the store holds afterwards depends only on the set of all spans ever ingested. One bucket
+    What the store holds afterwards depends only on the set of all spans ever ingested, and its
+    findings on the rules of the last ingest (the default ones unless others are given). One bucket
     is in memory at a time, beside the given spans. Whatever an ingest that was killed left
     behind is repaired.
 
@@ -155,14 +160,16 @@ def ingest(spans: pl.DataFrame, store_dir: Path) -> Ingested:
             written, or another ingest is at work.
     """
     spans, skipped = distinct_spans(spans)
+    rules = default_rules() if rules is None else tuple(rules)
     with _locked(store_dir):
         unfinished = store_dir / _UNFINISHED
-        stale = set(range(BUCKETS)) if unfinished.exists() else set()
+        stale = _stale(store_dir, rules)
         unfinished.touch()
         known = _known(store_dir, spans)
         touched, replaced = _place(store_dir, spans.with_columns(ties=_ties(spans)))
         for bucket in sorted(stale | touched):
-            _derive(store_dir, bucket)
+            _derive(store_dir, bucket, rules)
+        (store_dir / _RULES).write_text(_hash(rules), encoding="utf-8")
         unfinished.unlink()
         return Ingested(
             spans_new=spans.height - known,
@@ -297,7 +304,18 @@ def _bucket_of(group: str) -> int:
     return int.from_bytes(digest, "big") % BUCKETS
 
 
-def _derive(store_dir: Path, bucket: int) -> None:
+def _stale(store_dir: Path, rules: Sequence[Rule]) -> set[int]:
+    """Return the buckets whose findings may be none of these rules', or lag behind the spans."""
+    noted = store_dir / _RULES
+    same = noted.is_file() and noted.read_bytes() == _hash(rules).encode()
+    return set() if same and not (store_dir / _UNFINISHED).exists() else set(range(BUCKETS))
+
+
+def _hash(rules: Sequence[Rule]) -> str:
+    return digest(repr(rules))
+
+
+def _derive(store_dir: Path, bucket: int, rules: Sequence[Rule]) -> None:
     """Make a bucket's turns and findings from its spans.
 
     What normalising remarks on concerns how spans are read, not whether they are stored, so that
@@ -305,7 +323,7 @@ def _derive(store_dir: Path, bucket: int) -> None:
     """
     turns, _ = turns_of(read_bucket(store_dir, "spans", bucket).select(list(SPAN_SCHEMA)))
     write_bucket(store_dir, "turns", bucket, turns, turns["start_ns"])
-    findings = _finding_table(findings_of(turns))
+    findings = _finding_table(findings_of(turns, rules))
     starts = turns.filter(_STEPS).select("task", "start_ns", turn_first="turn")
     started = findings.join(starts, on=["task", "turn_first"], how="left", maintain_order="left")
     write_bucket(store_dir, "findings", bucket, findings, started["start_ns"])

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from looptrace.rules.turns import Codes, Lane, LaneSpec, Mask
 
-Action = Literal["warn", "pivot", "gate"]
+# What a finding asks for, from the mildest to the strongest.
+Action = Literal["warn", "retry_later", "pivot", "force_next", "unblock_authority", "gate"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+RUNGS_MAX = 8  # A ladder of more says nothing that fewer would not.
+RUNG_ATTEMPTS_MAX = 1_000  # A loop of more attempts has been gated long before.
 
 
 class SettingError(ValueError):
@@ -31,6 +37,12 @@ class Rung:
     action: Action
 
 
+def ladder_setting(default: tuple[Rung, ...]) -> tuple[Rung, ...]:
+    """Declare the ladder of a rule, which is a setting too: its default, with rising attempts."""
+    result: tuple[Rung, ...] = field(default=default)
+    return result
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """What a rule is told of a loop when it puts it into words."""
@@ -45,14 +57,19 @@ class Verdict:
     """What a rule says of every turn of a lane; all columns have one element a turn.
 
     A loop fires at a turn when `reached` is at least `needed`. It then spans the last `length`
-    turns of the lane: of a period above 1 all of them, otherwise those with the same `what`.
+    turns of the lane, and goes on where a later turn sees a loop of the same period and the same
+    `what` that begins within it.
     """
 
     reached: Codes  # how many attempts, or rounds of a cycle, end here
     needed: int
     period: Codes  # turns in one round; 1 where one thing repeats
     length: Codes  # turns from the first of the loop to this one
-    what: Codes  # code of the thing that repeats
+    what: Codes  # code of what repeats, the same at every turn that sees the same loop
+    # Which turns of its span belong to a loop: all, those with the same `what`, or those at which
+    # it fired. The last is for a `reached` that counts from the start of the task: such a loop goes
+    # on however far its turns lie apart, and its attempts are what its last turn has reached.
+    spans: Literal["all", "same", "fired"] = "all"
 
     @property
     def fires(self) -> Mask:
@@ -73,16 +90,20 @@ class Rule(ABC):
 
     name: ClassVar[str]
     lane: ClassVar[LaneSpec]
-    ladder: ClassVar[tuple[Rung, ...]]
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value, bounds = getattr(self, item.name), item.metadata
+        _check_ladder(f"{self.name}.ladder", self.ladder)
+        for name, (value, bounds) in self.settings().items():
             if not bounds["ge"] <= value <= bounds["le"]:
                 raise SettingError(
-                    f"{self.name}.{item.name} is {value}; "
+                    f"{self.name}.{name} is {value}; "
                     f"it must be between {bounds['ge']} and {bounds['le']}."
                 )
+
+    @property
+    @abstractmethod
+    def ladder(self) -> tuple[Rung, ...]:
+        """Which action from how many attempts on; each rule has a field of `ladder_setting`."""
 
     @property
     @abstractmethod
@@ -103,11 +124,37 @@ class Rule(ABC):
         return reached[-1] if reached else self.ladder[0].action
 
     def settings(self) -> dict[str, tuple[int, dict[str, Any]]]:
-        """Return each setting's value and its bounds and sentence (`ge`, `le`, `doc`)."""
-        return {f.name: (getattr(self, f.name), dict(f.metadata)) for f in fields(self)}
+        """Return each number's value, and its bounds and sentence (`ge`, `le`, `doc`)."""
+        numbers = [item for item in fields(self) if item.metadata]
+        return {item.name: (getattr(self, item.name), dict(item.metadata)) for item in numbers}
 
 
 def repeats(reached: Codes, needed: int, what: Codes) -> Verdict:
     """Return the verdict of a rule that counts one thing in a row."""
     period = np.broadcast_to(np.int64(1), reached.shape)
     return Verdict(reached, needed, period, np.broadcast_to(np.int64(needed), reached.shape), what)
+
+
+def _check_ladder(name: str, ladder: tuple[Rung, ...]) -> None:
+    """Refuse a ladder that is empty or too long, names no action, or leads downwards."""
+    if not 1 <= len(ladder) <= RUNGS_MAX:
+        raise SettingError(f"{name} has {len(ladder)} rungs; it must have 1 to {RUNGS_MAX}.")
+    for rung in ladder:
+        if rung.action not in ACTIONS:
+            known = ", ".join(ACTIONS)
+            raise SettingError(f"{name} has the action {rung.action!r}; there is: {known}.")
+        if not 1 <= rung.attempts <= RUNG_ATTEMPTS_MAX:
+            raise SettingError(
+                f"{name} has a rung at {rung.attempts} attempts; "
+                f"it must be between 1 and {RUNG_ATTEMPTS_MAX}."
+            )
+    for lower, upper in pairwise(ladder):
+        if upper.attempts <= lower.attempts:
+            raise SettingError(
+                f"{name} goes from {lower.attempts} to {upper.attempts} attempts; they must rise."
+            )
+        if ACTIONS.index(upper.action) < ACTIONS.index(lower.action):
+            raise SettingError(
+                f"{name} goes from {lower.action} to {upper.action}; "
+                f"an action must not be gentler than the one before it ({' < '.join(ACTIONS)})."
+            )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, setting
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, pair, rounds
+from looptrace.rules.vocabulary import gathered, in_a_row, pair, rounds
 
 PERIOD_MIN = 2  # A period of 1 is what `repeated_call` finds.
 
@@ -37,8 +37,8 @@ class Cycle(Rule):
 
     name = "cycle"
     lane = LaneSpec(by="agent", kinds=("tool",))
-    ladder = (Rung(2, "warn"), Rung(3, "gate"))
 
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(2, "warn"), Rung(3, "gate")))
     rounds_min: int = setting(2, ge=2, le=20, doc="Full rounds of the pattern that make a loop.")
     period_max: int = setting(8, ge=2, le=8, doc="Turns in the longest pattern looked for.")
 
@@ -59,7 +59,8 @@ class Cycle(Rule):
             better = (found[places] > reached[places]) & (reached[places] < self.rounds_min)
             places = places[several & better]
             reached[places], period[places] = found[places], candidate
-        return Verdict(reached, self.rounds_min, period, self.rounds_min * period, same)
+        length = self.rounds_min * period
+        return Verdict(reached, self.rounds_min, period, length, gathered(same, period))
 
     def say(self, loop: Loop) -> str:
         """Write the pattern with arrows."""

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from looptrace.rules.blocked_task_spin import BlockedTaskSpin
+from looptrace.rules.collaboration_loop import CollaborationLoop
+from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
 from looptrace.rules.contract import Rule
 from looptrace.rules.cycle import Cycle
+from looptrace.rules.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.response_repeat import ResponseRepeat
 from looptrace.rules.signature_repeat import SignatureRepeat
 
-RULES: tuple[type[Rule], ...] = (RepeatedCall, SignatureRepeat, ResponseRepeat, Cycle)
+RULES: tuple[type[Rule], ...] = (
+    RepeatedCall,
+    SignatureRepeat,
+    ResponseRepeat,
+    Cycle,
+    RepeatedFailure,
+    CompletedTaskRevisit,
+    BlockedTaskSpin,
+    NoProgressRepeat,
+    CollaborationLoop,
+)
 
 
 def default_rules() -> tuple[Rule, ...]:

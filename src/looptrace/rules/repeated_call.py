@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, repeats, setting
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair
 
@@ -34,8 +34,8 @@ class RepeatedCall(Rule):
 
     name = "repeated_call"
     lane = LaneSpec(by="agent", kinds=("tool",))
-    ladder = (Rung(3, "warn"), Rung(5, "gate"))
 
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
         3, ge=2, le=100, doc="Equal calls with equal results, in a row, that make a loop."
     )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, same_as, streak
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row, pair, same_as, streak
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class ResponseRepeat(Rule):
 
     name = "response_repeat"
     lane = LaneSpec(by="agent", kinds=("model",))
-    ladder = (Rung(3, "pivot"),)
 
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "pivot"),))
     attempts_min: int = setting(
         3, ge=2, le=100, doc="Equal responses to equal news, in a row, that make a loop."
     )
@@ -48,9 +48,11 @@ class ResponseRepeat(Rule):
 
     def judge(self, lane: Lane) -> Verdict:
         """Count equal responses in a row, as far back as the news stayed the same."""
-        responses = in_a_row(lane, lane.response)
-        nothing_new = streak(lane, same_as(lane, lane.call, 1))
-        return repeats(np.minimum(responses, nothing_new + 2), self.attempts_min, lane.response)
+        response, news = lane.response, lane.call
+        nothing_new = streak(lane, same_as(lane, news, 1))
+        answers = np.minimum(in_a_row(lane, response), nothing_new + 2)
+        reached = np.where(news == UNKNOWN, np.minimum(answers, 1), answers)
+        return repeats(reached, self.attempts_min, pair(response, news))
 
     def say(self, loop: Loop) -> str:
         """Quote the response."""

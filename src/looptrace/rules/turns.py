@@ -20,15 +20,21 @@ UNKNOWN = 0
 # An attempt is a try at a task that an agent's author recorded; a user turn is a person's message,
 # which resets what was counted and is never judged.
 KINDS = ("tool", "model", "handoff", "attempt", "user")
+# How an attempt at a task ended, as its author recorded it.
+STATUSES = ("pending", "in_progress", "blocked", "done")
 Kind = Literal["tool", "model", "handoff", "attempt", "user"]
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
-    """Which turns a rule looks at: each agent's within the task, or the whole task's."""
+    """Which turns a rule looks at: each agent's within the task, or the whole task's.
+
+    `failures` leaves only those that are known to have failed.
+    """
 
     by: Literal["agent", "task"]
     kinds: tuple[Kind, ...]
+    failures: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +45,12 @@ class Turns:
     agent: Codes
     epoch: Codes  # counts the messages of a person before the turn, within the task
     kind: Codes  # index into KINDS
-    call: Codes  # tool and arguments; for a model, what it was given since it last spoke
-    outcome: Codes  # result or error of a tool
+    end_ns: Codes
+    failed: Mask  # known to have failed
+    status: Codes  # of an attempt: index into STATUSES, counted from 1; 0 for other turns
+    call: Codes  # tool and arguments; what a model was given; request handed on; blockers
+    outcome: Codes  # result or error of a tool; work that an attempt completed
+    error: Codes  # message of a failure that is the agent's own
     signature: Codes
     response: Codes  # text and calls of a model
 
@@ -48,7 +58,8 @@ class Turns:
         """Return the turns of `spec`, each lane's standing together in their order."""
         wanted = np.zeros(len(KINDS), dtype=np.bool_)
         wanted[[KINDS.index(kind) for kind in spec.kinds]] = True
-        rows = np.flatnonzero(wanted[self.kind])
+        seen = wanted[self.kind]
+        rows = np.flatnonzero(seen & self.failed if spec.failures else seen)
         by = self.task[rows]
         if spec.by == "agent":
             agent = self.agent[rows]
@@ -83,14 +94,29 @@ class Lane:
         return after
 
     @property
+    def end_ns(self) -> Codes:
+        """When each turn of the lane ended."""
+        return self.turns.end_ns[self.rows]
+
+    @property
+    def status(self) -> Codes:
+        """How each attempt of the lane ended, as STATUSES counts from 1."""
+        return self.turns.status[self.rows]
+
+    @property
     def call(self) -> Codes:
-        """Tool and arguments of each turn of the lane."""
+        """What each turn of the lane asked for: call, news, request, or blockers."""
         return self.turns.call[self.rows]
 
     @property
     def outcome(self) -> Codes:
         """Result or error of each turn of the lane."""
         return self.turns.outcome[self.rows]
+
+    @property
+    def error(self) -> Codes:
+        """Message of each failure of the lane; unknown where it is an external one."""
+        return self.turns.error[self.rows]
 
     @property
     def signature(self) -> Codes:

@@ -11,6 +11,8 @@ import numpy as np
 
 from looptrace.rules.turns import UNKNOWN, Codes, Lane, Mask
 
+NS_PER_S = 1_000_000_000
+
 _MIX = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, so that multiplying loses nothing
 
 
@@ -25,8 +27,9 @@ def pair(first: Codes, second: Codes) -> Codes:
 def same_as(lane: Lane, codes: Codes, back: int) -> Mask:
     """Say of each turn whether it is known to equal the one `back` turns before it in its lane."""
     same = np.zeros(len(codes), dtype=np.bool_)
-    same[back:] = (codes[back:] == codes[:-back]) & (codes[back:] != UNKNOWN)
-    return same & (lane.position >= back)
+    places = np.flatnonzero(codes[back:] == codes[:-back]) + back  # Few, as a rule.
+    same[places] = (codes[places] != UNKNOWN) & (lane.position[places] >= back)
+    return same
 
 
 def streak(lane: Lane, holds: Mask) -> Codes:
@@ -47,9 +50,42 @@ def in_a_row(lane: Lane, codes: Codes) -> Codes:
     return counts
 
 
+def same_among(lane: Lane, codes: Codes, window: int) -> Codes:
+    """Count the turns equal to each among the last `window` of its lane, itself included."""
+    counts: Codes = (codes != UNKNOWN).astype(np.int64)
+    for back in range(1, window):
+        counts += same_as(lane, codes, back)
+    return counts
+
+
+def within(lane: Lane, back: int, seconds: int) -> Mask:
+    """Say of each turn whether the one `back` turns before it ended at most so long before it."""
+    ended = lane.end_ns
+    near = np.zeros(len(ended), dtype=np.bool_)
+    near[back:] = ended[back:] - ended[: max(len(ended) - back, 0)] <= seconds * NS_PER_S
+    return near & (lane.position >= back)
+
+
+def recent(lane: Lane, counts: Codes, needed: int, seconds: int) -> Codes:
+    """Cut counts below `needed` where the last `needed` turns do not lie within so many seconds."""
+    return np.where(within(lane, needed - 1, seconds), counts, np.minimum(counts, needed - 1))
+
+
 def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
     """Count the full rounds of a pattern of `period` turns that end at each turn; 0 without one."""
     counts = streak(lane, same_as(lane, codes, period))
     places = np.flatnonzero(counts)
     counts[places] = counts[places] // period + 1
     return counts
+
+
+def gathered(codes: Codes, length: Codes) -> Codes:
+    """Return one code for the last `length` turns up to each, whatever their order.
+
+    It is the same for every turn of a pattern that goes round.
+    """
+    mixed = (codes ^ (codes >> 29)) * _MIX
+    sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(mixed ^ (mixed >> 31))])
+    end = np.arange(1, len(codes) + 1)
+    gathered_codes: Codes = sums[end] - sums[np.maximum(end - length, 0)]
+    return gathered_codes

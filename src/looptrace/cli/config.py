@@ -1,0 +1,89 @@
+"""`looptrace config`: the settings file; and the option by which the other commands read it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from looptrace.analyzer.labels import plain
+from looptrace.analyzer.settings import (
+    FILE_NAME,
+    Settings,
+    SettingsError,
+    default,
+    load,
+    overridden,
+)
+from looptrace.analyzer.settings_forms import starter, toml_of
+from looptrace.cli.traces import EXIT_UNREADABLE
+
+_LINE_LENGTH_MAX = 500
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """End the command with one line where settings cannot be used."""
+    try:
+        yield
+    except SettingsError as error:
+        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
+        sys.exit(EXIT_UNREADABLE)
+
+
+def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
+    """Read the file that is named, else the one that is here, and apply the environment."""
+    here = Path(FILE_NAME)
+    with _stopping():
+        if path is None and not here.exists():
+            return overridden(default(), os.environ)
+        return overridden(load(path or here), os.environ)
+
+
+config_option = click.option(
+    "--config",
+    "settings",
+    type=_FILE,
+    callback=_read,
+    help=f"Settings file; by default {FILE_NAME} in the current directory, if there is one.",
+)
+
+
+@click.group()
+def config() -> None:
+    """Show, check or write the settings, which are a file: looptrace.toml."""
+
+
+@config.command()
+@config_option
+def show(settings: Settings) -> None:
+    """Print the settings in force, as a file that says them all."""
+    click.echo(toml_of(settings), nl=False)
+
+
+@config.command()
+@click.argument("file", default=FILE_NAME, type=_FILE)
+def check(file: Path) -> None:
+    """Say whether FILE (by default looptrace.toml) can be used; exits with 2 if not."""
+    with _stopping():
+        load(file)
+    click.echo(f"{file}: ok")
+
+
+@config.command()
+@click.argument("file", default=FILE_NAME, type=_FILE)
+def init(file: Path) -> None:
+    """Write FILE (by default looptrace.toml) with every setting, explained and commented out."""
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(starter())
+    except FileExistsError as error:
+        raise click.UsageError(f"{file} is there already, and is left as it is.") from error
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be written: {error.strerror}.") from error
+    click.echo(f"The settings lie in {file}.")

@@ -1,0 +1,60 @@
+"""The rule `blocked_task_spin`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Loop,
+    Rule,
+    Rung,
+    Verdict,
+    ladder_setting,
+    repeats,
+    setting,
+)
+from looptrace.rules.turns import STATUSES, UNKNOWN, Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row, recent
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedTaskSpin(Rule):
+    """A task is attempted again and again, and the same things block it.
+
+    ## Looping
+    - `attempt(blocked, no licence key) x3`
+
+    ## Not looping
+    - `attempt(blocked, no licence key) x2`: the second may have been started too early.
+    - `attempt(blocked, missing part {n}) x4`: other blockers each time.
+    - `attempt(blocked, ?) x4`: nobody said what blocks it.
+    - `(attempt(blocked, key) attempt(in_progress)) x3`: there is work in between.
+    """
+
+    name = "blocked_task_spin"
+    lane = LaneSpec(by="task", kinds=("attempt",))
+
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Attempts in a row, blocked by the same, that make a loop."
+    )
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds in which they must lie.")
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "unblock_authority"),))
+
+    @property
+    def lookback(self) -> int:
+        """As many attempts as make a loop."""
+        return self.attempts_min
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the blocked attempts in a row with one set of blockers, all within the window."""
+        blocked = lane.status == STATUSES.index("blocked") + 1
+        blockers = np.where(blocked, lane.call, UNKNOWN)
+        reached = in_a_row(lane, blockers)
+        reached = recent(lane, reached, self.attempts_min, self.window_s)
+        return repeats(reached, self.attempts_min, blockers)
+
+    def say(self, loop: Loop) -> str:
+        """Name the blockers."""
+        return f"{loop.labels[0]} stopped {loop.attempts} attempts"

@@ -1,0 +1,63 @@
+"""The rule `collaboration_loop`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Loop,
+    Rule,
+    Rung,
+    Verdict,
+    ladder_setting,
+    repeats,
+    setting,
+)
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row, streak, within
+
+
+@dataclass(frozen=True, slots=True)
+class CollaborationLoop(Rule):
+    """One agent hands another the same request, again and again.
+
+    A request is the agent that is called and what it is asked. There is no window in time, but a
+    gap of more than a day breaks the chain. Requests in other words are not seen here.
+
+    ## Looping
+    - `handoff(reviewer, "Review the login code.") x4`
+
+    ## Not looping
+    - `handoff(reviewer, "Review the login code.") x3`: the third may still bring an answer.
+    - `handoff(reviewer, "Review part {n}.") x6`: other work each time.
+    - `handoff(reviewer, ?) x6`: the request is unknown.
+    - `(handoff(reviewer, "Review it.") handoff(tester, "Test it.")) x4`: two agents in turn.
+    """
+
+    name = "collaboration_loop"
+    lane = LaneSpec(by="agent", kinds=("handoff",))
+
+    attempts_min: int = setting(
+        4, ge=2, le=50, doc="Equal requests to one agent, in a row, that make a loop."
+    )
+    gap_s: int = setting(
+        86_400, ge=60, le=2_592_000, doc="Seconds between two requests that break the chain."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "gate"),))
+
+    @property
+    def lookback(self) -> int:
+        """As many requests as make a loop."""
+        return self.attempts_min
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count equal requests in a row, as far back as no gap lies between them."""
+        near = streak(lane, within(lane, 1, self.gap_s)) + 1
+        reached = np.minimum(in_a_row(lane, lane.call), near)
+        return repeats(reached, self.attempts_min, lane.call)
+
+    def say(self, loop: Loop) -> str:
+        """Name the agent and the request."""
+        return f"{loop.labels[0]} was handed on {loop.attempts} times"

@@ -1,0 +1,59 @@
+"""The rule `completed_task_revisit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Loop,
+    Rule,
+    Rung,
+    Verdict,
+    ladder_setting,
+    repeats,
+    setting,
+)
+from looptrace.rules.turns import STATUSES, Lane, LaneSpec
+from looptrace.rules.vocabulary import recent, streak
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTaskRevisit(Rule):
+    """A task that is done is attempted again.
+
+    ## Looping
+    - `attempt(done) x3`
+
+    ## Not looping
+    - `attempt(done) x2`: once more is a check.
+    - `attempt(in_progress)->"part {n}" x4 attempt(done)`: work, and then the end of it.
+    - `(attempt(done) attempt(pending)) x3`: the task was opened anew.
+    - `(user("Once more.") attempt(done)) x4`: a person asked for it.
+    """
+
+    name = "completed_task_revisit"
+    lane = LaneSpec(by="task", kinds=("attempt",))
+
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Attempts in a row, all done, that make a loop."
+    )
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds in which they must lie.")
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "force_next"),))
+
+    @property
+    def lookback(self) -> int:
+        """As many attempts as make a loop."""
+        return self.attempts_min
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the attempts in a row that say they are done, all within the window."""
+        done = lane.status == STATUSES.index("done") + 1
+        reached = streak(lane, done)
+        reached = recent(lane, reached, self.attempts_min, self.window_s)
+        return repeats(reached, self.attempts_min, done.astype(np.int64))
+
+    def say(self, loop: Loop) -> str:
+        """Say how often the finished task was attempted."""
+        return f"the task was done and was attempted {loop.attempts} times"

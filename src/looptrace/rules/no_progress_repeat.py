@@ -1,0 +1,56 @@
+"""The rule `no_progress_repeat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import (
+    Loop,
+    Rule,
+    Rung,
+    Verdict,
+    ladder_setting,
+    repeats,
+    setting,
+)
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row, recent
+
+
+@dataclass(frozen=True, slots=True)
+class NoProgressRepeat(Rule):
+    """Attempts at a task report the same completed work.
+
+    ## Looping
+    - `attempt(in_progress)->"login page" x3`
+
+    ## Not looping
+    - `attempt(in_progress)->"login page" x2`: a report may come twice.
+    - `attempt(in_progress)->"{n} of 9 pages" x5`: the work grows.
+    - `attempt(in_progress) x5`: nobody said what was completed.
+    - `attempt(in_progress)->a attempt(in_progress)->b attempt(in_progress)->a`: different work.
+    """
+
+    name = "no_progress_repeat"
+    lane = LaneSpec(by="task", kinds=("attempt",))
+
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Attempts in a row with the same completed work that make a loop."
+    )
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds in which they must lie.")
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "force_next")))
+
+    @property
+    def lookback(self) -> int:
+        """As many attempts as make a loop."""
+        return self.attempts_min
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the attempts in a row that report the same work, all within the window."""
+        reached = in_a_row(lane, lane.outcome)
+        reached = recent(lane, reached, self.attempts_min, self.window_s)
+        return repeats(reached, self.attempts_min, lane.outcome)
+
+    def say(self, loop: Loop) -> str:
+        """Name the work."""
+        return f"{loop.attempts} attempts reported the same completed work"

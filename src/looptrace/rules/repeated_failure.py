@@ -1,0 +1,60 @@
+"""The rule `repeated_failure`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import same_among
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedFailure(Rule):
+    """One failure keeps coming back in a task, whoever tries and whatever lies between.
+
+    A failure is compared with the last failures of its task, by its message. Another agent's count
+    with them, and so do those that came after other work: edits that leave the same error are
+    attempts. Failures of the outside (rate limits, network, authentication, dependencies) are not
+    the agent's own and do not count.
+
+    ## Looping
+    - `test()->!"expected 42, got 41" (edit(cart.py, {n})->ok test()->!"expected 42, got 41") x2`
+    - `@first test()->!"expected 42" x2 @second test()->!"expected 42"`: another agent counts on.
+
+    ## Not looping
+    - `test()->!"expected 42, got 41" edit(cart.py)->ok test()->!"expected 42, got 41"`: only twice.
+    - `test()->!"expected {n}" x5`: another message each time.
+    - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x5`: not the agent's own failure.
+    - `(user("Try again.") test()->!"expected 42") x4`: a person asked for each attempt.
+    - `(test()->!? edit(cart.py, {n})->ok) x4`: nobody knows how it failed.
+    """
+
+    name = "repeated_failure"
+    lane = LaneSpec(by="task", kinds=("tool",), failures=True)
+
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Equal failures, the first included, that make a loop."
+    )
+    window: int = setting(
+        10, ge=2, le=100, doc="Failures of the task that one is compared with, itself included."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "gate"),))
+
+    @property
+    def lookback(self) -> int:
+        """The window."""
+        return self.window
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the failures among the last of the task that equal each one."""
+        reached = same_among(lane, lane.error, self.window)
+        length = np.minimum(self.window, lane.position + 1)
+        period = np.ones_like(reached)
+        return Verdict(reached, self.attempts_min, period, length, lane.error, spans="same")
+
+    def say(self, loop: Loop) -> str:
+        """Name the first call that failed so."""
+        return f"one failure came back {loop.attempts} times in the task, first in {loop.labels[0]}"

@@ -1,0 +1,169 @@
+"""Settings on the command line: `looptrace config`, `--config`, the file here, the environment."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from looptrace.analyzer.settings import default, load
+from looptrace.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+LOOPING = str(ROOT / "examples" / "traces" / "nightly_migration_loop.jsonl")
+QUIET = "[rules.repeated_call]\nattempts_min = 8\n[rules.signature_repeat]\nenabled = false\n"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of one's own, without the settings of whoever runs the tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOOPTRACE_LOOP_THRESHOLD", raising=False)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    """Run a command; a traceback would be an exception of its own."""
+    found = CliRunner().invoke(main, arguments, env={"COLUMNS": "120"})
+    if not isinstance(found.exception, SystemExit | None):
+        raise found.exception
+    return found
+
+
+def rules_that_find(*options: str) -> set[str]:
+    """Analyse the looping example."""
+    report = json.loads(run("analyze", LOOPING, "--format", "json", *options).stdout)
+    return {finding["rule"] for finding in report["findings"]}
+
+
+def test_analyze_judges_by_the_named_file(elsewhere: Path) -> None:
+    """Seven calls are no loop to whoever allows seven."""
+    (elsewhere / "mine.toml").write_text(QUIET)
+
+    assert {"repeated_call", "signature_repeat"} <= rules_that_find()
+    assert not {"repeated_call", "signature_repeat"} & rules_that_find("--config", "mine.toml")
+
+
+def test_file_in_the_current_directory_holds(elsewhere: Path) -> None:
+    """A project keeps its settings beside its traces, and nobody has to name them."""
+    (elsewhere / "looptrace.toml").write_text(QUIET)
+
+    assert not {"repeated_call", "signature_repeat"} & rules_that_find()
+
+
+def test_explain_shows_the_thresholds_in_force(elsewhere: Path) -> None:
+    """An explanation by other thresholds than the analysis had would be a lie."""
+    (elsewhere / "looptrace.toml").write_text(QUIET)
+    told = run("explain", LOOPING).stdout
+
+    assert "repeated_call: silent, got to 7 of 8" in told
+    assert "signature_repeat" not in told
+
+
+def test_store_is_judged_anew_with_other_settings(elsewhere: Path) -> None:
+    """Findings of two settings side by side in one store would be comparable with nothing."""
+    (elsewhere / "mine.toml").write_text(QUIET)
+    findings = []
+    for options in ([], ["--config", "mine.toml"], []):
+        done = run("ingest", LOOPING, "--store", "store", *options).stdout
+        findings.append(int(re.search(r"findings (\d+)", done)[1]))  # type: ignore[index]
+
+    assert findings[0] == findings[2] > findings[1]
+
+
+def test_stored_turns_are_analysed_with_the_given_settings(elsewhere: Path) -> None:
+    """Trying thresholds takes no new ingest."""
+    (elsewhere / "mine.toml").write_text(QUIET)
+    run("ingest", LOOPING, "--store", "store", "--config", "mine.toml")
+    strict = run("analyze", "store", "--format", "json").stdout
+    quiet = run("analyze", "store", "--format", "json", "--config", "mine.toml").stdout
+
+    assert "repeated_call" in {f["rule"] for f in json.loads(strict)["findings"]}
+    assert "repeated_call" not in {f["rule"] for f in json.loads(quiet)["findings"]}
+
+
+@pytest.mark.requirement("E6")
+def test_environment_is_read_by_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable reaches the rules, and an error in it ends the command."""
+    monkeypatch.setenv("LOOPTRACE_LOOP_THRESHOLD", "8")
+    assert "repeated_call" not in rules_that_find()
+    monkeypatch.setenv("LOOPTRACE_LOOP_THRESHOLD", "0")
+    found = run("analyze", LOOPING)
+
+    assert found.exit_code == 2
+    assert found.stderr.startswith("Error: LOOPTRACE_LOOP_THRESHOLD: ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["analyze", LOOPING], ["explain", LOOPING], ["ingest", LOOPING, "--store", "s"]],
+    ids=lambda command: command[0],
+)
+def test_wrong_settings_stop_a_command(elsewhere: Path, command: list[str]) -> None:
+    """Analysing by other settings than were meant is worse than not analysing."""
+    (elsewhere / "looptrace.toml").write_text("[rules.repeated_call]\nattempt_min = 3\n")
+    found = run(*command)
+
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    assert found.stderr.count("\n") == 1
+    assert "looptrace.toml:2: there is no 'attempt_min'" in found.stderr
+    assert not (elsewhere / "s").exists()
+    assert run(command[0], "--help").exit_code == 0
+
+
+def test_named_file_must_exist() -> None:
+    """A typing error in a path must not mean the default settings."""
+    found = run("analyze", LOOPING, "--config", "nowhere.toml")
+
+    assert found.exit_code == 2
+    assert found.stderr == "Error: nowhere.toml: cannot be read: No such file or directory.\n"
+
+
+def test_show_prints_a_file_that_says_the_same(elsewhere: Path) -> None:
+    """The settings in force can be read, compared, and kept."""
+    (elsewhere / "mine.toml").write_text(f'profile = "aggressive"\n{QUIET}')
+    shown = run("config", "show", "--config", "mine.toml").stdout
+    (elsewhere / "shown.toml").write_text(shown)
+
+    assert load(elsewhere / "shown.toml") == load(elsewhere / "mine.toml")
+    assert 'profile = "aggressive"' in shown
+    assert "[rules.signature_repeat]\nenabled = false" in shown
+
+
+def test_check_says_what_is_wrong(elsewhere: Path) -> None:
+    """A pipeline checks the file before it is used."""
+    assert run("config", "check").exit_code == 2
+    (elsewhere / "looptrace.toml").write_text(QUIET)
+    assert run("config", "check").stdout == "looptrace.toml: ok\n"
+    (elsewhere / "other.toml").write_text("profile = 3\n")
+    found = run("config", "check", "other.toml")
+
+    assert found.exit_code == 2
+    assert found.stderr.startswith("Error: other.toml:1: there is no profile 3.")
+
+
+def test_init_writes_a_file_once(elsewhere: Path) -> None:
+    """A file that somebody tuned is never overwritten."""
+    assert run("config", "init").exit_code == 0
+    assert load(elsewhere / "looptrace.toml") == default()
+    (elsewhere / "looptrace.toml").write_text(QUIET)
+    found = run("config", "init")
+
+    assert found.exit_code == 2
+    assert "looptrace.toml is there already" in found.stderr
+    assert (elsewhere / "looptrace.toml").read_text() == QUIET
+    assert "cannot be written" in run("config", "init", "no/folder.toml").stderr
+
+
+def test_example_of_the_readme_can_be_used(elsewhere: Path) -> None:
+    """The first settings file of a newcomer is copied from there."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    example = re.search(r"```toml\n(.*?)```", readme, re.DOTALL)
+    assert example is not None
+    (elsewhere / "looptrace.toml").write_text(example[1])
+
+    assert run("config", "check").exit_code == 0
