@@ -18,8 +18,10 @@ from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
+from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.registry import default_rules
 from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.transition_repeats import TransitionRepeats
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch
@@ -37,6 +39,7 @@ step = st.fixed_dictionaries(
         "result": st.sampled_from(["1", "1", "1", "2", None]),
         "failed": st.sampled_from([True, False, None]),
         "text": st.sampled_from(["Again.", "Done."]),
+        "phase": st.sampled_from([None, None, "fix", "test", "plan"]),
         "step": st.sampled_from([None, None, None, "s1", "s2"]),
         "gap_ns": st.integers(0, 40 * NS_PER_S),
         "took_ns": st.integers(0, 5 * NS_PER_S),
@@ -62,7 +65,7 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
             | {key: one[key] if is_tool else None for key in ("failed", "step")}
             | {"result": one["result"] if one["kind"] in ("tool", "attempt") else None}
             | {"error": one["result"] if is_tool and one["failed"] else None}
-            | {"text": None if is_tool else one["text"]}
+            | {"text": None if is_tool else one["text"], "phase": one.get("phase")}
             | {"response": one["text"] if is_model else None}
         )
     return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
@@ -88,8 +91,28 @@ def arrived(turns: pl.DataFrame, seed: int, rules: Any = None) -> list[Finding]:
 def test_batch_and_live_agree(steps: list[dict[str, Any]], seed: int) -> None:
     """Whatever the batch sizes, the order of arrival and the interleaving of tasks."""
     turns = table(steps)
+    rules = (*default_rules(), PhaseVisits(visits_max=2), TransitionRepeats(transitions_max=1))
 
-    assert batch(turns) == arrived(turns, seed)
+    assert batch(turns, rules) == arrived(turns, seed, rules)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_phases_of_a_long_task_agree(seed: int) -> None:
+    """Visits are counted on when the turns of the earlier ones are long gone."""
+    chance = random.Random(seed)
+    blank = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
+    steps = [
+        blank
+        | {"task": chance.choice(["t1", "t2"]), "name": "run", "arguments": str(n), "result": "1"}
+        | {"phase": chance.choice(["fix", "test", None]), "gap_ns": 9 * NS_PER_S}
+        for n in range(300)
+    ]
+    steps[120] |= {"kind": "user", "phase": None}
+    turns = table(steps)
+    found = batch(turns, [PhaseVisits(), TransitionRepeats()])
+
+    assert found == arrived(turns, seed, [PhaseVisits(), TransitionRepeats()])
+    assert max(finding.attempts for finding in found) > PhaseVisits().visits_max
 
 
 def looping_steps(seed: int, longest: int = 30) -> list[dict[str, Any]]:

@@ -579,3 +579,15 @@ def test_failures_are_classified(error: str, expected: str) -> None:
     found = turns([span(1, tool(), status=2, status_message=error)])
 
     assert found["error_kind"].to_list() == [expected]
+
+
+def test_a_phase_is_that_of_the_nearest_span_above() -> None:
+    """An author opens a phase once, and everything within it belongs to it."""
+    rows = [
+        span(1, {"looptrace.phase": "fix"}, start=0, end=10),
+        span(2, tool(), parent=1),
+        span(3, tool() | {"looptrace.phase": "test"}, parent=1),
+        span(4, tool()),
+    ]
+
+    assert turns(rows)["phase"].to_list() == ["fix", "test", None]

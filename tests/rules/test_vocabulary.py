@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Turns
 from looptrace.rules.vocabulary import (
     NS_PER_S,
+    gathered,
     in_a_row,
     pair,
     recent,
@@ -54,6 +55,11 @@ def columns(rows: list[Row]) -> Turns:
         end_ns=np.arange(len(rows), dtype=np.int64) * TURN_S * NS_PER_S,
         failed=outcome == FAILED,
         status=outcome,
+        phase=call,
+        phase_before=outcome,
+        enters=call != outcome,
+        visits=call,
+        moves=call,
         call=call,
         outcome=outcome,
         error=outcome,
@@ -202,6 +208,18 @@ def test_a_lane_of_failures_holds_nothing_else(rows: list[Row]) -> None:
     lane = columns(rows).lane(spec)
     kept = [(i, row) for i, row in enumerate(rows) if row[2] == TOOL and row[4] == FAILED]
     assert sorted(lane.rows.tolist()) == [i for i, _ in kept]
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=6), st.integers(2, 4))
+def test_gathered_knows_a_pattern_from_every_turn(pattern: list[int], times: int) -> None:
+    """Wherever in a round one stands, it is the same round; another one has another code."""
+    codes = np.array(pattern * times, dtype=np.int64)
+    length = np.full_like(codes, len(pattern))
+    found = gathered(codes, length)[len(pattern) - 1 :]
+    other = gathered(np.where(codes == pattern[0], 9, codes), length)[len(pattern) - 1 :]
+
+    assert len(set(found.tolist())) == 1
+    assert set(other.tolist()).isdisjoint(found.tolist())
 
 
 @given(turns)

@@ -90,7 +90,11 @@ def finding_of(stretch: Stretch) -> Finding:
     first, last, attempts = stretch.first[0], stretch.last, stretch.attempts
     identity = (stretch.rule.name, stretch.task, stretch.agent, first.trace_id, first.span_id)
     loop = Loop(
-        labels=tuple(row.label for row in stretch.first), attempts=attempts, failed=stretch.failed
+        labels=tuple(row.label for row in stretch.first),
+        attempts=attempts,
+        failed=stretch.failed,
+        phase=last.phase,
+        phase_before=last.phase_before,
     )
     ids = zip(stretch.trace_id, stretch.span_id, stretch.turn, strict=True)
     return Finding(

@@ -19,7 +19,7 @@ _ENTERS = (
     & ~_IS_USER
     & (pl.col("phase_before").is_null() | (pl.col("phase") != pl.col("phase_before")))
 )
-_MOVES = _ENTERS & pl.col("phase_before").is_not_null()
+_MOVES = pl.col("enters") & pl.col("phase_before").is_not_null()
 _VISITED = ("task", "epoch", "phase")
 _MOVED = ("task", "epoch", "phase_before", "phase")
 
@@ -29,6 +29,7 @@ GROUPS = (("task",), ("task", "agent"), _VISITED, _MOVED)
 _COLUMNS = {
     "epoch": pl.Int64,
     "phase_before": pl.String,
+    "enters": pl.Boolean,
     "visits": pl.Int64,
     "moves": pl.Int64,
     **{f"{name}_{end}": pl.Int64 for name in TOKENS for end in ("sum", "total")},
@@ -39,9 +40,9 @@ def counted(turns: pl.DataFrame) -> pl.DataFrame:
     """Add to the ordered turns of whole tasks what counts from the task's start.
 
     `epoch` counts a person's messages, `*_sum` the tokens of the agent and `*_total` those of the
-    task. `phase_before` is the last known phase before the turn, `visits` counts the turns that
-    entered its phase, and `moves` those that came to it from `phase_before`; both count anew after
-    a person's message.
+    task. `phase_before` is the last known phase before the turn, and `enters` says that its own is
+    another one. `visits` counts the turns that entered its phase, and `moves` those that came to it
+    from `phase_before`; both count anew after a person's message.
     """
     return _with_counts(turns, _from_start, _PHASE_BEFORE)
 
@@ -72,9 +73,16 @@ def _with_counts(
     )
     if rows["phase"].null_count() == rows.height:  # As in most traces; saves half of the time.
         none = pl.lit(0, pl.Int64)
-        return rows.with_columns(phase_before=pl.lit(None, pl.String), visits=none, moves=none)
-    rows = rows.with_columns(phase_before=phase_before)
-    return rows.with_columns(count("visits", _ENTERS, *_VISITED), count("moves", _MOVES, *_MOVED))
+        return rows.with_columns(
+            phase_before=pl.lit(None, pl.String),
+            enters=pl.lit(value=False),
+            visits=none,
+            moves=none,
+        )
+    rows = rows.with_columns(phase_before=phase_before).with_columns(enters=_ENTERS)
+    return rows.with_columns(
+        count("visits", pl.col("enters"), *_VISITED), count("moves", _MOVES, *_MOVED)
+    )
 
 
 def _from_start(name: str, new: pl.Expr, *group: str) -> pl.Expr:

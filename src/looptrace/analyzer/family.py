@@ -32,23 +32,26 @@ class Family:
 
     def session(self, span: Facts) -> str:
         """Return the session of the span, of its nearest ancestor, or of its trace."""
-        if span.session:
-            return span.session
-        found = (parent.session for parent in self.ancestors(span) if parent.session)
-        return next(found, self.sessions[span.trace_id])
+        return self._nearest(span, "session") or self.sessions[span.trace_id]
 
     def task(self, span: Facts) -> str:
         """Return the declared task of the span or its nearest ancestor, else its session."""
-        if span.task:
-            return span.task
-        found = (parent.task for parent in self.ancestors(span) if parent.task)
-        return next(found, self.session(span))
+        return self._nearest(span, "task") or self.session(span)
 
     def agent(self, span: Facts) -> str:
         """Return the agent that the span or its nearest ancestor names, "" where none does."""
-        if span.agent:
-            return span.agent
-        return next((p.agent for p in self.ancestors(span) if p.agent), "")
+        return self._nearest(span, "agent") or ""
+
+    def phase(self, span: Facts) -> str | None:
+        """Return the phase that the span or its nearest ancestor declares."""
+        return self._nearest(span, "phase")
+
+    def _nearest(self, span: Facts, name: str) -> str | None:
+        """Return a field of the span, else of the nearest ancestor that has it."""
+        own: str | None = getattr(span, name)
+        return own or next(
+            (value for above in self.ancestors(span) if (value := getattr(above, name))), None
+        )
 
 
 def family_of(spans: list[Facts]) -> tuple[Family, list[Skipped]]:

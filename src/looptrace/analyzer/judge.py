@@ -20,7 +20,7 @@ from looptrace.analyzer.labels import label
 from looptrace.rules.contract import Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
 
-_CODES = ("agent", "call", "outcome", "signature", "response")
+_CODES = ("agent", "phase", "call", "outcome", "signature", "response")
 _HEX_DIGITS = 16
 
 
@@ -39,6 +39,7 @@ class LoopRow(NamedTuple):
     arguments: str | None
     text: str | None
     phase: str | None
+    phase_before: str | None
     trace_id: str
     span_id: str
     call_id: str | None
@@ -187,6 +188,8 @@ def columns(table: pl.DataFrame) -> Turns:
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
         status=table.select(status).to_series().to_numpy(),
+        phase_before=table.select(_code("phase_before")).to_series().to_numpy(),
+        **{name: table[name].to_numpy() for name in ("enters", "visits", "moves")},
         **codes,
     )
 

@@ -143,10 +143,12 @@ class LiveEngine:
             wanted[lane.rows[lane.following < rule.lookback - 1]] = True
         # A person's message ends every lane, so what lies before the last one is never looked at.
         current = pl.col("epoch") == pl.col("epoch").max().over("task")
-        row = pl.int_range(pl.len())
+        row = pl.col("row")
         last = [row == row.last().over(*group) for group in GROUPS]
-        kept = settled.filter(pl.lit(pl.Series(wanted)) & current | pl.any_horizontal(last))
-        parts = [kept, rows.filter(~pl.col("settled"))]
+        kept = settled.with_row_index("row").filter(
+            pl.lit(pl.Series(wanted)) & current | pl.any_horizontal(last)
+        )
+        parts = [kept.drop("row"), rows.filter(~pl.col("settled"))]
         self._rows = pl.concat(parts if self._rows is None else [self._rows, *parts])
 
 

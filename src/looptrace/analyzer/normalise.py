@@ -191,7 +191,7 @@ class _Trace:
             "kind": kind,
             "agent": self.family.agent(span),
             "name": span.name,
-            "phase": span.phase,
+            "phase": self.family.phase(span),
             "failed": span.failed,
             "error_type": span.error_type,
             "error": span.error,

@@ -15,7 +15,7 @@
 | `... x5` | five times; within, `{n}` counts 1, 2, 3, ... |
 | `( ... ) x3` | a group, three times; `{n}` counts the rounds of the innermost `x` |
 | `[ ... ]` | calls that one response asked for in parallel |
-| `@name` | the agent of all turns that follow |
+| `@name`, `#name` | the agent, the phase of all turns that follow |
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ TASK = "example"
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<agent>@\w+)
+      | \#(?P<phase>\w+)
       | x(?P<times>\d+)(?!\w)
       | (?P<bracket>[()\[\]])
       | (?P<name>[\w.]+)\((?P<arguments>(?:"[^"]*"|[^()"])*)\)
@@ -60,6 +61,7 @@ class _Written:
     arguments: str
     result: str | None
     failed: bool
+    phase: str | None = None
     step: int = 0
 
     def counted(self, n: int) -> _Written:
@@ -88,6 +90,7 @@ class _Parser:
         self.text = text
         self.position = 0
         self.agent = ""
+        self.phase: str | None = None
         self.steps = 0
 
     def parsed(self) -> list[_Written]:
@@ -117,6 +120,9 @@ class _Parser:
         if token["agent"]:
             self.agent = token["agent"][1:]
             return []
+        if token["phase"]:
+            self.phase = token["phase"]
+            return []
         if token["bracket"]:
             if token["bracket"] not in _CLOSING:
                 raise NotationError(f"{token['bracket']!r} closes nothing in {self.text!r}")
@@ -128,7 +134,8 @@ class _Parser:
         result = token["text"] if token["text"] is not None else token["word"]
         known = None if token["text"] is None and token["word"] in ("?", None) else result
         arguments = token["arguments"]
-        return [_Written(self.agent, token["name"], arguments, known, bool(token["failed"]))]
+        failed = bool(token["failed"])
+        return [_Written(self.agent, token["name"], arguments, known, failed, self.phase)]
 
     def _new_steps(self, repeated: list[_Written], once: list[_Written]) -> list[_Written]:
         """Give the parallel calls of each round a step of their own."""
@@ -157,6 +164,7 @@ def _row(turn: _Written, index: int) -> dict[str, Any]:
         "trace_id": TASK,
         "span_id": f"{index:04d}",
         "agent": turn.agent,
+        "phase": turn.phase,
         "start_ns": start,
         "end_ns": start + NS_PER_S,
     }

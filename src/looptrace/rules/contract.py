@@ -50,6 +50,8 @@ class Loop:
     labels: tuple[str, ...]  # of the turns that the others repeat, such as run_tests(a.py)
     attempts: int
     failed: bool  # true where every turn of the loop is known to have failed
+    phase: str | None = None  # of the last turn, and the one before it
+    phase_before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,12 @@ class Rule(ABC):
         """Return each number's value, and its bounds and sentence (`ge`, `le`, `doc`)."""
         numbers = [item for item in fields(self) if item.metadata]
         return {item.name: (getattr(self, item.name), dict(item.metadata)) for item in numbers}
+
+
+def counts(reached: Codes, needed: int, what: Codes) -> Verdict:
+    """Return the verdict of a rule that counts from the start of the task."""
+    one = np.broadcast_to(np.int64(1), reached.shape)
+    return Verdict(reached, needed, one, one, what, spans="fired")
 
 
 def repeats(reached: Codes, needed: int, what: Codes) -> Verdict:

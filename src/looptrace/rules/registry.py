@@ -8,10 +8,12 @@ from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
 from looptrace.rules.contract import Rule
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
+from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.response_repeat import ResponseRepeat
 from looptrace.rules.signature_repeat import SignatureRepeat
+from looptrace.rules.transition_repeats import TransitionRepeats
 
 RULES: tuple[type[Rule], ...] = (
     RepeatedCall,
@@ -23,6 +25,8 @@ RULES: tuple[type[Rule], ...] = (
     BlockedTaskSpin,
     NoProgressRepeat,
     CollaborationLoop,
+    PhaseVisits,
+    TransitionRepeats,
 )
 
 

@@ -48,6 +48,11 @@ class Turns:
     end_ns: Codes
     failed: Mask  # known to have failed
     status: Codes  # of an attempt: index into STATUSES, counted from 1; 0 for other turns
+    phase: Codes
+    phase_before: Codes  # the last known phase before the turn
+    enters: Mask  # the turn's phase is another than the one before it
+    visits: Codes  # how often the phase was entered since a person's last message
+    moves: Codes  # how often from `phase_before`
     call: Codes  # tool and arguments; what a model was given; request handed on; blockers
     outcome: Codes  # result or error of a tool; work that an attempt completed
     error: Codes  # message of a failure that is the agent's own

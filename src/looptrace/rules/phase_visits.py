@@ -1,0 +1,52 @@
+"""The rule `phase_visits`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.turns import Lane, LaneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseVisits(Rule):
+    """A phase of a task is entered more often than it may be.
+
+    Phases are declared (`looptrace.phase`). Turns that follow one another in one phase are one
+    visit, and a person's message lets the visits count anew.
+
+    ## Looping
+    - `(#fix edit(a, {n})->ok #test test()->"{n} passed") x10 #fix edit(b)->ok`
+
+    ## Not looping
+    - `(#fix edit(a, {n})->ok #test test()->"{n} passed") x10`: as often as is allowed.
+    - `#test test({n})->ok x20`: one long visit.
+    - `(edit(a, {n})->ok test()->"{n} passed") x20`: no phases are declared.
+    - `(user("Go on.") #fix edit(a, {n})->ok #test test()->ok) x12`: a person asked for each round.
+    """
+
+    name = "phase_visits"
+    lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt"))
+
+    visits_max: int = setting(10, ge=1, le=1_000, doc="Visits to one phase that are no loop yet.")
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
+
+    @property
+    def lookback(self) -> int:
+        """The turn itself; the engine counts from the start of the task."""
+        return 1
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Compare the count of each turn that enters a phase."""
+        turns, rows = lane.turns, lane.rows
+        reached = np.where(turns.enters[rows], turns.visits[rows], 0)
+        return counts(reached, self.visits_max + 1, turns.phase[rows])
+
+    def say(self, loop: Loop) -> str:
+        """Name what was exceeded, and by how much."""
+        return (
+            f"Phase '{loop.phase}' exceeded visits_max ({self.visits_max}) "
+            f"with {loop.attempts} visits"
+        )

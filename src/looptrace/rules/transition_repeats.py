@@ -1,0 +1,57 @@
+"""The rule `transition_repeats`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import pair
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionRepeats(Rule):
+    """A task goes from one phase to the same other phase more often than it may.
+
+    Each destination counts for itself. A person's message lets the transitions count anew.
+
+    ## Looping
+    - `(#fix edit(a, {n})->ok #test test()->"{n} passed") x6`
+
+    ## Not looping
+    - `(#fix edit(a, {n})->ok #test test()->"{n} passed") x5`: as often as is allowed.
+    - `(#a do({n})->ok #b do({n})->ok #a do({n})->ok #c do({n})->ok) x5`: each way five times.
+    - `(user("Go on.") #fix edit(a, {n})->ok #test test()->ok) x12`: a person asked for each round.
+    """
+
+    name = "transition_repeats"
+    lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt"))
+
+    transitions_max: int = setting(
+        5,
+        ge=1,
+        le=1_000,
+        doc="Transitions between two phases, in one direction, that are no loop yet.",
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
+
+    @property
+    def lookback(self) -> int:
+        """The turn itself; the engine counts from the start of the task."""
+        return 1
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Compare the count of each turn that enters a phase."""
+        turns, rows = lane.turns, lane.rows
+        reached = np.where(turns.enters[rows], turns.moves[rows], 0)
+        way = pair(turns.phase_before[rows], turns.phase[rows])
+        return counts(reached, self.transitions_max + 1, way)
+
+    def say(self, loop: Loop) -> str:
+        """Name what was exceeded, and by how much."""
+        return (
+            f"Transition {loop.phase_before}→{loop.phase} exceeded transitions_max "
+            f"({self.transitions_max}) with {loop.attempts} occurrences"
+        )
