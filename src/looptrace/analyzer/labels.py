@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
@@ -22,6 +23,9 @@ _VALUES_MAX = 8
 
 # Longer arguments are shown as text: parsing megabytes for one label would make a report slow.
 _ARGUMENTS_LENGTH_MAX = 100_000
+
+# A mistyped name is not longer, and looking for near ones takes the square of the length.
+_WORD_LENGTH_MAX = 60
 
 # White space collapses, so some more than the wanted length is read, but never megabytes.
 _READ_FACTOR = 8
@@ -98,3 +102,12 @@ def _is_simple(text: str) -> bool:
     except ValueError:
         return True
     return False
+
+
+def did_you_mean(given: object, names: Iterable[str]) -> str:
+    """Say what somebody may have meant by a name that there is not, and which there are."""
+    known = list(names)
+    word = given[:_WORD_LENGTH_MAX] if isinstance(given, str) else ""
+    close = get_close_matches(word, known, n=1)
+    meant = f"Did you mean {close[0]}? " if close else ""
+    return f"{meant}There is: {', '.join(known)}." if known else "There is none."

@@ -10,12 +10,11 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.labels import did_you_mean, plain
 from looptrace.rules.contract import ACTIONS, RUNG_ATTEMPTS_MAX, Rule, Rung, SettingError
 from looptrace.rules.registry import default_rules
 
@@ -121,7 +120,8 @@ def parsed(data: bytes, name: str) -> Settings:
     profile = top.get("profile", DEFAULT_PROFILE)
     if not isinstance(profile, str) or profile not in PROFILES:
         raise file.error(
-            ("profile",), f"there is no profile {_shown(profile)}. {_which(profile, PROFILES)}"
+            ("profile",),
+            f"there is no profile {_shown(profile)}. {did_you_mean(profile, PROFILES)}",
         )
     tables = _table(file, ("rules",), top.get("rules", {}))
     rules = rules_of_profile(profile)
@@ -268,7 +268,9 @@ def _rung(file: _File, keys: Keys, table: Table) -> Rung:
             raise file.error(keys, f"{'.'.join(keys)} has a rung without {name}.")
     action = table["action"]
     if action not in ACTIONS:
-        raise file.error(keys, f"there is no action {_shown(action)}. {_which(action, ACTIONS)}")
+        raise file.error(
+            keys, f"there is no action {_shown(action)}. {did_you_mean(action, ACTIONS)}"
+        )
     attempts = _number(file, (*keys, "attempts"), table["attempts"], 1, RUNG_ATTEMPTS_MAX)
     return Rung(attempts, action)
 
@@ -284,16 +286,8 @@ def _check_keys(file: _File, keys: Keys, table: Table, names: Iterable[str]) -> 
         if key not in names:
             where = f" in {'.'.join(keys)}" if keys else ""
             raise file.error(
-                (*keys, key), f"there is no {_shown(key)}{where}. {_which(key, names)}"
+                (*keys, key), f"there is no {_shown(key)}{where}. {did_you_mean(key, names)}"
             )
-
-
-def _which(given: object, names: Iterable[str]) -> str:
-    """Say what somebody may have meant, and what there is."""
-    word = given[:_SHOWN_LENGTH_MAX] if isinstance(given, str) else ""
-    close = get_close_matches(word, names, n=1)
-    meant = f"Did you mean {close[0]}? " if close else ""
-    return f"{meant}There is: {', '.join(names)}."
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,6 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from looptrace import queries
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.labels import did_you_mean, plain
 from looptrace.cli import traces
 from looptrace.collector.store import StoreError
 from looptrace.collector.warehouse import Answer, QueryError, ask, ask_typed
@@ -83,7 +82,7 @@ def _list_queries() -> None:
 
 def _query(name: str) -> queries.Query:
     if name not in queries.names():
-        raise click.UsageError(f"There is no query {name!r}. {_which(name, queries.names())}")
+        raise click.UsageError(f"There is no query {name!r}. {did_you_mean(name, queries.names())}")
     return queries.load(name)
 
 
@@ -96,19 +95,14 @@ def _values(query: queries.Query | None, params: tuple[str, ...]) -> dict[str, s
         if not equals:
             raise click.UsageError(f"--param {param!r} is not written KEY=VALUE.")
         if name not in wanted:
-            raise click.UsageError(f"There is no parameter {name!r} here. {_which(name, wanted)}")
+            raise click.UsageError(
+                f"There is no parameter {name!r} here. {did_you_mean(name, wanted)}"
+            )
         values[name] = value
     for name in wanted:
         if name not in values:
             raise click.UsageError(f"Missing parameter: give --param {name}=….")
     return values
-
-
-def _which(given: str, names: tuple[str, ...]) -> str:
-    """Say what somebody may have meant, and what there is."""
-    close = get_close_matches(given, names, n=1)
-    meant = f"Did you mean {close[0]}? " if close else ""
-    return f"{meant}There is: {', '.join(names)}." if names else "There is none."
 
 
 def _print_table(answer: Answer) -> None:
