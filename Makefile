@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 REPORT := build/demo/report.html
 
-.PHONY: demo test check format docs bench examples clean
+.PHONY: demo test check format docs bench examples requirements clean
 
 demo: $(VENV)/installed ## analyse the example traces
 	@mkdir -p $(dir $(REPORT))
@@ -31,6 +31,9 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
+
+requirements: $(VENV)/installed-dev ## which tests prove which line of the requirements
+	$(BIN)/python -m tests.requirement_table
 
 examples: $(VENV)/installed-dev ## write the example traces anew
 	$(BIN)/python -m examples.make_traces

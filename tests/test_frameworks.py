@@ -130,6 +130,7 @@ def test_every_dump_is_expected() -> None:
     assert framework_table.dumps() == sorted(EXPECTED)
 
 
+@pytest.mark.requirement("F5")
 @pytest.mark.parametrize("dump", EXPECTED)
 def test_verdict(dump: str) -> None:
     """A loop is found where the trace shows it, and nowhere else."""

@@ -88,10 +88,11 @@ def arrived(turns: pl.DataFrame, seed: int, rules: Any = None) -> list[Finding]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(step, min_size=1, max_size=80), st.integers(0, 2**32))
+@pytest.mark.requirement("F2")
 def test_batch_and_live_agree(steps: list[dict[str, Any]], seed: int) -> None:
     """Whatever the batch sizes, the order of arrival and the interleaving of tasks."""
     turns = table(steps)
-    rules = (*default_rules(), PhaseVisits(visits_max=2), TransitionRepeats(transitions_max=1))
+    rules = (*default_rules(), PhaseVisits(max_visits=2), TransitionRepeats(max_transitions=1))
 
     assert batch(turns, rules) == arrived(turns, seed, rules)
 
@@ -112,7 +113,7 @@ def test_phases_of_a_long_task_agree(seed: int) -> None:
     found = batch(turns, [PhaseVisits(), TransitionRepeats()])
 
     assert found == arrived(turns, seed, [PhaseVisits(), TransitionRepeats()])
-    assert max(finding.attempts for finding in found) > PhaseVisits().visits_max
+    assert max(finding.attempts for finding in found) > PhaseVisits().max_visits
 
 
 def looping_steps(seed: int, longest: int = 30) -> list[dict[str, Any]]:

@@ -136,6 +136,7 @@ def test_a_store_is_read_alone(tmp_path: Path) -> None:
     assert "a store is read alone" in found.stderr
 
 
+@pytest.mark.requirement("C7")
 def test_explain_shows_how_far_each_rule_got() -> None:
     """The turn at which a rule fires, and the rules that stayed silent."""
     found = run("explain", LOOPING, "--task", "migrations-2026-03-14").stdout

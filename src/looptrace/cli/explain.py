@@ -74,8 +74,12 @@ def _print(name: str, turns: pl.DataFrame, rules: list[Progress]) -> None:
         what = Text(label(row, _CELL_LENGTH_MAX))
         table.add_row(number, *agent, what, _outcome(row), _reached(row, rules, i))
     console.print(table)
+    blind = [rule.rule for rule in rules if all(attempts is None for attempts in rule.reached)]
     for rule in rules:
-        console.print(_furthest(rule, turns))
+        if rule.rule not in blind:
+            console.print(_furthest(rule, turns))
+    if blind:
+        console.print(Text(f"no turns for: {', '.join(blind)}", style="dim"))
 
 
 def _outcome(row: dict[str, Any]) -> Text:
@@ -104,8 +108,6 @@ def _furthest(rule: Progress, turns: pl.DataFrame) -> Text:
     """Say in one line how far a rule got in the task."""
     most = max((attempts or 0 for attempts in rule.reached), default=0)
     text = Text(f"{rule.rule}: ")
-    if all(attempts is None for attempts in rule.reached):
-        return text.append("looks at none of these turns")
     if most < rule.needed:
         return text.append(f"silent, got to {most} of {rule.needed}")
     at = turns["turn"][rule.reached.index(most)]

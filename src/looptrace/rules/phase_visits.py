@@ -30,7 +30,7 @@ class PhaseVisits(Rule):
     name = "phase_visits"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt"))
 
-    visits_max: int = setting(10, ge=1, le=1_000, doc="Visits to one phase that are no loop yet.")
+    max_visits: int = setting(10, ge=1, le=1_000, doc="Visits to one phase that are no loop yet.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
 
     @property
@@ -42,11 +42,11 @@ class PhaseVisits(Rule):
         """Compare the count of each turn that enters a phase."""
         turns, rows = lane.turns, lane.rows
         reached = np.where(turns.enters[rows], turns.visits[rows], 0)
-        return counts(reached, self.visits_max + 1, turns.phase[rows])
+        return counts(reached, self.max_visits + 1, turns.phase[rows])
 
     def say(self, loop: Loop) -> str:
         """Name what was exceeded, and by how much."""
         return (
-            f"Phase '{loop.phase}' exceeded visits_max ({self.visits_max}) "
+            f"Phase '{loop.phase}' exceeded max_visits ({self.max_visits}) "
             f"with {loop.attempts} visits"
         )

@@ -29,7 +29,7 @@ class TransitionRepeats(Rule):
     name = "transition_repeats"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt"))
 
-    transitions_max: int = setting(
+    max_transitions: int = setting(
         5,
         ge=1,
         le=1_000,
@@ -47,11 +47,11 @@ class TransitionRepeats(Rule):
         turns, rows = lane.turns, lane.rows
         reached = np.where(turns.enters[rows], turns.moves[rows], 0)
         way = pair(turns.phase_before[rows], turns.phase[rows])
-        return counts(reached, self.transitions_max + 1, way)
+        return counts(reached, self.max_transitions + 1, way)
 
     def say(self, loop: Loop) -> str:
         """Name what was exceeded, and by how much."""
         return (
-            f"Transition {loop.phase_before}→{loop.phase} exceeded transitions_max "
-            f"({self.transitions_max}) with {loop.attempts} occurrences"
+            f"Transition {loop.phase_before}→{loop.phase} exceeded max_transitions "
+            f"({self.max_transitions}) with {loop.attempts} occurrences"
         )

@@ -1,0 +1,165 @@
+"""Lines of the requirements, in their own words and numbers, that no other test proves."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.notation import turns_in
+from looptrace.rules.contract import Rule
+from looptrace.rules.phase_visits import PhaseVisits
+from looptrace.rules.registry import RULES
+from looptrace.rules.repeated_failure import RepeatedFailure
+from looptrace.rules.transition_repeats import TransitionRepeats
+from tests.drivers import batch
+
+requirement = pytest.mark.requirement
+RULE_OF = {rule.name: rule for rule in RULES}
+DAY_S = 86_400
+
+
+def found(text: str, rule: Rule | str) -> list[Finding]:
+    """Judge turns in the notation by one rule, by default with its defaults."""
+    return batch(turns_in(text), [RULE_OF[rule]() if isinstance(rule, str) else rule])
+
+
+@requirement("A2")
+@requirement("A3")
+def test_second_identical_failure_is_one_repeat() -> None:
+    """The second identical failure has attempts 2 and loop_count 1."""
+    (finding,) = found('test()->!"boom" x2', RepeatedFailure(attempts_min=2))
+
+    assert (finding.attempts, finding.loop_count) == (2, 1)
+
+
+@requirement("A3")
+def test_third_unresolved_failure_opens_the_gate() -> None:
+    """The default gate for repeated failures opens at attempts 3, and not before."""
+    assert found('test()->!"boom" x2', "repeated_failure") == []
+    assert [f.action for f in found('test()->!"boom" x3', "repeated_failure")] == ["gate"]
+
+
+@requirement("A2")
+def test_a_failure_is_compared_with_the_last_ten() -> None:
+    """The failure eleven failures ago is out of the window."""
+    ten = 'test()->!"boom" lint()->!"style {n}" x8 '
+    eleven = 'test()->!"boom" lint()->!"style {n}" x9 '
+    rule = RepeatedFailure(attempts_min=2)
+
+    assert len(found(f'{ten} test()->!"boom"', rule)) == 1
+    assert found(f'{eleven} test()->!"boom"', rule) == []
+
+
+@requirement("A4")
+def test_counters_survive_a_change_of_agent() -> None:
+    """A fails twice, B once: that is 3."""
+    (finding,) = found('@A test()->!"boom" x2 @B test()->!"boom"', "repeated_failure")
+
+    assert finding.attempts == 3
+
+
+@requirement("A10")
+def test_failures_of_the_outside_do_not_count() -> None:
+    """A rate limit is not the agent's own failure."""
+    assert found('fetch()->!"429 Too Many Requests" x9', "repeated_failure") == []
+
+
+@requirement("A11")
+def test_intermittent_failures_are_no_loop_by_message() -> None:
+    """Another message each time is another failure."""
+    assert found('test()->!"boom {n}" x9', "repeated_failure") == []
+
+
+@requirement("A12")
+def test_fourth_request_opens_the_gate() -> None:
+    """For collaboration loops the gate opens at loop_count 3, the fourth request, and a day breaks.
+
+    The similarity of requests in other words needs embeddings, which there are not yet.
+    """
+    (finding,) = found('handoff(B, "Can you review this?") x4', "collaboration_loop")
+
+    assert (finding.loop_count, finding.action) == (3, "gate")
+    assert RULE_OF["collaboration_loop"]().settings()["gap_s"][0] == DAY_S
+
+
+@requirement("B2")
+def test_done_three_times_forces_the_next_task() -> None:
+    """At least 3 attempts in the last hour, all done."""
+    assert [f.action for f in found("attempt(done) x3", "completed_task_revisit")] == ["force_next"]
+
+
+@requirement("B3")
+def test_same_blockers_three_times_ask_for_authority() -> None:
+    """The last 3 attempts all blocked by the same set of blockers."""
+    (finding,) = found("attempt(blocked, key) x3", "blocked_task_spin")
+
+    assert finding.action == "unblock_authority"
+
+
+@requirement("B4")
+def test_same_work_warns_and_then_forces() -> None:
+    """A warning at 3 attempts with the same completed work, the next task from 5 on."""
+    for attempts, action in ((3, "warn"), (4, "warn"), (5, "force_next")):
+        (finding,) = found(f"attempt(pending)->page x{attempts}", "no_progress_repeat")
+        assert finding.action == action
+
+
+@requirement("B6")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "attempt(in_progress)->page{n} x9",
+        "attempt(blocked, key{n})->page{n} x9",
+        "(attempt(done)->page{n} attempt(pending)->part{n}) x9",
+    ],
+)
+def test_active_work_is_never_flagged(text: str) -> None:
+    """Different work, blockers or status in the window means no finding."""
+    assert batch(turns_in(text)) == []
+
+
+@requirement("C2")
+def test_same_signature_three_times_in_a_row() -> None:
+    """Two is a legitimate retry, three a finding."""
+    assert found('load({n})->!"KeyError: x" x2', "signature_repeat") == []
+    assert len(found('load({n})->!"KeyError: x" x3', "signature_repeat")) == 1
+
+
+@requirement("C4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "edit(auth.ts, change {n})->ok x3",
+        'test()->"3 failed" test()->"2 failed" test()->"1 failed"',
+    ],
+)
+def test_what_is_not_a_loop(text: str) -> None:
+    """Three different changes to one file; 3, then 2, then 1 failing tests."""
+    assert batch(turns_in(text)) == []
+
+
+@requirement("D1")
+def test_phase_visits_message() -> None:
+    """The message names the phase, the limit and the count."""
+    rounds = '(#fix edit(a, {n})->ok #test test()->"{n}") x6'
+    reasons = [f.reason for f in found(rounds, PhaseVisits(max_visits=5))]
+
+    assert "Phase 'test' exceeded max_visits (5) with 6 visits, turns 12–12" in reasons
+
+
+@requirement("D2")
+def test_transition_repeats_message() -> None:
+    """The message names the transition, the limit and the count."""
+    rounds = '(#fix edit(a, {n})->ok #test test()->"{n}") x6'
+    (finding,) = found(rounds, TransitionRepeats(max_transitions=5))
+
+    message = "Transition fix→test exceeded max_transitions (5) with 6 occurrences"
+    assert finding.reason == f"{message}, turns 12–12"
+
+
+@requirement("E1")
+def test_same_response_three_times_is_a_pivot() -> None:
+    """The hash of the trimmed text is compared."""
+    said = 'say("No way.", given=error) say(" No way. ", given=error) say("No way.", given=error)'
+
+    assert [f.action for f in found(said, "response_repeat")] == ["pivot"]
