@@ -11,6 +11,7 @@ import click
 import polars as pl
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.status import Status
 
 from looptrace.analyzer.batch import analyse, analysis_of, joined
 from looptrace.analyzer.findings import Analysis
@@ -36,8 +37,9 @@ def analysis(paths: Sequence[str], rules: Sequence[Rule]) -> Analysis:
     folder = _store(paths)
     if folder is None:
         found = read(paths)
-        return analyse(found.spans, found.skipped, rules)
-    with stopping_on_store_errors():
+        with _working():
+            return analyse(found.spans, found.skipped, rules)
+    with stopping_on_store_errors(), _working():
         parts = [analysis_of(turns, 0, rules=rules) for turns in store.read_turns(folder)]
         counts = store.counts(folder)
     return joined(parts, counts.sessions, counts.spans)
@@ -48,7 +50,8 @@ def turns(paths: Sequence[str]) -> tuple[Iterable[pl.DataFrame], Sequence[Skippe
     folder = _store(paths)
     if folder is None:
         found = read(paths)
-        table, noted = turns_of(found.spans)
+        with _working():
+            table, noted = turns_of(found.spans)
         return [table], [*found.skipped, *noted]
     with stopping_on_store_errors():
         return list(store.read_turns(folder)), []
@@ -64,6 +67,11 @@ def read(paths: Sequence[str]) -> SpansRead:
             paths,
             on_bytes=lambda done, total: bar.update(reading, completed=done, total=total or None),
         )
+
+
+def _working() -> Status:
+    """Show on a terminal that the reading is over and the work goes on."""
+    return Console(stderr=True).status("looking for loops")
 
 
 def warn_of(skipped: Iterable[Skipped]) -> None:
