@@ -1,6 +1,28 @@
-"""`python -m looptrace` is the command line."""
+"""`looptrace`, or `python -m looptrace`, is the command line."""
 
-from looptrace.cli.main import main
+from __future__ import annotations
+
+import sys
+
+EXIT_UNUSABLE = 2  # as for wrong usage
+
+
+def main() -> None:
+    """Run the command line, or say what to install: an agent's process does without it."""
+    try:
+        # Only here, because the base installation lacks what it imports.
+        from looptrace.cli.main import main as command_line  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("looptrace"):
+            raise
+        print(
+            f"looptrace: the command line needs {error.name}, which is not installed; "
+            "install all it needs with: pip install 'looptrace[analyzer]'",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_UNUSABLE)
+    command_line()
+
 
 if __name__ == "__main__":
     main()

@@ -185,3 +185,14 @@ def test_runs_as_a_module() -> None:
     """`python -m looptrace` is there where the script is not on the path."""
     command = [sys.executable, "-m", "looptrace", "--version"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_missing_packages_are_named() -> None:
+    """Who installed only what an agent needs learns how to get the command line."""
+    without = "import sys; sys.modules['click'] = None; from looptrace.__main__ import main; main()"
+    command = [sys.executable, "-c", without]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert found.returncode == 2
+    assert found.stderr.startswith("looptrace: the command line needs click")
+    assert "Traceback" not in found.stderr
