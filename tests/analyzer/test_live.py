@@ -18,6 +18,7 @@ from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
+from looptrace.rules.monologue import Monologue
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.registry import default_rules
 from looptrace.rules.repeated_call import RepeatedCall
@@ -39,6 +40,7 @@ step = st.fixed_dictionaries(
         "result": st.sampled_from(["1", "1", "1", "2", None]),
         "failed": st.sampled_from([True, False, None]),
         "text": st.sampled_from(["Again.", "Done."]),
+        "talks_on": st.sampled_from(["Again.", "Again.", "Done.", None]),
         "phase": st.sampled_from([None, None, "fix", "test", "plan"]),
         "step": st.sampled_from([None, None, None, "s1", "s2"]),
         "gap_ns": st.integers(0, 40 * NS_PER_S),
@@ -67,6 +69,7 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
             | {"error": one["result"] if is_tool and one["failed"] else None}
             | {"text": None if is_tool else one["text"], "phase": one.get("phase")}
             | {"response": one["text"] if is_model else None}
+            | {"talks_on": one.get("talks_on") if is_model else None}
         )
     return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
@@ -114,6 +117,27 @@ def test_phases_of_a_long_task_agree(seed: int) -> None:
 
     assert found == arrived(turns, seed, [PhaseVisits(), TransitionRepeats()])
     assert max(finding.attempts for finding in found) > PhaseVisits().max_visits
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_monologues_agree(seed: int) -> None:
+    """Talk is cut by calls of its own agent, and by nothing else, in either driver."""
+    chance = random.Random(seed)
+    blank = {"name": "run", "result": "1", "failed": False, "step": None, "took_ns": 0}
+    said = {"arguments": "Go on.", "text": "Again.", "talks_on": "Again."}
+    kinds = ["model"] * 9 + ["tool"]
+    steps = [
+        blank
+        | said
+        | {"task": "t1", "agent": chance.choice("aab"), "kind": chance.choice(kinds)}
+        | {"gap_ns": chance.randint(0, 40) * NS_PER_S}
+        for _ in range(150)
+    ]
+    turns, rules = table(steps), [Monologue(attempts_min=3)]
+    found = batch(turns, rules)
+
+    assert found == arrived(turns, seed, rules)
+    assert max(finding.attempts for finding in found) > Monologue(attempts_min=3).lookback
 
 
 def looping_steps(seed: int, longest: int = 30) -> list[dict[str, Any]]:

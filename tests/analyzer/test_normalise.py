@@ -591,3 +591,33 @@ def test_a_phase_is_that_of_the_nearest_span_above() -> None:
     ]
 
     assert turns(rows)["phase"].to_list() == ["fix", "test", None]
+
+
+def talk(*, remembers: bool) -> list[dict[str, object]]:
+    """Make twelve responses to “Go on.”, of a model that is shown its earlier ones or is not."""
+    rows, history = [], [{"role": "user", "content": "Fix it."}]
+    for number in range(1, 13):
+        shown = {"gen_ai.input.messages": json.dumps(history)}
+        rows.append(span(number, model(f"Thought {number}.") | shown))
+        if remembers:
+            history.append({"role": "assistant", "content": f"Thought {number}."})
+            history.append({"role": "user", "content": "Go on."})
+    return rows
+
+
+def test_talk_that_goes_on_is_told_from_questions_asked_anew() -> None:
+    """Twelve samples of one prompt are work; twelve responses without an action are a monologue."""
+    assert rules(talk(remembers=True)) == {"monologue"}
+    assert rules(talk(remembers=False)) == set()
+
+
+def test_response_that_calls_does_not_talk_on() -> None:
+    """Neither side of a call is talk: not the response that asks for it, nor what follows."""
+    rows = talk(remembers=True)
+    asking = model("Thought 5.", ("call_1", "probe", {"n": 1}))
+    shown = json.loads(str(rows[4]["attributes"]))["gen_ai.input.messages"]
+    rows[4] = span(5, asking | {"gen_ai.input.messages": shown})
+    found = kind(turns(rows), "model")
+
+    assert found["talks_on"].is_null().arg_true().to_list() == [0, 4]
+    assert rules(rows) == set()

@@ -54,6 +54,7 @@ def columns(rows: list[Row]) -> Turns:
         kind=kind,
         end_ns=np.arange(len(rows), dtype=np.int64) * TURN_S * NS_PER_S,
         failed=outcome == FAILED,
+        external=outcome == FAILED,
         status=outcome,
         phase=call,
         phase_before=outcome,
@@ -65,6 +66,7 @@ def columns(rows: list[Row]) -> Turns:
         error=outcome,
         signature=call,
         response=call,
+        talks_on=call,
     )
 
 

@@ -96,6 +96,7 @@ def finding_of(stretch: Stretch) -> Finding:
         phase=last.phase,
         phase_before=last.phase_before,
     )
+    cost = _cost(stretch)
     ids = zip(stretch.trace_id, stretch.span_id, stretch.turn, strict=True)
     return Finding(
         id=digest("\x1f".join((*identity, first.call_id or "", str(stretch.period)))),
@@ -111,12 +112,12 @@ def finding_of(stretch: Stretch) -> Finding:
         period=stretch.period,
         signature=" → ".join(row.sign for row in stretch.first),
         reason=f"{stretch.rule.say(loop)}, turns {first.turn}–{last.turn}",
-        action=stretch.rule.action(attempts),
+        action=stretch.rule.action(attempts, cost.seconds),
         turns=tuple(
             LoopTurn(*turn, "first" if i < stretch.period else "repeat")
             for i, turn in enumerate(ids)
         ),
-        cost=_cost(stretch),
+        cost=cost,
     )
 
 

@@ -84,7 +84,7 @@ def fingerprinted(turns: pl.DataFrame) -> pl.DataFrame:
     """
     turns = turns.with_columns(_failed()).with_columns(_error(), _error_type())
     turns = turns.with_columns(
-        call=_call(), outcome=_outcome(), response=pl.col("response").str.strip_chars()
+        pl.col("response", "talks_on").str.strip_chars(), call=_call(), outcome=_outcome()
     )
     turns = turns.with_columns(error_kind=_error_kind(turns), signature=_signature(turns))
     return turns.with_columns(
@@ -92,6 +92,7 @@ def fingerprinted(turns: pl.DataFrame) -> pl.DataFrame:
         outcome=_mapped(turns["outcome"], digest),
         signature=_mapped(turns["signature"], _short),
         response=_mapped(turns["response"], _sha256),
+        talks_on=_mapped(turns["talks_on"], _sha256),
     )
 
 

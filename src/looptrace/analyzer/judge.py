@@ -20,7 +20,7 @@ from looptrace.analyzer.labels import label
 from looptrace.rules.contract import Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
 
-_CODES = ("agent", "phase", "call", "outcome", "signature", "response")
+_CODES = ("agent", "phase", "call", "outcome", "signature", "response", "talks_on")
 _HEX_DIGITS = 16
 
 
@@ -187,6 +187,7 @@ def columns(table: pl.DataFrame) -> Turns:
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
+        external=table["error_kind"].is_in(EXTERNAL).fill_null(value=False).to_numpy(),
         status=table.select(status).to_series().to_numpy(),
         phase_before=table.select(_code("phase_before")).to_series().to_numpy(),
         **{name: table[name].to_numpy() for name in ("enters", "visits", "moves")},

@@ -208,6 +208,7 @@ class _Trace:
             text=span.text,
             arguments=_news(span.given),
             response=_response(span),
+            talks_on=_talks_on(span),
             input_tokens=span.input_tokens,
             output_tokens=span.output_tokens,
         )
@@ -303,6 +304,14 @@ def _response(span: Facts) -> str | None:
     if text is None or any(call.arguments is None for call in calls) or not (text or calls):
         return None
     return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
+
+
+def _talks_on(span: Facts) -> str | None:
+    """Return the response that a model's history ends with, None where it or this one calls."""
+    before = next((m for m in reversed(span.given or ()) if m.role == "assistant"), None)
+    if before is None or before.calls or span.answer is None or span.calls:
+        return None
+    return before.text or None
 
 
 def _named_arguments(arguments: str | None, call: Call | None) -> str | None:

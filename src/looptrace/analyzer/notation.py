@@ -9,6 +9,7 @@
 | `->!message` | the call failed with this message; `->!?` nobody knows how |
 | `(?)`, `->?`, `say(?)` | the arguments, the result, the text are unknown |
 | `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
+| `say("text", asked="news")` | the same, given without the agent's responses before it |
 | `user("text")` | a message of a person |
 | `handoff(agent, "request")` | a request to another agent |
 | `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
@@ -44,7 +45,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_GIVEN = re.compile(r'\s*,?\s*given=(?:"(?P<text>[^"]*)"|(?P<word>\S+))\s*$')
+_GIVEN = re.compile(r'\s*,?\s*(?P<how>given|asked)=(?:"(?P<text>[^"]*)"|(?P<word>\S+))\s*$')
 _CLOSING = {"(": ")", "[": "]"}
 
 
@@ -80,6 +81,7 @@ def turns_in(text: str) -> pl.DataFrame:
     """
     written = _Parser(text).parsed()
     rows = [_row(turn, i) for i, turn in enumerate(written)]
+    _talk_on(rows, written)
     return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
@@ -185,6 +187,17 @@ def _row(turn: _Written, index: int) -> dict[str, Any]:
         "error": turn.result if turn.failed else None,
         "step": str(turn.step) if turn.step else None,
     }
+
+
+def _talk_on(rows: list[dict[str, Any]], written: list[_Written]) -> None:
+    """Let each response go on from the agent's last one, unless it was asked anew."""
+    last: dict[str, str | None] = {}
+    for row, turn in zip(rows, written, strict=True):
+        if row["kind"] == "model":
+            given = _GIVEN.search(turn.arguments)
+            if given and given["how"] == "given":
+                row["talks_on"] = last.get(turn.agent)
+            last[turn.agent] = row["text"]
 
 
 def _handed_on(written: str) -> dict[str, Any]:

@@ -42,6 +42,9 @@ TURN_SCHEMA = pl.Schema(
         "outcome": pl.String(),  # hash of result or error, volatile parts masked
         "signature": pl.String(),  # what a call did or how it failed, short and readable
         "response": pl.String(),  # hash of a model's text and of the calls it asks for
+        # Hash of the response that a model's history ends with. It is null where this response or
+        # that one asks for calls.
+        "talks_on": pl.String(),
     }
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
+from math import inf
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -120,8 +121,11 @@ class Rule(ABC):
     def say(self, loop: Loop) -> str:
         """Put a loop into a person's words, without its turn numbers."""
 
-    def action(self, attempts: int) -> Action:
-        """Return the highest rung of the ladder that this many attempts reach."""
+    def action(self, attempts: int, seconds: float = inf) -> Action:  # noqa: ARG002
+        """Return the highest rung of the ladder that this many attempts reach.
+
+        `seconds` is how long the loop has lasted; most rules do not ask.
+        """
         reached = [rung.action for rung in self.ladder if attempts >= rung.attempts]
         return reached[-1] if reached else self.ladder[0].action
 

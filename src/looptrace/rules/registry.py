@@ -7,6 +7,8 @@ from looptrace.rules.collaboration_loop import CollaborationLoop
 from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
 from looptrace.rules.contract import Rule
 from looptrace.rules.cycle import Cycle
+from looptrace.rules.external_failure import ExternalFailure
+from looptrace.rules.monologue import Monologue
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall
@@ -27,6 +29,8 @@ RULES: tuple[type[Rule], ...] = (
     CollaborationLoop,
     PhaseVisits,
     TransitionRepeats,
+    Monologue,
+    ExternalFailure,
 )
 
 

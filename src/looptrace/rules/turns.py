@@ -47,6 +47,7 @@ class Turns:
     kind: Codes  # index into KINDS
     end_ns: Codes
     failed: Mask  # known to have failed
+    external: Mask  # known to be a failure of the outside, not the agent's own
     status: Codes  # of an attempt: index into STATUSES, counted from 1; 0 for other turns
     phase: Codes
     phase_before: Codes  # the last known phase before the turn
@@ -58,6 +59,7 @@ class Turns:
     error: Codes  # message of a failure that is the agent's own
     signature: Codes
     response: Codes  # text and calls of a model
+    talks_on: Codes  # the response that a model goes on from, where neither asks for calls
 
     def lane(self, spec: LaneSpec) -> Lane:
         """Return the turns of `spec`, each lane's standing together in their order."""
@@ -104,6 +106,11 @@ class Lane:
         return self.turns.end_ns[self.rows]
 
     @property
+    def external(self) -> Mask:
+        """Which turns of the lane are known to be failures of the outside."""
+        return self.turns.external[self.rows]
+
+    @property
     def status(self) -> Codes:
         """How each attempt of the lane ended, as STATUSES counts from 1."""
         return self.turns.status[self.rows]
@@ -132,3 +139,8 @@ class Lane:
     def response(self) -> Codes:
         """What each model turn of the lane said and asked for."""
         return self.turns.response[self.rows]
+
+    @property
+    def talks_on(self) -> Codes:
+        """The response that each model turn of the lane goes on from without asking for calls."""
+        return self.turns.talks_on[self.rows]

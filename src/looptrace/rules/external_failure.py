@@ -1,0 +1,75 @@
+"""The rule `external_failure`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Action,
+    Loop,
+    Rule,
+    Rung,
+    Verdict,
+    ladder_setting,
+    repeats,
+    setting,
+)
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import streak
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalFailure(Rule):
+    """The outside fails again and again: a rate limit, a login, the network, a dependency.
+
+    That is not the agent's own doing, so that it is asked to try again later. Only when it goes on
+    for long does a person have to look: the ladder's gate waits until the failures lie over
+    `gate_after_s`. Any other call of the task in between ends the row, whatever its agent.
+
+    ## Looping
+    - `fetch(a)->!"429 Too Many Requests" x3`
+    - `fetch(a)->!"connection refused" login()->!"401 Unauthorized" fetch(b)->!"429"`
+
+    ## Not looping
+    - `fetch(a)->!"429 Too Many Requests" x2 fetch(a)->ok`: a retry that succeeds.
+    - `(fetch(a{n})->!"429 Too Many Requests" fetch(a{n})->ok) x9`: so does each of these.
+    - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x9`: it backs off between the attempts.
+    - `test()->!"expected 42, got 41" x9`: the agent's own failure.
+    - `fetch(a)->!? x9`: nobody knows how it failed.
+    - `(user("Try again.") fetch(a)->!"429 Too Many Requests") x9`: a person asked for each attempt.
+    """
+
+    name = "external_failure"
+    lane = LaneSpec(by="task", kinds=("tool",))
+
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Failures of the outside, in a row in the task, that make a loop."
+    )
+    gate_after_s: int = setting(
+        1_800, ge=60, le=604_800, doc="Seconds that they must lie over before there is a gate."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "retry_later"), Rung(5, "gate")))
+
+    @property
+    def lookback(self) -> int:
+        """As many failures as make a loop."""
+        return self.attempts_min
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the failures of the outside in a row, whatever they say."""
+        external = lane.external
+        return repeats(streak(lane, external), self.attempts_min, external.astype(np.int64))
+
+    def action(self, attempts: int, seconds: float = inf) -> Action:
+        """Return the highest rung that is reached; a gate only after the time set for it."""
+        lasts = seconds >= self.gate_after_s
+        reached = [rung.action for rung in self.ladder if attempts >= rung.attempts]
+        allowed = [action for action in reached if lasts or action != "gate"]
+        return allowed[-1] if allowed else "retry_later"
+
+    def say(self, loop: Loop) -> str:
+        """Name the first call that failed."""
+        return f"the outside failed {loop.attempts} times in a row, first in {loop.labels[0]}"
