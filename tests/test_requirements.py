@@ -163,3 +163,12 @@ def test_same_response_three_times_is_a_pivot() -> None:
     said = 'say("No way.", given=error) say(" No way. ", given=error) say("No way.", given=error)'
 
     assert [f.action for f in found(said, "response_repeat")] == ["pivot"]
+
+
+@requirement("A4")
+def test_a_loop_of_the_task_names_its_agent() -> None:
+    """A loop that one agent made is that agent's; one that two made is nobody's alone."""
+    one = found('@A test()->!"boom" x3', "repeated_failure")
+    two = found('@A test()->!"boom" x2 @B test()->!"boom"', "repeated_failure")
+
+    assert [finding.agent for finding in one + two] == ["A", ""]

@@ -104,7 +104,8 @@ def finding_of(stretch: Stretch) -> Finding:
         task=stretch.task,
         session=first.session,
         trace_id=first.trace_id,
-        agent=stretch.agent,
+        # A loop of the whole task has an agent where it begins and ends with the same one.
+        agent=stretch.agent or (first.agent if first.agent == last.agent else ""),
         turn_first=first.turn,
         turn_last=last.turn,
         attempts=attempts,
