@@ -89,7 +89,7 @@ def arrived(turns: pl.DataFrame, seed: int, rules: Any = None) -> list[Finding]:
     return engine.findings()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(step, min_size=1, max_size=80), st.integers(0, 2**32))
 @pytest.mark.requirement("F2")
 def test_batch_and_live_agree(steps: list[dict[str, Any]], seed: int) -> None:

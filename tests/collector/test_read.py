@@ -10,7 +10,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -303,7 +303,6 @@ def test_long_line_is_read_or_reported(write: Write, is_valid: bool) -> None:
 MUTABLE = [*FORMS.values(), *(pack(LINE) for pack in PACKINGS.values())]
 
 
-@settings(deadline=None)
 @given(
     base=st.sampled_from(MUTABLE),
     edits=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 3), st.binary(max_size=9))),
@@ -325,7 +324,6 @@ def test_no_bytes_raise(base: bytes, edits: list[tuple[int, int, bytes]]) -> Non
         assert len(part.why) < 400
 
 
-@settings(deadline=None)
 @given(at=st.integers(0, len(LINE) - 2), byte=st.integers(0, 255))
 def test_one_wrong_byte_costs_one_line(at: int, byte: int) -> None:
     """The lines beside it are read, whatever became of it."""
