@@ -237,7 +237,11 @@ def test_a_turn_that_comes_too_late_is_counted() -> None:
 
 def test_what_is_kept_does_not_grow() -> None:
     """A task of thousands of turns costs no more memory than a short one."""
-    turns = table([one | {"gap_ns": 9 * NS_PER_S} for one in looping_steps(3)] * 4)
+    chance = random.Random(3)
+    steps = [one | {"phase": chance.choice(["fix", "test"])} for one in looping_steps(3)]
+    for asked in range(0, len(steps), 25):
+        steps[asked] = steps[asked] | {"kind": "user", "phase": None}
+    turns = table([one | {"gap_ns": 9 * NS_PER_S} for one in steps] * 4)
     engine, kept = LiveEngine(), []
     for start in range(0, turns.height, 40):
         engine.feed(turns[start : start + 40])

@@ -141,10 +141,14 @@ class LiveEngine:
         for rule in self.rules:
             lane = turns.lane(rule.lane)
             wanted[lane.rows[lane.following < rule.lookback - 1]] = True
-        # A person's message ends every lane, so what lies before the last one is never looked at.
+        # A person's message ends every lane and the counts of phases, so that what lies before the
+        # last one is never looked at.
         current = pl.col("epoch") == pl.col("epoch").max().over("task")
         row = pl.col("row")
-        last = [row == row.last().over(*group) for group in GROUPS]
+        last = [
+            (row == row.last().over(*group)) & (current | pl.lit("epoch" not in group))
+            for group in GROUPS
+        ]
         kept = settled.with_row_index("row").filter(
             pl.lit(pl.Series(wanted)) & current | pl.any_horizontal(last)
         )
