@@ -140,11 +140,19 @@ def folded(
 def coded(turns: pl.DataFrame) -> pl.DataFrame:
     """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown).
 
-    They hold in this process only, because the hash differs between versions of Polars.
+    Added too is `external`, which marks failures of the outside. The codes hold in this process
+    only, because the hash differs between versions of Polars.
     """
-    turns = turns.with_columns(_code(name) for name in _CODES)
-    own = pl.col("failed") & ~pl.col("error_kind").is_in([*EXTERNAL, UNTOLD])
-    return turns.with_columns(error_code=pl.when(own).then("outcome_code").otherwise(UNKNOWN))
+    external = pl.col("error_kind").is_in(EXTERNAL).fill_null(value=False)
+    own = pl.col("failed") & ~external & (pl.col("error_kind") != UNTOLD)
+    status = pl.col("name").replace_strict(
+        STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
+    )
+    turns = turns.with_columns(*(_code(name) for name in _CODES), external=external)
+    return turns.with_columns(
+        error_code=pl.when(own).then("outcome_code").otherwise(UNKNOWN),
+        status_code=pl.when(pl.col("kind") == "attempt").then(status).otherwise(UNKNOWN),
+    )
 
 
 def stretches(
@@ -176,21 +184,15 @@ def _code(name: str) -> pl.Expr:
 
 def columns(table: pl.DataFrame) -> Turns:
     """Return turns that are ordered, coded and counted as the columns that rules see."""
-    codes = {name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error")}
-    statuses = pl.col("name").replace_strict(
-        STATUSES, range(1, len(STATUSES) + 1), default=0, return_dtype=pl.Int64
-    )
-    status = pl.when(pl.col("kind") == "attempt").then(statuses).otherwise(0)
+    codes = {name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error", "status")}
     return Turns(
         task=_numbered(table["task"]),
         epoch=table["epoch"].to_numpy(),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
-        external=table["error_kind"].is_in(EXTERNAL).fill_null(value=False).to_numpy(),
-        status=table.select(status).to_series().to_numpy(),
         phase_before=table.select(_code("phase_before")).to_series().to_numpy(),
-        **{name: table[name].to_numpy() for name in ("enters", "visits", "moves")},
+        **{name: table[name].to_numpy() for name in ("external", "enters", "visits", "moves")},
         **codes,
     )
 
