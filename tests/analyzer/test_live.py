@@ -278,3 +278,18 @@ def test_a_slow_call_of_a_parallel_step_keeps_its_place() -> None:
         engine.feed(turns[row])
     assert engine.findings() == batch(turns)
     assert [finding.rule for finding in batch(turns)] == ["cycle"]
+
+
+def test_a_message_and_its_response_are_two_turns() -> None:
+    """They come from one span, and neither is the other sent twice."""
+    base = {"task": "t1", "agent": "a", "name": "m", "arguments": "x", "text": "Again."}
+    rest = {"failed": None, "result": None, "step": None, "took_ns": 0, "gap_ns": NS_PER_S}
+    kinds = ["user", "model", "model", "model"]
+    turns = table([base | rest | {"kind": kind} for kind in kinds])
+    shared = pl.when(pl.col("turn") <= 1).then(pl.lit("s")).otherwise("span_id")
+    turns = turns.with_columns(span_id=shared)
+    engine = LiveEngine()
+    engine.feed(turns)
+
+    assert engine.kept == turns.height
+    assert engine.findings() == batch(turns)
