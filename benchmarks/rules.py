@@ -17,7 +17,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -31,12 +31,12 @@ import polars as pl
 from benchmarks import plain
 from benchmarks.generate import sessions, written
 from looptrace.analyzer.batch import findings_of
-from looptrace.analyzer.counts import counted
+from looptrace.analyzer.counts import Counting, counted
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.judge import coded, stretches
 from looptrace.analyzer.live import LiveEngine
+from looptrace.analyzer.ruleset import RuleSet
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
-from looptrace.rules.contract import Rule
 from looptrace.rules.registry import default_rules
 
 T = TypeVar("T")
@@ -72,9 +72,9 @@ class Times:
     cpu_s: float
 
 
-def settings_of(rules: Sequence[Rule]) -> plain.Settings:
+def settings_of(judging: RuleSet) -> plain.Settings:
     """Return the settings that the rules have, for the plain loop."""
-    values = {rule.name: {k: v for k, (v, _) in rule.settings().items()} for rule in rules}
+    values = {rule.name: {k: v for k, (v, _) in rule.settings().items()} for rule in judging.rules}
     return plain.Settings(
         calls_min=values["repeated_call"]["attempts_min"],
         signatures_min=values["signature_repeat"]["attempts_min"],
@@ -84,22 +84,22 @@ def settings_of(rules: Sequence[Rule]) -> plain.Settings:
     )
 
 
-def rules_compared() -> tuple[Rule, ...]:
+def rules_compared() -> RuleSet:
     """Return the rules that the plain loop has too."""
-    return tuple(rule for rule in default_rules() if rule.name in plain.RULES)
+    return RuleSet(tuple(rule for rule in default_rules() if rule.name in plain.RULES))
 
 
-def loops_by_looptrace(turns: pl.DataFrame, rules: Sequence[Rule]) -> list[plain.Loop]:
+def loops_by_looptrace(turns: pl.DataFrame, judging: RuleSet) -> list[plain.Loop]:
     """Return looptrace's findings in the plain loop's form, sorted."""
     return sorted(
         (f.rule, f.task, f.agent, f.turn_first, f.turn_last, f.attempts, f.period)
-        for f in findings_of(turns, rules)
+        for f in findings_of(turns, judging)
     )
 
 
-def loops_by_plain(turns: pl.DataFrame, rules: Sequence[Rule]) -> list[plain.Loop]:
+def loops_by_plain(turns: pl.DataFrame, judging: RuleSet) -> list[plain.Loop]:
     """Return what the plain loop finds in the same turns."""
-    return plain.loops(coded(turns).select(plain.COLUMNS).rows(), settings_of(rules))
+    return plain.loops(coded(turns).select(plain.COLUMNS).rows(), settings_of(judging))
 
 
 def main() -> int:
@@ -141,20 +141,20 @@ def _prepare(folder: Path, count: int, seed: int) -> None:
     """Write the turns as they are before fingerprints, and as they are before judging."""
     drafts = written(count, seed)
     drafts.write_parquet(folder / WRITTEN_FILE)
-    counted(coded(numbered(fingerprinted(drafts)))).write_parquet(folder / CODED_FILE)
+    counted(coded(numbered(fingerprinted(drafts))), Counting()).write_parquet(folder / CODED_FILE)
 
 
 def _peak(folder: Path, stage: str) -> float:
     """Return how many megabytes a stage needed beyond its input."""
-    rules = rules_compared()
+    judging = rules_compared()
     table = pl.read_parquet(folder / CODED_FILE)
     whole = table.select(TURN_SCHEMA.names())
     runs: dict[str, Callable[[], object]] = {
-        JUDGE: lambda: stretches(table, rules)[0],
+        JUDGE: lambda: stretches(table, judging)[0],
         PLAIN_LOOP: lambda: plain.loops(
-            table.select(plain.COLUMNS).iter_rows(), settings_of(rules)
+            table.select(plain.COLUMNS).iter_rows(), settings_of(judging)
         ),
-        WHOLE: lambda: findings_of(whole, rules),
+        WHOLE: lambda: findings_of(whole, judging),
     }
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs[stage]()
@@ -166,14 +166,14 @@ def _stages(drafts: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Times]]:
     """Run what comes before the rules, and return the turns with the times."""
     printed, fingerprint = _timed(lambda: fingerprinted(drafts))
     turns, order = _timed(lambda: numbered(printed))
-    _, code = _timed(lambda: counted(coded(turns)))
+    _, code = _timed(lambda: counted(coded(turns), Counting()))
     return turns, {"fingerprint": fingerprint, "order and number": order, "code and count": code}
 
 
 def _difference(turns: pl.DataFrame) -> str | None:
     """Say where the two first differ, None if they agree; also prints how many loops there are."""
-    rules = rules_compared()
-    ours, theirs = loops_by_looptrace(turns, rules), loops_by_plain(turns, rules)
+    judging = rules_compared()
+    ours, theirs = loops_by_looptrace(turns, judging), loops_by_plain(turns, judging)
     if ours != theirs:
         apart = set(ours) ^ set(theirs)
         if not apart:
@@ -189,17 +189,17 @@ def _difference(turns: pl.DataFrame) -> str | None:
 
 def _judging(turns: pl.DataFrame) -> dict[str, Times]:
     """Time both ways of judging in turn, and everything from turns to findings."""
-    rules = rules_compared()
-    settings = settings_of(rules)
-    table = counted(coded(turns))
+    judging = rules_compared()
+    settings = settings_of(judging)
+    table = counted(coded(turns), Counting())
     rows = table.select(plain.COLUMNS).rows()
     # Else the garbage collector walks the plain loop's rows again and again, in both stages.
     gc.collect()
     gc.freeze()
     stages: dict[str, Callable[[], object]] = {
-        JUDGE: lambda: stretches(table, rules)[0],
+        JUDGE: lambda: stretches(table, judging)[0],
         PLAIN_LOOP: lambda: plain.loops(rows, settings),
-        WHOLE: lambda: findings_of(turns, rules),
+        WHOLE: lambda: findings_of(turns, judging),
     }
     taken: dict[str, list[Times]] = {stage: [] for stage in stages}
     for _ in range(ROUNDS):

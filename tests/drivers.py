@@ -10,12 +10,18 @@ import polars as pl
 from looptrace.analyzer.batch import findings_of
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.live import LiveEngine
+from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.rules.contract import Rule
+
+
+def ruleset(rules: Sequence[Rule] | None) -> RuleSet:
+    """Return what judges: these rules, by default all with their defaults."""
+    return DEFAULT if rules is None else RuleSet(tuple(rules))
 
 
 def batch(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> list[Finding]:
     """Judge whole tasks."""
-    return findings_of(turns, rules)
+    return findings_of(turns, ruleset(rules))
 
 
 def live(
@@ -23,7 +29,7 @@ def live(
 ) -> list[Finding]:
     """Judge turns as they arrive: one at a time, or in batches whose sizes a seed chooses."""
     sizes = random.Random(seed)
-    engine = LiveEngine(rules)
+    engine = LiveEngine(ruleset(rules))
     start = 0
     while start < turns.height:
         size = 1 if seed is None else sizes.randint(1, 12)

@@ -1,5 +1,3 @@
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 import pytest
@@ -8,8 +6,8 @@ from polars.testing import assert_frame_equal
 from benchmarks.generate import turns
 from benchmarks.plain import RULES
 from benchmarks.rules import loops_by_looptrace, loops_by_plain, rules_compared
+from looptrace.analyzer.ruleset import RuleSet
 from looptrace.analyzer.turns import TURN_SCHEMA
-from looptrace.rules.contract import Rule
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.response_repeat import ResponseRepeat
@@ -39,10 +37,10 @@ def crowded(seed: int) -> pl.DataFrame:
     return turns(TURNS, seed).with_columns(drawn)
 
 
-def assert_agree(table: pl.DataFrame, rules: Sequence[Rule]) -> None:
+def assert_agree(table: pl.DataFrame, judging: RuleSet) -> None:
     """Assert that looptrace and the plain loop find the same loops, of every rule."""
-    ours = loops_by_looptrace(table, rules)
-    assert ours == loops_by_plain(table, rules)
+    ours = loops_by_looptrace(table, judging)
+    assert ours == loops_by_plain(table, judging)
     assert {loop[0] for loop in ours} == set(RULES)
 
 
@@ -61,13 +59,13 @@ def test_plain_loop_agrees_where_loops_are_crowded(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_plain_loop_agrees_under_other_settings(seed: int) -> None:
     """Both implementations follow the settings of the rules, down to their least values."""
-    least = (
+    rules = (
         RepeatedCall(attempts_min=2),
         SignatureRepeat(attempts_min=4),
         ResponseRepeat(attempts_min=2),
         Cycle(rounds_min=3, period_max=5),
     )
-    assert_agree(crowded(seed), least)
+    assert_agree(crowded(seed), RuleSet(rules))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.counts import DAY_S, METRICS, Counting
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
+from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
@@ -25,7 +28,7 @@ from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.transition_repeats import TransitionRepeats
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
-from tests.drivers import batch
+from tests.drivers import batch, ruleset
 
 # Few tools, arguments and results, so that random turns hold loops of every kind.
 step = st.fixed_dictionaries(
@@ -33,7 +36,10 @@ step = st.fixed_dictionaries(
         "task": st.sampled_from(["t1", "t2", "t3"]),
         "agent": st.sampled_from(["a", "a", "a", "b"]),
         "kind": st.sampled_from(
-            ["tool"] * 8 + ["attempt"] * 3 + ["handoff"] * 3 + ["model", "model", "user"]
+            ["tool"] * 8
+            + ["attempt"] * 3
+            + ["handoff"] * 3
+            + ["progress", "progress", "switch", "model", "model", "user"]
         ),
         "name": st.sampled_from(["run", "run", "read"]),
         "arguments": st.sampled_from(["x", "x", "y", None]),
@@ -42,8 +48,12 @@ step = st.fixed_dictionaries(
         "text": st.sampled_from(["Again.", "Done."]),
         "talks_on": st.sampled_from(["Again.", "Again.", "Done.", None]),
         "phase": st.sampled_from([None, None, "fix", "test", "plan"]),
+        "subtask": st.sampled_from([None, None, "part"]),
+        "tests_failed": st.sampled_from([None, None, 0, 1, 2, 3]),
+        "coverage": st.sampled_from([None, None, 50.0, 60.0]),
+        "markers": st.sampled_from([None, None, 0, 1]),
         "step": st.sampled_from([None, None, None, "s1", "s2"]),
-        "gap_ns": st.integers(0, 40 * NS_PER_S),
+        "gap_ns": st.integers(0, 40 * NS_PER_S) | st.just((DAY_S + 1) * NS_PER_S),
         "took_ns": st.integers(0, 5 * NS_PER_S),
     }
 )
@@ -70,18 +80,19 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
             | {"text": None if is_tool else one["text"], "phase": one.get("phase")}
             | {"response": one["text"] if is_model else None}
             | {"talks_on": one.get("talks_on") if is_model else None}
+            | {key: one.get(key) for key in ("subtask", *METRICS)}
         )
     return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
-def arrived(turns: pl.DataFrame, seed: int, rules: Any = None) -> list[Finding]:
+def arrived(turns: pl.DataFrame, seed: int, judging: RuleSet = DEFAULT) -> list[Finding]:
     """Feed turns late by up to the lateness promised, some twice, in batches of random sizes."""
     chance = random.Random(seed)
     order = sorted(
         [*range(turns.height), *chance.sample(range(turns.height), turns.height // 4)],
         key=lambda row: turns["end_ns"][row] + chance.randint(0, LATENESS_S * NS_PER_S),
     )
-    engine, start = LiveEngine(rules), 0
+    engine, start = LiveEngine(judging), 0
     while start < len(order):
         size = chance.randint(1, 15)
         engine.feed(turns[order[start : start + size]])
@@ -96,8 +107,9 @@ def test_batch_and_live_agree(steps: list[dict[str, Any]], seed: int) -> None:
     """Whatever the batch sizes, the order of arrival and the interleaving of tasks."""
     turns = table(steps)
     rules = (*default_rules(), PhaseVisits(max_visits=2), TransitionRepeats(max_transitions=1))
+    judging = RuleSet(rules, counting=Counting(converging={"fix": "tests_failed"}))
 
-    assert batch(turns, rules) == arrived(turns, seed, rules)
+    assert findings_of(turns, judging) == arrived(turns, seed, judging)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -115,7 +127,7 @@ def test_phases_of_a_long_task_agree(seed: int) -> None:
     turns = table(steps)
     found = batch(turns, [PhaseVisits(), TransitionRepeats()])
 
-    assert found == arrived(turns, seed, [PhaseVisits(), TransitionRepeats()])
+    assert found == arrived(turns, seed, ruleset([PhaseVisits(), TransitionRepeats()]))
     assert max(finding.attempts for finding in found) > PhaseVisits().max_visits
 
 
@@ -136,7 +148,7 @@ def test_monologues_agree(seed: int) -> None:
     turns, rules = table(steps), [Monologue(attempts_min=3)]
     found = batch(turns, rules)
 
-    assert found == arrived(turns, seed, rules)
+    assert found == arrived(turns, seed, ruleset(rules))
     assert max(finding.attempts for finding in found) > Monologue(attempts_min=3).lookback
 
 
@@ -205,7 +217,7 @@ def disagreements(*rules: Any) -> int:
             for agent in ("a", f"other {seed}")
         ]
         turns = table(steps)
-        engine = LiveEngine(rules)
+        engine = LiveEngine(ruleset(rules))
         for row in range(turns.height):
             engine.feed(turns[row])
         count += engine.findings() != batch(turns, rules)
@@ -255,7 +267,7 @@ def test_feed_reports_what_changed() -> None:
     base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
     call = base | {"task": "t1", "name": "run", "arguments": "x", "result": "1"}
     turns = table([call | {"gap_ns": NS_PER_S}] * 5)
-    engine = LiveEngine([RepeatedCall()])
+    engine = LiveEngine(ruleset([RepeatedCall()]))
     reports = [engine.feed(turns[row]) for row in range(5)]
 
     assert [[f.attempts for f in report] for report in reports] == [[], [], [3], [4], [5]]

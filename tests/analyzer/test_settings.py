@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from looptrace.analyzer.ruleset import RuleSet
 from looptrace.analyzer.settings import (
     FILE_BYTES_MAX,
     LINE_DOTS_MAX,
@@ -41,7 +42,7 @@ def read(text: str) -> Settings:
 
 def rule_in(settings: Settings, name: str) -> Rule:
     """Return the one rule of this name."""
-    (rule,) = [rule for rule in settings.rules if rule.name == name]
+    (rule,) = [rule for rule in settings.judging.rules if rule.name == name]
     return rule
 
 
@@ -98,7 +99,7 @@ def test_profiles_set_thresholds_and_ladders(
 def test_profiles_order_every_rule(rule: type[Rule]) -> None:
     """No rule acts later in a profile that promises to act earlier."""
     late, middle, early = [
-        rule_in(Settings(name, rules_of_profile(name)), rule.name)
+        rule_in(Settings(name, RuleSet(rules_of_profile(name))), rule.name)
         for name in ("conservative", "balanced", "aggressive")
     ]
     for name in rule().settings():
@@ -130,7 +131,7 @@ def test_every_rule_can_be_switched_off(rule: type[Rule]) -> None:
     """Switching one off leaves all others as they are."""
     settings = read(f"[rules.{rule.name}]\nenabled = false")
 
-    assert settings.rules == tuple(r for r in default_rules() if r.name != rule.name)
+    assert settings.judging.rules == tuple(r for r in default_rules() if r.name != rule.name)
 
 
 def test_a_file_wins_over_its_profile() -> None:
@@ -332,7 +333,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_shown_settings_read_back(profile: str) -> None:
     """What `config show` prints can be kept as the file."""
-    settings = Settings(profile, rules_of_profile(profile)[1:])
+    settings = Settings(profile, RuleSet(rules_of_profile(profile)[1:]))
 
     assert read(toml_of(settings)) == settings
 
@@ -356,7 +357,7 @@ def test_environment_wins_over_the_file() -> None:
 
     assert rule_in(changed, "repeated_call").settings()["attempts_min"][0] == 7
     assert rule_in(changed, "cycle") == rule_in(settings, "cycle")
-    assert [r.name for r in changed.rules] == [r.name for r in settings.rules]
+    assert [r.name for r in changed.judging.rules] == [r.name for r in settings.judging.rules]
     assert overridden(settings, {}) == overridden(settings, {VARIABLE: ""}) == settings
 
 

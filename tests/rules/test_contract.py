@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from looptrace.analyzer.batch import findings_of
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.rule_pages import examples, summary
 from looptrace.rules.contract import ACTIONS, Rule, SettingError
 from looptrace.rules.registry import RULES
+from tests.drivers import batch
 
 LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Looping")]
 NOT_LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Not looping")]
@@ -18,7 +18,7 @@ NOT_LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Not lo
 
 def found(rule: type[Rule], text: str) -> int:
     """Count what one rule finds in turns."""
-    return len(findings_of(turns_in(text), [rule()]))
+    return len(batch(turns_in(text), [rule()]))
 
 
 @pytest.mark.parametrize(("rule", "text"), LOOPING)

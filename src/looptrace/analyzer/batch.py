@@ -11,10 +11,10 @@ from looptrace.analyzer.findings import Analysis, Cost, Finding, LoopTurn, Summa
 from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.judge import Stretch, coded, stretches
 from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.spans import Skipped
-from looptrace.analyzer.turns import TURN_SCHEMA
-from looptrace.rules.contract import Loop, Rule
-from looptrace.rules.registry import default_rules
+from looptrace.analyzer.turns import IS_STEP, TURN_SCHEMA
+from looptrace.rules.contract import Loop
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Tasks are judged in parts of about this many turns, so that memory does not grow with the input.
@@ -22,24 +22,24 @@ PART_TURNS = 200_000
 
 
 def analyse(
-    spans: pl.DataFrame, skipped: Sequence[Skipped] = (), rules: Sequence[Rule] | None = None
+    spans: pl.DataFrame, skipped: Sequence[Skipped] = (), judging: RuleSet = DEFAULT
 ) -> Analysis:
     """Find the loops in spans (`SPAN_SCHEMA`), with the default rules unless others are given."""
     turns, noted = turns_of(spans)
-    return analysis_of(turns, spans.height, (*skipped, *noted), rules)
+    return analysis_of(turns, spans.height, (*skipped, *noted), judging)
 
 
 def analysis_of(
     turns: pl.DataFrame,
     spans: int,
     skipped: Sequence[Skipped] = (),
-    rules: Sequence[Rule] | None = None,
+    judging: RuleSet = DEFAULT,
 ) -> Analysis:
     """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was looked at."""
     return Analysis(
         summary=_summary(turns, spans),
         skipped=tuple(skipped),
-        findings=tuple(findings_of(turns, rules)),
+        findings=tuple(findings_of(turns, judging)),
         turns=turns,
     )
 
@@ -69,13 +69,12 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
     )
 
 
-def findings_of(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> list[Finding]:
+def findings_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Finding]:
     """Return the findings in turns (`TURN_SCHEMA`, numbered), by task, first turn and rule."""
-    rules = default_rules() if rules is None else rules
     found = [
         finding_of(stretch)
         for part in _parts(turns)
-        for stretch in stretches(counted(coded(part)), rules)[0]
+        for stretch in stretches(counted(coded(part), judging.counting), judging)[0]
     ]
     return in_order(found)
 
@@ -149,7 +148,7 @@ def _parts(turns: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _summary(turns: pl.DataFrame, spans: int) -> Summary:
-    steps = turns.filter(pl.col("kind") != "user")
+    steps = turns.filter(IS_STEP)
     tools = turns.filter(pl.col("kind") == "tool")
     return Summary(
         sessions=turns["session"].n_unique(),

@@ -73,10 +73,18 @@ DIALECTS = (
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     # No convention has a word for these; they are read off any span, and a status makes an attempt.
     "task": {"looptrace": ("looptrace.task.id",)},
+    "task_parent": {"looptrace": ("looptrace.task.parent_id",)},
+    "task_kind": {"looptrace": ("looptrace.task.kind",)},
     "phase": {"looptrace": ("looptrace.phase",)},
     "status": {"looptrace": ("looptrace.task.status",)},
     "blockers": {"looptrace": ("looptrace.blockers",)},
     "completed_work": {"looptrace": ("looptrace.completed_work",)},
+    "tests_failed": {"looptrace": ("looptrace.progress.tests_failed",)},
+    "tests_total": {"looptrace": ("looptrace.progress.tests_total",)},
+    "coverage": {"looptrace": ("looptrace.progress.coverage",)},
+    "files_created": {"looptrace": ("looptrace.progress.files_created",)},
+    "dependencies_added": {"looptrace": ("looptrace.progress.dependencies_added",)},
+    "code_written": {"looptrace": ("looptrace.progress.code_written",)},
     "session": {
         "langsmith": ("langsmith.metadata.session_id", "langsmith.metadata.thread_id"),
         "gen_ai": ("gen_ai.conversation.id",),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from looptrace.analyzer.counts import counted
 from looptrace.analyzer.judge import coded, columns
-from looptrace.rules.contract import Rule
-from looptrace.rules.registry import default_rules
+from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +20,14 @@ class Progress:
     reached: tuple[int | None, ...]
 
 
-def progress_of(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> list[Progress]:
+def progress_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Progress]:
     """Return for each rule how far it got at each row of numbered turns (`TURN_SCHEMA`).
 
     0 means that the turn does not say enough to be compared, or that no pattern ends there.
     """
-    seen = columns(counted(coded(turns)))
+    seen = columns(counted(coded(turns), judging.counting))
     found = []
-    for rule in default_rules() if rules is None else rules:
+    for rule in judging.rules:
         lane = seen.lane(rule.lane)
         verdict = rule.judge(lane)
         reached: list[int | None] = [None] * turns.height

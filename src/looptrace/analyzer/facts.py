@@ -17,6 +17,11 @@ from looptrace.analyzer.values import arguments_of, canonical, is_redacted, pars
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more; such a number is a fault of what wrote it.
 TOKENS_MAX = 10**9
+# Nor can a task have as many tests, files or lines.
+COUNT_MAX = 10**9
+PERCENT_MAX = 100.0
+PROGRESS_PREFIX = "looptrace.progress."
+INTERVENTION_EVENT = "looptrace.human_intervention"
 # A longer error says something; the pattern below takes the square of the length.
 SAYS_NOTHING_CHARS_MAX = 500
 
@@ -42,6 +47,32 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """The progress that an agent's author recorded on a span."""
+
+    tests_failed: int | None
+    tests_total: int | None
+    coverage: float | None
+    markers: int | None  # files created, dependencies added, code written, in sum
+
+    @property
+    def known(self) -> bool:
+        """Whether the span says anything of progress."""
+        return any(getattr(self, name) is not None for name in self.__slots__)
+
+
+NO_FIGURES = Figures(None, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """A person stepped in: an event of a span."""
+
+    at_ns: int
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
 
@@ -55,11 +86,15 @@ class Facts:
     kind: SpanKind | None
     session: str | None
     task: str | None
+    task_parent: str | None
+    task_kind: str | None
     agent: str | None
     phase: str | None
     status: str | None  # of an attempt at the task, as are the two that follow
     blockers: str | None
     completed_work: str | None
+    figures: Figures
+    interventions: tuple[Intervention, ...]
     name: str
     call_id: str | None
     arguments: str | None
@@ -132,11 +167,15 @@ def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[st
         kind=kind,
         session=text("session"),
         task=text("task"),
+        task_parent=text("task_parent"),
+        task_kind=text("task_kind"),
         agent=agent,
         phase=text("phase"),
         status=text("status"),
         blockers=_blockers(attributes),
         completed_work=text("completed_work"),
+        figures=_figures(attributes),
+        interventions=_interventions(events),
         name=name,
         call_id=text("call_id"),
         arguments=arguments,
@@ -259,6 +298,47 @@ def error_of(text: str) -> tuple[str | None, str]:
     if match := _REPR.fullmatch(text) or _TYPED.fullmatch(text):
         return match[1].rsplit(".", 1)[-1], match[match.lastindex or 0].strip()
     return None, text
+
+
+def _figures(attributes: dict[str, Any]) -> Figures:
+    """Read recorded progress; what is no number, or none that can be, is unknown."""
+    if not any(key.startswith(PROGRESS_PREFIX) for key in attributes):
+        return NO_FIGURES
+    tests_failed, tests_total, *done = (
+        _number(attributes, name, COUNT_MAX)
+        for name in (
+            "tests_failed",
+            "tests_total",
+            "files_created",
+            "dependencies_added",
+            "code_written",
+        )
+    )
+    known = [int(number) for number in done if number is not None]
+    return Figures(
+        tests_failed=None if tests_failed is None else int(tests_failed),
+        tests_total=None if tests_total is None else int(tests_total),
+        coverage=_number(attributes, "coverage", PERCENT_MAX),
+        markers=sum(known) if known else None,
+    )
+
+
+def _number(attributes: dict[str, Any], name: str, greatest: float) -> float | None:
+    """Read a number between 0 and `greatest`; true counts as one, a list by its length."""
+    value = parsed(field(attributes, name, "looptrace"))
+    if isinstance(value, list):
+        value = len(value)
+    fits = isinstance(value, int | float) and 0 <= value <= greatest
+    return float(value) if fits else None
+
+
+def _interventions(events: list[dict[str, Any]]) -> tuple[Intervention, ...]:
+    found = [event for event in events if event["name"] == INTERVENTION_EVENT]
+    notes = [event["attributes"].get("looptrace.note") for event in found]
+    return tuple(
+        Intervention(event["time_ns"], None if note is None else str(note))
+        for event, note in zip(found, notes, strict=True)
+    )
 
 
 def _count(attributes: dict[str, Any], key: str, kind: SpanKind | None, dialect: str) -> int | None:

@@ -10,6 +10,7 @@ from looptrace.analyzer.spans import Skipped
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.
 ANCESTORS_MAX = 100
+_INHERITED = ("session", "task", "task_kind", "agent", "phase")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Family:
 
     by_id: dict[tuple[str, str], Facts]
     sessions: dict[str, str]
+    parents: dict[str, str]  # of declared tasks
+    said: frozenset[str]  # the fields that any span has, of those that spans inherit
 
     def ancestors(self, span: Facts) -> Iterator[Facts]:
         """Walk from a span's parent upwards; a circle of parents ends the walk."""
@@ -35,8 +38,30 @@ class Family:
         return self._nearest(span, "session") or self.sessions[span.trace_id]
 
     def task(self, span: Facts) -> str:
-        """Return the declared task of the span or its nearest ancestor, else its session."""
-        return self._nearest(span, "task") or self.session(span)
+        """Return the root of the declared task of the span or its ancestors, else its session."""
+        return self.root_of(self.declared_task(span), span)
+
+    def declared_task(self, span: Facts) -> str | None:
+        """Return the task that the span or its nearest ancestor declares."""
+        return self._nearest(span, "task")
+
+    def task_kind(self, span: Facts) -> str | None:
+        """Return the kind of task that the span or its nearest ancestor declares."""
+        return self._nearest(span, "task_kind")
+
+    def root_of(self, declared: str | None, span: Facts) -> str:
+        """Return the task whose counters a declared task shares, the session where there is none.
+
+        A circle of tasks ends at its smallest name.
+        """
+        if declared is None:
+            return self.session(span)
+        passed = [declared]
+        while (parent := self.parents.get(passed[-1])) and len(passed) <= ANCESTORS_MAX:
+            if parent in passed:
+                return min(passed[passed.index(parent) :])
+            passed.append(parent)
+        return passed[-1]
 
     def agent(self, span: Facts) -> str:
         """Return the agent that the span or its nearest ancestor names, "" where none does."""
@@ -48,6 +73,8 @@ class Family:
 
     def _nearest(self, span: Facts, name: str) -> str | None:
         """Return a field of the span, else of the nearest ancestor that has it."""
+        if name not in self.said:
+            return None
         own: str | None = getattr(span, name)
         return own or next(
             (value for above in self.ancestors(span) if (value := getattr(above, name))), None
@@ -57,7 +84,12 @@ class Family:
 def family_of(spans: list[Facts]) -> tuple[Family, list[Skipped]]:
     """Relate the spans, and report circles of parents."""
     by_id = {(span.trace_id, span.span_id): span for span in spans}
-    family = Family(by_id, _sessions(spans))
+    parents: dict[str, str] = {}
+    for span in sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id)):
+        if span.task and span.task_parent and span.task != span.task_parent:
+            parents.setdefault(span.task, span.task_parent)
+    said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
+    family = Family(by_id, _sessions(spans), parents, said)
     return family, _circles(family)
 
 

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,23 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint import EXTERNAL, UNTOLD
 from looptrace.analyzer.labels import label
+from looptrace.analyzer.ruleset import RuleSet
 from looptrace.rules.contract import Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
 
-_CODES = ("agent", "phase", "call", "outcome", "signature", "response", "talks_on")
+_CODES = (
+    "agent",
+    "subtask",
+    "task_kind",
+    "phase",
+    "call",
+    "outcome",
+    "signature",
+    "response",
+    "talks_on",
+)
+_FIGURES = ("tests_failed", "coverage")
+_COUNTS = ("epoch", "asked", "visits", "moves", "better")
 _HEX_DIGITS = 16
 
 
@@ -156,7 +170,7 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def stretches(
-    table: pl.DataFrame, rules: Sequence[Rule], fresh: Sequence[Mask | None] = (None,)
+    table: pl.DataFrame, judging: RuleSet, fresh: Sequence[Mask | None] = (None,)
 ) -> list[list[Stretch]]:
     """Apply the rules to turns that are ordered, coded and counted.
 
@@ -164,9 +178,9 @@ def stretches(
     on. Returned are the stretches for each of them.
     """
     turns = columns(table)
-    lanes = {spec: turns.lane(spec) for spec in {rule.lane for rule in rules}}
+    lanes = {spec: turns.lane(spec) for spec in {rule.lane for rule in judging.rules}}
     found: list[list[Members]] = [[] for _ in fresh]
-    for rule in rules:
+    for rule in judging.rules:
         lane = lanes[rule.lane]
         verdict = rule.judge(lane)
         fires = np.flatnonzero(verdict.fires)
@@ -187,12 +201,15 @@ def columns(table: pl.DataFrame) -> Turns:
     codes = {name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error", "status")}
     return Turns(
         task=_numbered(table["task"]),
-        epoch=table["epoch"].to_numpy(),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
         phase_before=table.select(_code("phase_before")).to_series().to_numpy(),
-        **{name: table[name].to_numpy() for name in ("external", "enters", "visits", "moves")},
+        measured=table.select(_code("measured")).to_series().to_numpy(),
+        external=table["external"].to_numpy(),
+        enters=table["enters"].to_numpy(),
+        **{name: table[name].cast(pl.Float64).fill_null(nan).to_numpy() for name in _FIGURES},
+        **{name: table[name].to_numpy() for name in _COUNTS},
         **codes,
     )
 

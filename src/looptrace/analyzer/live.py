@@ -9,7 +9,6 @@ anew whenever one arrives, by the functions that serve batch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,9 +18,8 @@ from looptrace.analyzer.batch import finding_of, in_order
 from looptrace.analyzer.counts import GROUPS, continued
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.judge import Key, Stretch, coded, columns, folded, stretches
+from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.turns import STEP_SPREAD_S, TURN_KEY, ordered
-from looptrace.rules.contract import Rule
-from looptrace.rules.registry import default_rules
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Spans may arrive this long after younger ones of their task.
@@ -46,8 +44,8 @@ class _Task:
 class LiveEngine:
     """Finds loops in turns as they arrive, in any batches and however tasks interleave."""
 
-    def __init__(self, rules: Sequence[Rule] | None = None) -> None:
-        self.rules = default_rules() if rules is None else tuple(rules)
+    def __init__(self, judging: RuleSet = DEFAULT) -> None:
+        self.judging = judging
         self.late = 0  # turns left out because they came too late
         self._tasks: dict[str, _Task] = defaultdict(_Task)
         self._rows: pl.DataFrame | None = None  # kept turns of all tasks, with `settled`
@@ -65,7 +63,7 @@ class LiveEngine:
             return []
         rows = rows.with_columns(settles=_settles())
         settles, waits = rows["settles"], ~(rows["settled"] | rows["settles"])
-        final, moving = stretches(rows, self.rules, (settles.to_numpy(), waits.to_numpy()))
+        final, moving = stretches(rows, self.judging, (settles.to_numpy(), waits.to_numpy()))
         self._settle(rows, _by_task(final))
         found = _by_task(moving)
         changed: list[Stretch] = []
@@ -98,7 +96,7 @@ class LiveEngine:
         waiting = waiting.unique(["task", *TURN_KEY], keep="first", maintain_order=True)
         waiting = ordered(self._apart(waiting, names)).with_columns(settled=pl.lit(value=False))
         rows = pl.concat([settled, waiting], how="diagonal")
-        return continued(rows.sort("task", maintain_order=True))
+        return continued(rows.sort("task", maintain_order=True), self.judging.counting)
 
     def _apart(self, waiting: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         """Let calls stand at their own ends where the first of their step is settled.
@@ -138,7 +136,7 @@ class LiveEngine:
         settled = rows.filter("settled")
         wanted = np.zeros(settled.height, dtype=np.bool_)
         turns = columns(settled)
-        for rule in self.rules:
+        for rule in self.judging.rules:
             lane = turns.lane(rule.lane)
             wanted[lane.rows[lane.following < rule.lookback - 1]] = True
         # A person's message ends every lane and the counts of phases, so that what lies before the

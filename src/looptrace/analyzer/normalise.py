@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import polars as pl
@@ -20,6 +20,9 @@ from looptrace.analyzer.messages import Call, Message, Result
 from looptrace.analyzer.spans import Skipped
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.values import parsed
+
+# Turns that carry the progress recorded on their span; of those that share one, one does.
+_MEASURING = ("tool", "attempt", "progress")
 
 Row = dict[str, Any]
 SpanKey = tuple[str, str]  # trace_id, span_id
@@ -35,7 +38,7 @@ def turns_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
     facts = _merged(facts, family)
     by_trace: dict[str, list[Facts]] = defaultdict(list)
     for span in facts:
-        if span.kind or span.status:
+        if span.kind or span.status or span.figures.known or span.interventions:
             by_trace[span.trace_id].append(span)
     rows: list[Row] = []
     sessions_seen: set[str] = set()
@@ -120,6 +123,8 @@ class _Trace:
         self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
         self.agents = [span for span in in_order if span.kind == "agent"]
         self.attempts = [span for span in in_order if span.status]
+        self.progress = [s for s in in_order if s.figures.known and not s.kind and not s.status]
+        self.interventions = [span for span in in_order if span.interventions]
         self.starts = sorted(span.start_ns for span in self.models)
         self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
         self.replay = first_of_session
@@ -135,7 +140,8 @@ class _Trace:
         acting = {row["agent"] for row in rows}
         rows += [row for span in self.agents if (row := self._handoff_row(span, acting))]
         rows += [self._attempt_row(span) for span in self.attempts]
-        return rows + self._user_rows()
+        rows += [self._row(span, "progress", name=None) for span in self.progress]
+        return rows + self._switch_rows() + self._user_rows() + self._intervention_rows()
 
     def _asked(self) -> list[tuple[Call, Facts, int]]:
         """List every call that a model asked for, with its model's span and how many turns ago.
@@ -183,8 +189,12 @@ class _Trace:
 
     def _row(self, span: Facts, kind: str, **fields: Any) -> Row:
         row = dict.fromkeys(TURN_SCHEMA)
+        declared = self.family.declared_task(span)
+        task = self.family.root_of(declared, span)
         row |= {
-            "task": self.family.task(span),
+            "task": task,
+            "subtask": None if declared == task else declared,
+            "task_kind": self.family.task_kind(span),
             "session": self.family.session(span),
             "trace_id": span.trace_id,
             "span_id": span.span_id,
@@ -199,7 +209,7 @@ class _Trace:
             "end_ns": span.end_ns,
             "service": span.service,
         }
-        return row | fields
+        return row | (asdict(span.figures) if kind in _MEASURING else {}) | fields
 
     def _model_row(self, span: Facts) -> Row:
         return self._row(
@@ -264,6 +274,29 @@ class _Trace:
         """Make an attempt of a span that says how far its task has come."""
         said = {"arguments": span.blockers, "result": span.completed_work}
         return self._row(span, "attempt", name=span.status, **said)
+
+    def _switch_rows(self) -> list[Row]:
+        """Make each attempt at a declared task a turn of its session too.
+
+        There it is one of several tasks, between which an agent may go to and fro.
+        """
+        rows = [self._attempt_row(span) for span in self.attempts]
+        return [
+            row
+            | {"kind": "switch", "task": row["session"], "subtask": row["subtask"] or row["task"]}
+            for row in rows
+            if row["task"] != row["session"]
+        ]
+
+    def _intervention_rows(self) -> list[Row]:
+        """Make a person's message of each event that says that a person stepped in."""
+        blank = {"agent": "", "failed": None, "error_type": None, "error": None, "name": None}
+        return [
+            self._row(span, "user", call_id=f"intervention-{i}", text=done.note, **blank)
+            | {"start_ns": done.at_ns, "end_ns": done.at_ns}
+            for span in self.interventions
+            for i, done in enumerate(span.interventions)
+        ]
 
     def _user_rows(self) -> list[Row]:
         """Make a turn of a person's message: what a trace's first response answers.

@@ -13,10 +13,13 @@
 | `user("text")` | a message of a person |
 | `handoff(agent, "request")` | a request to another agent |
 | `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
+| `progress(tests_failed=3, coverage=80)` | recorded figures; also `markers=1` |
 | `... x5` | five times; within, `{n}` counts 1, 2, 3, ... |
 | `( ... ) x3` | a group, three times; `{n}` counts the rounds of the innermost `x` |
 | `[ ... ]` | calls that one response asked for in parallel |
 | `@name`, `#name` | the agent, the phase of all turns that follow |
+| `$name`, `$` | the sub-task of all turns that follow, the task itself |
+| `~90000` | a pause of so many seconds before the next turn |
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import polars as pl
@@ -38,6 +42,8 @@ _TOKEN = re.compile(
     r"""\s*(?:
         (?P<agent>@\w+)
       | \#(?P<phase>\w+)
+      | (?P<subtask>\$\w*)
+      | ~(?P<pause>\d+)
       | x(?P<times>\d+)(?!\w)
       | (?P<bracket>[()\[\]])
       | (?P<name>[\w.]+)\((?P<arguments>(?:"[^"]*"|[^()"])*)\)
@@ -63,6 +69,8 @@ class _Written:
     result: str | None
     failed: bool
     phase: str | None = None
+    subtask: str | None = None
+    pause_s: int = 0  # before it
     step: int = 0
 
     def counted(self, n: int) -> _Written:
@@ -80,7 +88,8 @@ def turns_in(text: str) -> pl.DataFrame:
         NotationError: if the text is not in the notation.
     """
     written = _Parser(text).parsed()
-    rows = [_row(turn, i) for i, turn in enumerate(written)]
+    ends = accumulate(turn.pause_s + 1 for turn in written)
+    rows = [_row(turn, i, end) for i, (turn, end) in enumerate(zip(written, ends, strict=True))]
     _talk_on(rows, written)
     return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
@@ -93,6 +102,8 @@ class _Parser:
         self.position = 0
         self.agent = ""
         self.phase: str | None = None
+        self.subtask: str | None = None
+        self.pause_s = 0
         self.steps = 0
 
     def parsed(self) -> list[_Written]:
@@ -125,6 +136,12 @@ class _Parser:
         if token["phase"]:
             self.phase = token["phase"]
             return []
+        if token["subtask"]:
+            self.subtask = token["subtask"][1:] or None
+            return []
+        if token["pause"]:
+            self.pause_s = int(token["pause"])
+            return []
         if token["bracket"]:
             if token["bracket"] not in _CLOSING:
                 raise NotationError(f"{token['bracket']!r} closes nothing in {self.text!r}")
@@ -133,11 +150,22 @@ class _Parser:
                 self.steps += 1
                 inner = [replace(turn, step=self.steps) for turn in inner]
             return inner
+        return [self._turn(token)]
+
+    def _turn(self, token: re.Match[str]) -> _Written:
         result = token["text"] if token["text"] is not None else token["word"]
         known = None if token["text"] is None and token["word"] in ("?", None) else result
-        arguments = token["arguments"]
-        failed = bool(token["failed"])
-        return [_Written(self.agent, token["name"], arguments, known, failed, self.phase)]
+        pause_s, self.pause_s = self.pause_s, 0
+        return _Written(
+            agent=self.agent,
+            name=token["name"],
+            arguments=token["arguments"],
+            result=known,
+            failed=bool(token["failed"]),
+            phase=self.phase,
+            subtask=self.subtask,
+            pause_s=pause_s,
+        )
 
     def _new_steps(self, repeated: list[_Written], once: list[_Written]) -> list[_Written]:
         """Give the parallel calls of each round a step of their own."""
@@ -158,8 +186,7 @@ class _Parser:
             yield token
 
 
-def _row(turn: _Written, index: int) -> dict[str, Any]:
-    start = index * NS_PER_S
+def _row(turn: _Written, index: int, end_s: int) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(TURN_SCHEMA) | {
         "task": TASK,
         "session": TASK,
@@ -167,8 +194,9 @@ def _row(turn: _Written, index: int) -> dict[str, Any]:
         "span_id": f"{index:04d}",
         "agent": turn.agent,
         "phase": turn.phase,
-        "start_ns": start,
-        "end_ns": start + NS_PER_S,
+        "subtask": turn.subtask,
+        "start_ns": (end_s - 1) * NS_PER_S,
+        "end_ns": end_s * NS_PER_S,
     }
     if turn.name == "say":
         return row | _said(turn.arguments)
@@ -176,6 +204,8 @@ def _row(turn: _Written, index: int) -> dict[str, Any]:
         return row | _handed_on(turn.arguments)
     if turn.name == "attempt":
         return row | _attempted(turn)
+    if turn.name == "progress":
+        return row | {"kind": "progress"} | _figures(turn.arguments)
     if turn.name == "user":
         return row | {"kind": "user", "text": turn.arguments.strip('"')}
     return row | {
@@ -210,6 +240,11 @@ def _attempted(turn: _Written) -> dict[str, Any]:
     status, comma, blockers = (part.strip() for part in turn.arguments.partition(","))
     known = blockers if comma and blockers != "?" else None
     return {"kind": "attempt", "name": status, "arguments": known, "result": turn.result}
+
+
+def _figures(written: str) -> dict[str, float]:
+    pairs = (part.split("=") for part in written.split(","))
+    return {name.strip(): float(value) for name, value in pairs}
 
 
 def _said(written: str) -> dict[str, Any]:

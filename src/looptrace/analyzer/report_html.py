@@ -25,6 +25,7 @@ from looptrace.analyzer.report import (
     left_over_text,
     verdict,
 )
+from looptrace.analyzer.turns import IS_USER
 
 # A strip of more cells than this could not be told apart on a screen; a cell then stands for
 # several turns.
@@ -148,7 +149,7 @@ def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFr
 
     A person's message has the number of the turn before it, and stands after it.
     """
-    order = ("task", "turn", pl.col("kind") == "user", "order_ns", "span_id")
+    order = ("task", "turn", IS_USER, "order_ns", "span_id")
     of_tasks = turns.filter(pl.col("task").is_in(list(tasks))).sort(order)
     parts = of_tasks.partition_by("task", as_dict=True, maintain_order=True)
     return {task: part for (task,), part in parts.items()}
@@ -203,7 +204,7 @@ def _row(row: dict[str, Any], roles: dict[Any, Any], places: dict[Any, str]) -> 
 
 def _strip(turns: pl.DataFrame, roles: dict[int, Any]) -> _Strip:
     """Draw every turn as a cell, several turns a cell where there are too many."""
-    turns = turns.filter(pl.col("kind") != "user")
+    turns = turns.filter(~IS_USER)
     turns_per_cell = max(1, -(-turns.height // _CELLS_MAX))
     starts = np.arange(0, turns.height, turns_per_cell)
     ranks = {turn: _CELL_KINDS.index(role) for turn, role in roles.items()}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from looptrace.analyzer.labels import did_you_mean, plain
+from looptrace.analyzer.ruleset import RuleSet
 from looptrace.rules.contract import ACTIONS, RUNG_ATTEMPTS_MAX, Rule, Rung, SettingError
 from looptrace.rules.registry import default_rules
 
@@ -81,12 +82,12 @@ class Settings:
     """The rules that judge, and the profile that they were made from."""
 
     profile: str
-    rules: tuple[Rule, ...]
+    judging: RuleSet
 
 
 def default() -> Settings:
     """Return the settings that hold where there is no file."""
-    return Settings(DEFAULT_PROFILE, default_rules())
+    return Settings(DEFAULT_PROFILE, RuleSet())
 
 
 def rules_of_profile(profile: str) -> tuple[Rule, ...]:
@@ -127,7 +128,7 @@ def parsed(data: bytes, name: str) -> Settings:
     rules = rules_of_profile(profile)
     _check_keys(file, ("rules",), tables, [rule.name for rule in rules])
     changed = [_rule(file, rule, tables.get(rule.name, {})) for rule in rules]
-    return Settings(profile, tuple(rule for rule in changed if rule is not None))
+    return Settings(profile, RuleSet(tuple(rule for rule in changed if rule is not None)))
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -143,7 +144,7 @@ def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
         threshold = int(value)
         rules = [
             replace(rule, **{_THRESHOLD: threshold}) if _THRESHOLD in rule.settings() else rule
-            for rule in settings.rules
+            for rule in settings.judging.rules
         ]
     except SettingError as error:
         raise SettingsError(f"{THRESHOLD_VARIABLE}: {error}") from error
@@ -151,7 +152,7 @@ def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
         raise SettingsError(
             f"{THRESHOLD_VARIABLE} is {_shown(value)}; it must be a whole number."
         ) from error
-    return replace(settings, rules=tuple(rules))
+    return replace(settings, judging=replace(settings.judging, rules=tuple(rules)))
 
 
 @dataclass(frozen=True, slots=True)

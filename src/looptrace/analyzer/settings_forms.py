@@ -70,7 +70,7 @@ _STARTER_HEAD = f"""# Settings of looptrace. `looptrace config check` says wheth
 
 def toml_of(settings: Settings) -> str:
     """Write settings as a file that says every one of them."""
-    judging = {rule.name: rule for rule in settings.rules}
+    judging = {rule.name: rule for rule in settings.judging.rules}
     lines = [f'profile = "{settings.profile}"']
     for name in (rule.name for rule in RULES):
         lines += ["", f"[rules.{name}]"]

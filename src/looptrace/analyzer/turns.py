@@ -20,6 +20,8 @@ TURN_SCHEMA = pl.Schema(
         "agent": pl.String(),  # "" where no agent is named
         "name": pl.String(),  # of the tool, the model, the agent handed to; status of an attempt
         "phase": pl.String(),
+        "subtask": pl.String(),  # the declared task, where the counters are its root's
+        "task_kind": pl.String(),  # such as code or setup, as the agent's author declares
         # What went in, as canonical JSON or text: arguments of a call, news of a response, the
         # request of a hand-off, blockers of an attempt.
         "arguments": pl.String(),
@@ -36,6 +38,10 @@ TURN_SCHEMA = pl.Schema(
         "end_ns": pl.Int64(),
         "input_tokens": pl.Int64(),
         "output_tokens": pl.Int64(),
+        "tests_failed": pl.Int64(),
+        "tests_total": pl.Int64(),
+        "coverage": pl.Float64(),  # percent
+        "markers": pl.Int64(),  # files created, dependencies added, code written, as recorded
         "service": pl.String(),
         # What `fingerprint` makes of the row; equal texts are the same thing.
         "call": pl.String(),  # hash of tool and arguments; of what a model was given
@@ -53,6 +59,10 @@ TURN_SCHEMA = pl.Schema(
 # engine never waits for it.
 STEP_SPREAD_S = 60
 TURN_KEY = ("trace_id", "span_id", "kind", "call_id")
+
+IS_USER = pl.col("kind") == "user"
+# What counts as a turn in a report; a switch is there as an attempt already.
+IS_STEP = ~pl.col("kind").is_in(["user", "switch"])
 
 
 def ordered(turns: pl.DataFrame) -> pl.DataFrame:
@@ -81,5 +91,5 @@ def numbered(turns: pl.DataFrame) -> pl.DataFrame:
 
     A person's message is no step of an agent: it has the number of the turn before it.
     """
-    steps = (pl.col("kind") != "user").cum_sum().cast(pl.UInt32)
+    steps = (~IS_USER).cum_sum().cast(pl.UInt32)
     return ordered(turns).with_columns(turn=steps.over("task"))

@@ -53,7 +53,7 @@ def analyze(
     Exits with 0; with 1 as --fail-on says; and with 2 if some of the input could not be read,
     whatever was found in the rest.
     """
-    found = traces.analysis(paths, settings.rules)
+    found = traces.analysis(paths, settings.judging)
     _write(found, form, output)
     if form != "terminal" or output:
         traces.warn_of(found.skipped)

@@ -38,7 +38,7 @@ def explain(
     tasks = pl.concat([part.select("task").unique(maintain_order=True) for part in parts])
     name = _chosen(task, tasks["task"].to_list())
     turns = pl.concat([part.filter(pl.col("task") == name) for part in parts])
-    _print(name, turns, progress_of(turns, settings.rules))
+    _print(name, turns, progress_of(turns, settings.judging))
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)
 
 

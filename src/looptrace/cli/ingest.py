@@ -34,7 +34,7 @@ def ingest(
     """
     found = traces.read(paths)
     with traces.stopping_on_store_errors():
-        done = store.ingest(found.spans, store_dir, settings.rules)
+        done = store.ingest(found.spans, store_dir, settings.judging)
     skipped = [*found.skipped, *done.skipped]
     traces.warn_of(skipped)
     click.echo(

@@ -17,10 +17,10 @@ from looptrace.analyzer.batch import analyse, analysis_of, joined
 from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.ruleset import RuleSet
 from looptrace.analyzer.spans import Skipped
 from looptrace.collector import store
 from looptrace.collector.read import SpansRead, read_spans
-from looptrace.rules.contract import Rule
 
 EXIT_FOUND = 1
 EXIT_UNREADABLE = 2
@@ -29,7 +29,7 @@ _LINE_LENGTH_MAX = 300
 _SKIPPED_SHOWN_MAX = 20
 
 
-def analysis(paths: Sequence[str], rules: Sequence[Rule]) -> Analysis:
+def analysis(paths: Sequence[str], judging: RuleSet) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
     The turns of a store are judged anew, whatever rules its findings were made with.
@@ -38,9 +38,9 @@ def analysis(paths: Sequence[str], rules: Sequence[Rule]) -> Analysis:
     if folder is None:
         found = read(paths)
         with _working():
-            return analyse(found.spans, found.skipped, rules)
+            return analyse(found.spans, found.skipped, judging)
     with stopping_on_store_errors(), _working():
-        parts = [analysis_of(turns, 0, rules=rules) for turns in store.read_turns(folder)]
+        parts = [analysis_of(turns, 0, judging=judging) for turns in store.read_turns(folder)]
         counts = store.counts(folder)
     return joined(parts, counts.sessions, counts.spans)
 

@@ -25,7 +25,9 @@ from looptrace.analyzer.family import groups
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.analyzer.turns import IS_STEP, IS_USER
 from looptrace.collector.store_files import (
     BUCKETS,
     FINDING_SCHEMA,
@@ -37,8 +39,6 @@ from looptrace.collector.store_files import (
     write_bucket,
 )
 from looptrace.collector.store_lock import MARKER, NAME, StoreError, ingesting, reading
-from looptrace.rules.contract import Rule
-from looptrace.rules.registry import default_rules
 
 __all__ = [
     "Counts",
@@ -58,9 +58,6 @@ _SCHEMA_VERSION = 1
 # More than enough to spread tasks evenly over the buckets.
 _BUCKET_HASH_BYTES = 8
 _ROW_KEY = ["trace_id", "span_id"]
-
-# Turns but for a person's messages, which are no steps of an agent.
-_STEPS = pl.col("kind") != "user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +140,10 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
             turns = read_bucket(store_dir, "turns", bucket)
         if not turns.is_empty():
             # A person's message has the number of the turn before it, and comes after it.
-            of_person = pl.col("kind") == "user"
-            yield turns.sort("task", "turn", of_person, "order_ns", maintain_order=True)
+            yield turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
 
 
-def ingest(spans: pl.DataFrame, store_dir: Path, rules: Sequence[Rule] | None = None) -> Ingested:
+def ingest(spans: pl.DataFrame, store_dir: Path, judging: RuleSet = DEFAULT) -> Ingested:
     """Add spans (`SPAN_SCHEMA`) to a store, which is made where there is none.
 
     What the store holds afterwards depends only on the set of all spans ever ingested, and its
@@ -160,21 +156,20 @@ def ingest(spans: pl.DataFrame, store_dir: Path, rules: Sequence[Rule] | None = 
             written, or another ingest is at work.
     """
     spans, skipped = distinct_spans(spans)
-    rules = default_rules() if rules is None else tuple(rules)
     with _locked(store_dir):
         unfinished = store_dir / _UNFINISHED
-        stale = _stale(store_dir, rules)
+        stale = _stale(store_dir, judging)
         unfinished.touch()
         known = _known(store_dir, spans)
         touched, replaced = _place(store_dir, spans.with_columns(ties=_ties(spans)))
         for bucket in sorted(stale | touched):
-            _derive(store_dir, bucket, rules)
-        (store_dir / _RULES).write_text(_hash(rules), encoding="utf-8")
+            _derive(store_dir, bucket, judging)
+        (store_dir / _RULES).write_text(_hash(judging), encoding="utf-8")
         unfinished.unlink()
         return Ingested(
             spans_new=spans.height - known,
             spans_known=known,
-            turns=_count(store_dir, "turns", "kind", _STEPS),
+            turns=_count(store_dir, "turns", "kind", IS_STEP),
             findings=_count(store_dir, "findings", "id", pl.lit(value=True)),
             skipped=(*skipped, *replaced),
         )
@@ -268,7 +263,7 @@ def _known(store_dir: Path, spans: pl.DataFrame) -> int:
 
 def _ties(spans: pl.DataFrame) -> pl.Series:
     found = [
-        sorted({tie for tie in (span.session, span.task, *span.links) if tie})
+        sorted({tie for tie in (span.session, span.task, span.task_parent, *span.links) if tie})
         for span in facts_of(spans)
     ]
     return pl.Series(found, dtype=STORED_SPAN_SCHEMA["ties"])
@@ -304,18 +299,18 @@ def _bucket_of(group: str) -> int:
     return int.from_bytes(digest, "big") % BUCKETS
 
 
-def _stale(store_dir: Path, rules: Sequence[Rule]) -> set[int]:
+def _stale(store_dir: Path, judging: RuleSet) -> set[int]:
     """Return the buckets whose findings may be none of these rules', or lag behind the spans."""
     noted = store_dir / _RULES
-    same = noted.is_file() and noted.read_bytes() == _hash(rules).encode()
+    same = noted.is_file() and noted.read_bytes() == _hash(judging).encode()
     return set() if same and not (store_dir / _UNFINISHED).exists() else set(range(BUCKETS))
 
 
-def _hash(rules: Sequence[Rule]) -> str:
-    return digest(repr(rules))
+def _hash(judging: RuleSet) -> str:
+    return digest(repr(judging))
 
 
-def _derive(store_dir: Path, bucket: int, rules: Sequence[Rule]) -> None:
+def _derive(store_dir: Path, bucket: int, judging: RuleSet) -> None:
     """Make a bucket's turns and findings from its spans.
 
     What normalising remarks on concerns how spans are read, not whether they are stored, so that
@@ -323,8 +318,8 @@ def _derive(store_dir: Path, bucket: int, rules: Sequence[Rule]) -> None:
     """
     turns, _ = turns_of(read_bucket(store_dir, "spans", bucket).select(list(SPAN_SCHEMA)))
     write_bucket(store_dir, "turns", bucket, turns, turns["start_ns"])
-    findings = _finding_table(findings_of(turns, rules))
-    starts = turns.filter(_STEPS).select("task", "start_ns", turn_first="turn")
+    findings = _finding_table(findings_of(turns, judging))
+    starts = turns.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
     started = findings.join(starts, on=["task", "turn_first"], how="left", maintain_order="left")
     write_bucket(store_dir, "findings", bucket, findings, started["start_ns"])
 

@@ -14,27 +14,37 @@ import numpy.typing as npt
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Figures = npt.NDArray[np.float64]  # NaN where the trace does not say
 
 UNKNOWN = 0
 
-# An attempt is a try at a task that an agent's author recorded; a user turn is a person's message,
-# which resets what was counted and is never judged.
-KINDS = ("tool", "model", "handoff", "attempt", "user")
+# An attempt is a try at a task that an agent's author recorded, and progress are figures recorded
+# alone. A switch is an attempt once more, as a turn of its session, in which it is one of several
+# tasks. A user turn is a person's message, which resets what was counted and is never judged.
+KINDS = ("tool", "model", "handoff", "attempt", "progress", "switch", "user")
 # How an attempt at a task ended, as its author recorded it.
 STATUSES = ("pending", "in_progress", "blocked", "done")
-Kind = Literal["tool", "model", "handoff", "attempt", "user"]
+Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "user"]
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
-    """Which turns a rule looks at: each agent's within the task, or the whole task's.
+    """Which turns a rule looks at: each agent's within the task, the whole task's, or a sub-task's.
 
-    `failures` leaves only those that are known to have failed.
+    `failures` leaves only those that are known to have failed, and `entering` those that enter a
+    phase. A lane ends where the counts of its task begin anew: at a person's message, after a long
+    pause, and, unless it is one of attempts, where the task was completed.
     """
 
-    by: Literal["agent", "task"]
+    by: Literal["agent", "task", "subtask"]
     kinds: tuple[Kind, ...]
     failures: bool = False
+    entering: bool = False
+
+    @property
+    def outlasts_completion(self) -> bool:
+        """Whether the lane goes on where an attempt completes the task."""
+        return set(self.kinds) <= {"attempt", "switch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +53,24 @@ class Turns:
 
     task: Codes
     agent: Codes
-    epoch: Codes  # counts the messages of a person before the turn, within the task
+    subtask: Codes  # the declared task, where its counters are those of another
+    epoch: Codes  # counts the resets before the turn, within the task: `counts.RESETS`
+    asked: Codes  # counts those of them that are no completions of the task
     kind: Codes  # index into KINDS
     end_ns: Codes
     failed: Mask  # known to have failed
     external: Mask  # known to be a failure of the outside, not the agent's own
     status: Codes  # of an attempt: index into STATUSES, counted from 1; 0 for other turns
+    task_kind: Codes
     phase: Codes
     phase_before: Codes  # the last known phase before the turn
     enters: Mask  # the turn's phase is another than the one before it
-    visits: Codes  # how often the phase was entered since a person's last message
+    visits: Codes  # how often the phase was entered in the epoch
     moves: Codes  # how often from `phase_before`
+    tests_failed: Figures
+    coverage: Figures  # percent
+    better: Codes  # counts the turns of the epoch that brought progress, up to this one
+    measured: Codes  # what the figures are of: the call that tests; unknown without figures
     call: Codes  # tool and arguments; what a model was given; request handed on; blockers
     outcome: Codes  # result or error of a tool; work that an attempt completed
     error: Codes  # message of a failure that is the agent's own
@@ -66,19 +83,23 @@ class Turns:
         wanted = np.zeros(len(KINDS), dtype=np.bool_)
         wanted[[KINDS.index(kind) for kind in spec.kinds]] = True
         seen = wanted[self.kind]
-        rows = np.flatnonzero(seen & self.failed if spec.failures else seen)
+        if spec.failures:
+            seen = seen & self.failed
+        if spec.entering:
+            seen = seen & self.enters
+        rows = np.flatnonzero(seen)
         by = self.task[rows]
-        if spec.by == "agent":
-            agent = self.agent[rows]
-            mixed = (by[1:] == by[:-1]) & (agent[1:] != agent[:-1])
+        if spec.by != "task":
+            part = (self.agent if spec.by == "agent" else self.subtask)[rows]
+            mixed = (by[1:] == by[:-1]) & (part[1:] != part[:-1])
             if mixed.any():  # Most tasks have one agent, and are in order already.
-                order = np.lexsort((agent, by))
-                rows, by, agent = rows[order], by[order], agent[order]
-        epoch = self.epoch[rows]
+                order = np.lexsort((part, by))
+                rows, by, part = rows[order], by[order], part[order]
+        epoch = (self.asked if spec.outlasts_completion else self.epoch)[rows]
         starts = np.ones(len(rows), dtype=np.bool_)
         starts[1:] = (by[1:] != by[:-1]) | (epoch[1:] != epoch[:-1])
-        if spec.by == "agent":
-            starts[1:] |= agent[1:] != agent[:-1]
+        if spec.by != "task":
+            starts[1:] |= part[1:] != part[:-1]
         index = np.arange(len(rows))
         first = np.maximum.accumulate(np.where(starts, index, 0))
         return Lane(self, rows, index - first)
