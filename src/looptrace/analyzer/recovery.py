@@ -1,0 +1,31 @@
+"""How a looping task is brought back: the settings of what gates do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import setting
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What is tried before a person has to decide."""
+
+    max_pivots: int = setting(
+        2, ge=0, le=100, doc="Pivots issued to a task; the next loop that asks for one is a gate."
+    )
+    unblock: int = setting(
+        1, ge=0, le=1, doc="Whether a blocked task is granted authority (1) or goes to a gate (0)."
+    )
+    retry_after_s: int = setting(
+        60, ge=1, le=86_400, doc="Seconds to wait after the first failure of the outside."
+    )
+    retry_factor: int = setting(
+        2, ge=1, le=10, doc="By what the wait is multiplied at each further one."
+    )
+    history_max: int = setting(
+        10, ge=1, le=100, doc="Failures of a task that its state and its gates hold."
+    )
+
+
+DEFAULT = Recovery()
