@@ -19,8 +19,9 @@ COLUMNS = (
     "outcome_code",
     "signature_code",
     "response_code",
+    "external",
 )
-Row = tuple[str, str, str, int, int, int, int, int]
+Row = tuple[str, str, str, int, int, int, int, int, bool]
 
 RULES = ("repeated_call", "signature_repeat", "response_repeat", "cycle")
 
@@ -212,7 +213,7 @@ def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
     found: list[Loop] = []
     lanes: dict[str, Lane] = {}
     current = ""
-    for task, agent, kind, turn, call, outcome, signature, response in rows:
+    for task, agent, kind, turn, call, outcome, signature, response, external in rows:
         if task != current or kind == "user":
             found += _ended(current, lanes)
             lanes, current = {}, task
@@ -224,9 +225,10 @@ def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
         if kind == "model":
             lane.answers.see(response, call, turn)
             continue
-        same = UNKNOWN if call == UNKNOWN or outcome == UNKNOWN else (call, outcome)
+        unknown = external or call == UNKNOWN or outcome == UNKNOWN
+        same = UNKNOWN if unknown else (call, outcome)
         lane.calls.see(same, turn)
-        lane.signatures.see(signature, turn)
+        lane.signatures.see(UNKNOWN if external else signature, turn)
         lane.rounds.see(same, turn)
     found += _ended(current, lanes)
     return sorted(found)

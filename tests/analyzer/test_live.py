@@ -268,7 +268,7 @@ def test_feed_reports_what_changed() -> None:
     call = base | {"task": "t1", "name": "run", "arguments": "x", "result": "1"}
     turns = table([call | {"gap_ns": NS_PER_S}] * 5)
     engine = LiveEngine(ruleset([RepeatedCall()]))
-    reports = [engine.feed(turns[row]) for row in range(5)]
+    reports = [engine.feed(turns[row]).findings for row in range(5)]
 
     assert [[f.attempts for f in report] for report in reports] == [[], [], [3], [4], [5]]
     assert len({f.id for report in reports for f in report}) == 1

@@ -118,7 +118,7 @@ def analysis(
     """Make an analysis of twelve turns, unless others are given."""
     rows = pytest_turns(12) if rows is None else rows
     counts = summary or Summary(1, 3, len(rows), 38, 12_345, 2_100, Unknown(0, 0))
-    return Analysis(counts, skipped, findings, pl.DataFrame(rows, schema=TURN_SCHEMA))
+    return Analysis(counts, skipped, findings, (), pl.DataFrame(rows, schema=TURN_SCHEMA))
 
 
 def printed(content: Analysis, *, width: int = 80, color: bool = False) -> str:

@@ -11,6 +11,7 @@ from looptrace.rules.vocabulary import (
     NS_PER_S,
     gathered,
     in_a_row,
+    own,
     pair,
     recent,
     rounds,
@@ -243,3 +244,16 @@ def test_pair_is_equal_where_both_are(rows: list[Row]) -> None:
         else:
             assert code_of.setdefault(half, code) == code != UNKNOWN
     assert len(set(code_of.values())) == len(code_of)
+
+
+@given(turns)
+def test_own(rows: list[Row]) -> None:
+    """A failure of the outside equals nothing, and everything else stays."""
+    lane = columns(rows).lane(BY_AGENT)
+    external = lane.external.tolist()
+
+    found = own(lane, lane.call).tolist()
+    assert found == [
+        UNKNOWN if outside else call
+        for outside, call in zip(external, lane.call.tolist(), strict=True)
+    ]

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from looptrace.analyzer.counts import counted
 from looptrace.analyzer.findings import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
-from looptrace.analyzer.fingerprint import digest
-from looptrace.analyzer.judge import Stretch, coded, stretches
+from looptrace.analyzer.gates import GateEvent, TaskState, decided
+from looptrace.analyzer.judge import Growth, Stretch, coded, stretches
+from looptrace.analyzer.moments import moments_of, with_history
 from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.spans import Skipped
 from looptrace.analyzer.turns import IS_STEP, TURN_SCHEMA
-from looptrace.rules.contract import Loop
-from looptrace.rules.vocabulary import NS_PER_S
 
 # Tasks are judged in parts of about this many turns, so that memory does not grow with the input.
 PART_TURNS = 200_000
 
 
 def analyse(
-    spans: pl.DataFrame, skipped: Sequence[Skipped] = (), judging: RuleSet = DEFAULT
+    spans: pl.DataFrame,
+    skipped: Sequence[Skipped] = (),
+    judging: RuleSet = DEFAULT,
+    recovery: Recovery = RECOVERY,
 ) -> Analysis:
     """Find the loops in spans (`SPAN_SCHEMA`), with the default rules unless others are given."""
     turns, noted = turns_of(spans)
-    return analysis_of(turns, spans.height, (*skipped, *noted), judging)
+    return analysis_of(turns, spans.height, (*skipped, *noted), judging, recovery)
 
 
 def analysis_of(
@@ -34,12 +39,15 @@ def analysis_of(
     spans: int,
     skipped: Sequence[Skipped] = (),
     judging: RuleSet = DEFAULT,
+    recovery: Recovery = RECOVERY,
 ) -> Analysis:
     """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was looked at."""
+    judged = judged_of(turns, judging, recovery)
     return Analysis(
         summary=_summary(turns, spans),
         skipped=tuple(skipped),
-        findings=tuple(findings_of(turns, judging)),
+        findings=judged.findings,
+        events=judged.events,
         turns=turns,
     )
 
@@ -65,8 +73,40 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
         ),
         skipped=tuple(skipped for part in parts for skipped in part.skipped),
         findings=tuple(in_order([f for part in parts for f in part.findings])),
+        events=tuple(
+            sorted((e for part in parts for e in part.events), key=lambda event: event.task)
+        ),
         turns=pl.concat(turns) if turns else pl.DataFrame(schema=TURN_SCHEMA),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What rules and gates make of turns: findings by task and turn, events by task, states."""
+
+    findings: tuple[Finding, ...]
+    events: tuple[GateEvent, ...]
+    states: tuple[TaskState, ...]  # of the tasks that have a finding
+
+
+def judged_of(
+    turns: pl.DataFrame, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY
+) -> Judged:
+    """Judge turns (`TURN_SCHEMA`, numbered) and decide what is told of their loops."""
+    findings: list[Finding] = []
+    events: list[GateEvent] = []
+    states: list[TaskState] = []
+    for part in _parts(turns):
+        rows = counted(coded(part), judging.counting)
+        found = stretches(rows, judging)[0]
+        findings += map(finding_of, found)
+        grown = [Growth(loop, fired) for loop in found for fired in loop.fired]
+        looping = rows.filter(pl.col("task").is_in({loop.task for loop in found}))
+        for task, moments in sorted(moments_of(looping, grown).items()):
+            state, told = decided(TaskState(task), moments, recovery)
+            states.append(state)
+            events += with_history(told, looping, recovery.history_max)
+    return Judged(tuple(in_order(findings)), tuple(events), tuple(states))
 
 
 def findings_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Finding]:
@@ -87,18 +127,10 @@ def in_order(findings: list[Finding]) -> list[Finding]:
 def finding_of(stretch: Stretch) -> Finding:
     """Put a stretch into the form that is reported; its id is the same however long it grows."""
     first, last, attempts = stretch.first[0], stretch.last, stretch.attempts
-    identity = (stretch.rule.name, stretch.task, stretch.agent, first.trace_id, first.span_id)
-    loop = Loop(
-        labels=tuple(row.label for row in stretch.first),
-        attempts=attempts,
-        failed=stretch.failed,
-        phase=last.phase,
-        phase_before=last.phase_before,
-    )
     cost = _cost(stretch)
     ids = zip(stretch.trace_id, stretch.span_id, stretch.turn, strict=True)
     return Finding(
-        id=digest("\x1f".join((*identity, first.call_id or "", str(stretch.period)))),
+        id=stretch.id,
         rule=stretch.rule.name,
         task=stretch.task,
         session=first.session,
@@ -110,8 +142,8 @@ def finding_of(stretch: Stretch) -> Finding:
         attempts=attempts,
         loop_count=attempts - 1,
         period=stretch.period,
-        signature=" → ".join(row.sign for row in stretch.first),
-        reason=f"{stretch.rule.say(loop)}, turns {first.turn}–{last.turn}",
+        signature=stretch.signature,
+        reason=stretch.reason_at(stretch.fired[-1]),
         action=stretch.rule.action(attempts, cost.seconds),
         turns=tuple(
             LoopTurn(*turn, "first" if i < stretch.period else "repeat")
@@ -130,7 +162,7 @@ def _cost(stretch: Stretch) -> Cost:
         given = last.input_tokens_sum - first.input_tokens_sum
         said = last.output_tokens_sum - first.output_tokens_sum
     return Cost(
-        seconds=(last.end_ns - first.start_ns) / NS_PER_S,
+        seconds=stretch.seconds_at(stretch.fired[-1]),
         input_tokens=given + (first.input_tokens or 0),
         output_tokens=said + (first.output_tokens or 0),
     )

@@ -7,6 +7,7 @@ from typing import Literal
 
 import polars as pl
 
+from looptrace.analyzer.gates import GateEvent
 from looptrace.analyzer.spans import Skipped
 from looptrace.rules.contract import Action
 
@@ -81,10 +82,12 @@ class Summary:
 class Analysis:
     """One analysis: the counts, what was not read, the findings, and the turns they speak of.
 
-    Findings are ordered by task and first turn; `turns` has the schema `TURN_SCHEMA`.
+    Findings are ordered by task and first turn, events by task and as they came about; `turns` has
+    the schema `TURN_SCHEMA`.
     """
 
     summary: Summary
     skipped: tuple[Skipped, ...]
     findings: tuple[Finding, ...]
+    events: tuple[GateEvent, ...]
     turns: pl.DataFrame

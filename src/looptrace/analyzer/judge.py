@@ -9,18 +9,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.fingerprint import EXTERNAL, UNTOLD
+from looptrace.analyzer.fingerprint import EXTERNAL, UNTOLD, digest
 from looptrace.analyzer.labels import label
 from looptrace.analyzer.ruleset import RuleSet
-from looptrace.rules.contract import Rule, Verdict
+from looptrace.analyzer.values import parsed
+from looptrace.rules.contract import Loop, Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
+from looptrace.rules.vocabulary import NS_PER_S
 
 _CODES = (
     "agent",
@@ -86,6 +88,14 @@ _LABELLED = ("kind", "name", "arguments", "text", "phase")
 Key = tuple[str, str, str, int, int, int]
 
 
+class Fired(NamedTuple):
+    """A turn at which a loop had come so far that the rule fired."""
+
+    turn: int
+    end_ns: int
+    counted: int | None  # attempts, where they count from the start of the task
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """A loop as one rule sees it: whose, what repeats, and its turns in their order."""
@@ -96,13 +106,14 @@ class Stretch:
     epoch: int
     period: int
     what: int
-    counted: int | None  # attempts, where they count from the start of the task
+    needed: int  # attempts at which it fires
     first: tuple[LoopRow, ...]  # the turns of one round, which the others repeat
     last: LoopRow
-    failed: bool  # true where every turn is known to have failed
+    failing: int  # how many turns, from the first on, are known to have failed
     turn: tuple[int, ...]
     trace_id: tuple[str, ...]
     span_id: tuple[str, ...]
+    fired: tuple[Fired, ...]
 
     @property
     def key(self) -> Key:
@@ -112,43 +123,117 @@ class Stretch:
     @property
     def attempts(self) -> int:
         """How many times the thing, or the round of things, was done."""
-        return self.counted or len(self.turn) // self.period
+        return self.attempts_at(self.fired[-1])
+
+    @property
+    def failed(self) -> bool:
+        """Whether every turn is known to have failed."""
+        return self.failing == len(self.turn)
+
+    def attempts_at(self, fired: Fired) -> int:
+        """How many attempts there were when the rule fired."""
+        return fired.counted or bisect_right(self.turn, fired.turn) // self.period
+
+    @property
+    def id(self) -> str:
+        """The id of the finding; it stays the same however long the loop grows."""
+        first = self.first[0]
+        identity = (self.rule.name, self.task, self.agent, first.trace_id, first.span_id)
+        return digest("\x1f".join((*identity, first.call_id or "", str(self.period))))
+
+    @property
+    def signature(self) -> str:
+        """The signatures of the turns of one round."""
+        return " → ".join(row.sign for row in self.first)
+
+    @property
+    def blockers(self) -> tuple[str, ...]:
+        """What blocks the attempts of the loop, where they say it."""
+        first = self.first[0]
+        if first.kind != "attempt" or first.arguments is None:
+            return ()
+        named = parsed(first.arguments)
+        return tuple(str(parsed(name)) for name in (named if isinstance(named, list) else [named]))
+
+    def seconds_at(self, fired: Fired) -> float:
+        """How long the loop had lasted when the rule fired."""
+        return (fired.end_ns - self.first[0].start_ns) / NS_PER_S
+
+    def reason_at(self, fired: Fired) -> str:
+        """Put the loop into words as it was when the rule fired."""
+        loop = Loop(
+            labels=tuple(row.label for row in self.first),
+            attempts=self.attempts_at(fired),
+            failed=self.failing > self.index_of(fired),
+            phase=self.last.phase,
+            phase_before=self.last.phase_before,
+        )
+        return f"{self.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
+
+    def index_of(self, fired: Fired) -> int:
+        """Return which of the loop's turns it was at which the rule fired."""
+        return bisect_right(self.turn, fired.turn) - 1
 
     def continues(self, before: Stretch) -> bool:
         """Say whether this is the same loop as one that was found before, gone on."""
-        return self.counted is not None or self.turn[0] <= before.turn[-1]
+        return self.fired[0].counted is not None or self.turn[0] <= before.turn[-1]
 
     def joined(self, later: Stretch) -> Stretch:
         """Return both as one; turns that both have count once."""
         new = bisect_right(later.turn, self.turn[-1])
+        fired = bisect_right(later.fired, self.fired[-1].turn, key=lambda fired: fired.turn)
+        failing = self.failing
+        if self.failed and later.failing >= new:
+            failing += later.failing - new
         return replace(
             self,
-            counted=later.counted,
             last=later.last,
-            failed=self.failed and later.failed,
+            failing=failing,
+            fired=self.fired + later.fired[fired:],
             turn=self.turn + later.turn[new:],
             trace_id=self.trace_id + later.trace_id[new:],
             span_id=self.span_id + later.span_id[new:],
         )
 
 
-def folded(
-    opened: dict[Key, Stretch], found: Sequence[Stretch]
-) -> tuple[dict[Key, Stretch], list[Stretch]]:
-    """Continue open stretches with later ones; returns those still open, and those that ended.
+class Growth(NamedTuple):
+    """A loop, and a turn at which its rule fired; the loop may have gone on since."""
+
+    loop: Stretch
+    fired: Fired
+
+    @property
+    def attempts(self) -> int:
+        """Attempts of the loop up to that turn."""
+        return self.loop.attempts_at(self.fired)
+
+
+class Folded(NamedTuple):
+    """Stretches that are still open, those that ended, and how all of them grew."""
+
+    opened: dict[Key, Stretch]
+    ended: list[Stretch]
+    grown: list[Growth]
+
+
+def folded(opened: dict[Key, Stretch], found: Sequence[Stretch]) -> Folded:
+    """Continue open stretches with later ones.
 
     A stretch of the same key continues an open one if it begins within it, else it ends it.
     """
-    still, ended = dict(opened), []
+    still = dict(opened)
+    ended: list[Stretch] = []
+    grown: list[Growth] = []
     for stretch in found:
         before = still.get(stretch.key)
-        if before and stretch.continues(before):
-            still[stretch.key] = before.joined(stretch)
-            continue
-        if before:
+        continues = before and stretch.continues(before)
+        after = before.joined(stretch) if before and continues else stretch
+        if before and not continues:
             ended.append(before)
-        still[stretch.key] = stretch
-    return still, ended
+        known = len(before.fired) if before and continues else 0
+        grown += [Growth(after, fired) for fired in after.fired[known:]]
+        still[stretch.key] = after
+    return Folded(still, ended, grown)
 
 
 def coded(turns: pl.DataFrame) -> pl.DataFrame:
@@ -229,8 +314,10 @@ class Members:
     rule: Rule
     period: int
     what: int
-    counted: int | None
+    needed: int
     rows: Codes
+    fired: Codes  # those rows at which the rule fired
+    counted: list[int] | None  # attempts at each of them, where they count from the task's start
 
 
 def _members(rule: Rule, lane: Lane, verdict: Verdict, fires: Codes) -> Iterator[Members]:
@@ -254,13 +341,20 @@ def _members(rule: Rule, lane: Lane, verdict: Verdict, fires: Codes) -> Iterator
         begins[1:] |= column[1:] != column[:-1]
     borders = [*np.flatnonzero(begins).tolist(), len(fires)]
     for start, end in pairwise(borders):
-        places = fires[start:end]
+        fired = places = fires[start:end]
         if verdict.spans != "fired":
             places = np.arange(since[start], fires[end - 1] + 1)
         if verdict.spans == "same":
             places = places[verdict.what[places] == what[start]]
-        counted = int(verdict.reached[fires[end - 1]]) if verdict.spans == "fired" else None
-        yield Members(rule, int(period[start]), int(what[start]), counted, lane.rows[places])
+        yield Members(
+            rule=rule,
+            period=int(period[start]),
+            what=int(what[start]),
+            needed=verdict.needed,
+            rows=lane.rows[places],
+            fired=lane.rows[fired],
+            counted=verdict.reached[fired].tolist() if verdict.spans == "fired" else None,
+        )
 
 
 def _read(table: pl.DataFrame, found: Sequence[Members]) -> list[Stretch]:
@@ -273,28 +367,48 @@ def _read(table: pl.DataFrame, found: Sequence[Members]) -> list[Stretch]:
     rows = np.concatenate([members.rows for members in found])
     ends = np.cumsum([len(members.rows) for members in found])
     starts = np.concatenate([[0], ends[:-1]])
-    failed = table["failed"].fill_null(value=False).to_numpy()[rows]
-    all_failed = np.logical_and.reduceat(failed, starts).tolist()
+    failing = _prefixes(table["failed"].fill_null(value=False).to_numpy()[rows], starts, ends)
+    fired = _fired(table, found)
     ids = [table[name].gather(rows).to_list() for name in ("turn", "trace_id", "span_id")]
     rounds = _loop_rows(table, np.concatenate([m.rows[: m.period] for m in found]))
     lasts = _loop_rows(table, rows[ends - 1])
     return [
-        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), failing, part)
-        for members, failing, part in zip(
+        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), failed, part, at)
+        for members, failed, part, at in zip(
             found,
-            all_failed,
+            failing,
             ([tuple(c[a:b]) for c in ids] for a, b in zip(starts, ends, strict=True)),
+            fired,
             strict=True,
         )
     ]
+
+
+def _prefixes(holds: Mask, starts: Codes, ends: Codes) -> list[int]:
+    """Count in each part how many there are, from its start on, before the first that fails."""
+    broken = np.append(np.flatnonzero(~holds), len(holds))
+    first = broken[np.searchsorted(broken, starts)]
+    lengths: list[int] = (np.minimum(first, ends) - starts).tolist()
+    return lengths
+
+
+def _fired(table: pl.DataFrame, found: Sequence[Members]) -> Iterator[tuple[Fired, ...]]:
+    """Read when each stretch fired."""
+    rows = pl.Series(np.concatenate([members.fired for members in found]))
+    places = zip(*(table[name].gather(rows).to_list() for name in ("turn", "end_ns")), strict=True)
+    for members in found:
+        counts = repeat(None) if members.counted is None else members.counted
+        here = islice(places, len(members.fired))
+        yield tuple(Fired(turn, ns, n) for (turn, ns), n in zip(here, counts, strict=False))
 
 
 def _stretch(
     members: Members,
     first: tuple[LoopRow, ...],
     last: LoopRow,
-    failed: bool,
+    failing: int,
     ids: list[tuple[Any, ...]],
+    fired: tuple[Fired, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
     return Stretch(
@@ -304,13 +418,14 @@ def _stretch(
         epoch=last.epoch,
         period=members.period,
         what=members.what,
-        counted=members.counted,
+        needed=members.needed,
         first=first,
         last=last,
-        failed=failed,
+        failing=failing,
         turn=turn,
         trace_id=trace_id,
         span_id=span_id,
+        fired=fired,
     )
 
 

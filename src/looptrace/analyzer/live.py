@@ -17,7 +17,11 @@ import polars as pl
 from looptrace.analyzer.batch import finding_of, in_order
 from looptrace.analyzer.counts import GROUPS, continued
 from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.judge import Key, Stretch, coded, columns, folded, stretches
+from looptrace.analyzer.gates import GateEvent, Moment, TaskState, decided
+from looptrace.analyzer.judge import Growth, Key, Stretch, coded, columns, folded, stretches
+from looptrace.analyzer.moments import moments_of, with_history
+from looptrace.analyzer.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.turns import STEP_SPREAD_S, TURN_KEY, ordered
 from looptrace.rules.vocabulary import NS_PER_S
@@ -30,6 +34,18 @@ HORIZON_S = LATENESS_S + STEP_SPREAD_S
 STEPS_KEPT_MAX = 1_000
 
 
+Happened = dict[str, list[Moment]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What turns brought: findings that opened or grew, new events, and the tasks' states now."""
+
+    findings: list[Finding]
+    events: list[GateEvent]
+    states: list[TaskState]
+
+
 @dataclass(slots=True)
 class _Task:
     """What is carried forward of the settled turns of one task."""
@@ -39,13 +55,16 @@ class _Task:
     ended: list[Stretch] = field(default_factory=list)
     current: list[Stretch] = field(default_factory=list)
     steps: dict[tuple[str, str], None] = field(default_factory=dict)  # trace and step, settled
+    state: TaskState | None = None  # after the settled turns
+    told: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
 
 
 class LiveEngine:
     """Finds loops in turns as they arrive, in any batches and however tasks interleave."""
 
-    def __init__(self, judging: RuleSet = DEFAULT) -> None:
+    def __init__(self, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY) -> None:
         self.judging = judging
+        self.recovery = recovery
         self.late = 0  # turns left out because they came too late
         self._tasks: dict[str, _Task] = defaultdict(_Task)
         self._rows: pl.DataFrame | None = None  # kept turns of all tasks, with `settled`
@@ -55,25 +74,53 @@ class LiveEngine:
         """How many turns are held, of all tasks."""
         return 0 if self._rows is None else self._rows.height
 
-    def feed(self, turns: pl.DataFrame) -> list[Finding]:
-        """Take turns (`TURN_SCHEMA`) in any order; returns the findings that opened or grew."""
-        names = turns["task"].unique().to_list()
+    def feed(self, turns: pl.DataFrame) -> Fed:
+        """Take turns (`TURN_SCHEMA`) in any order; returns what is new because of them."""
+        if turns.is_empty():
+            return Fed([], [], [])
+        names = turns["task"].unique(maintain_order=True).to_list()
         rows = self._merged(turns, names)
         if rows.is_empty():
-            return []
+            return Fed([], [], [])
         rows = rows.with_columns(settles=_settles())
         settles, waits = rows["settles"], ~(rows["settled"] | rows["settles"])
         final, moving = stretches(rows, self.judging, (settles.to_numpy(), waits.to_numpy()))
-        self._settle(rows, _by_task(final))
+        settled = self._settle(rows, _by_task(final))
         found = _by_task(moving)
         changed: list[Stretch] = []
+        grown: list[Growth] = []
         for name in names:
             task = self._tasks[name]
-            opened, ended = folded(task.opened, found[name])
-            before, task.current = task.current, [*ended, *opened.values()]
+            now = folded(task.opened, found[name])
+            before, task.current = task.current, [*now.ended, *now.opened.values()]
             changed += [stretch for stretch in task.current if stretch not in before]
+            grown += now.grown
+        events, states = self._decide(
+            names,
+            moments_of(rows.filter(settles), settled),
+            moments_of(rows.filter(waits), grown),
+        )
+        events = with_history(events, rows, self.recovery.history_max)
         self._keep(rows)
-        return in_order([finding_of(stretch) for stretch in changed])
+        return Fed(in_order([finding_of(stretch) for stretch in changed]), events, states)
+
+    def _decide(
+        self, names: list[str], settled: Happened, moving: Happened
+    ) -> tuple[list[GateEvent], list[TaskState]]:
+        """Take tasks through what happened to them; what was told before is not told again."""
+        events: list[GateEvent] = []
+        states: list[TaskState] = []
+        for name in names:
+            task = self._tasks[name]
+            before = task.state or TaskState(name)
+            task.state, final = decided(before, settled.get(name, ()), self.recovery)
+            state, told = decided(task.state, moving.get(name, ()), self.recovery)
+            new = {event.id: event for event in (*final, *told) if event.id not in task.told}
+            over = {event.id for event in final}  # Settled moments come but once.
+            task.told = dict.fromkeys(key for key in (*task.told, *new) if key not in over)
+            events += new.values()
+            states.append(state)
+        return events, states
 
     def findings(self) -> list[Finding]:
         """Return every finding so far, by task, first turn and rule."""
@@ -114,12 +161,14 @@ class LiveEngine:
         alone = pl.when(pl.col("begun").is_null()).then("step")
         return late.with_columns(step=alone).drop("begun")
 
-    def _settle(self, rows: pl.DataFrame, final: dict[str, list[Stretch]]) -> None:
-        """Carry forward what the turns say that can no longer move."""
+    def _settle(self, rows: pl.DataFrame, final: dict[str, list[Stretch]]) -> list[Growth]:
+        """Carry forward what the turns say that can no longer move; returns how loops grew."""
+        grown: list[Growth] = []
         for name, found in final.items():
             task = self._tasks[name]
-            task.opened, ended = folded(task.opened, found)
+            task.opened, ended, more = folded(task.opened, found)
             task.ended += ended
+            grown += more
         for name, newest in rows.group_by("task").agg(pl.col("end_ns").max()).iter_rows():
             task = self._tasks[name]
             task.settled_ns = max(task.settled_ns, newest - HORIZON_S * NS_PER_S)
@@ -129,6 +178,7 @@ class LiveEngine:
             steps[tuple(step)] = None
             if len(steps) > STEPS_KEPT_MAX:
                 del steps[next(iter(steps))]
+        return grown
 
     def _keep(self, rows: pl.DataFrame) -> None:
         """Keep the turns that may still move, and the settled ones that rules look back on."""
@@ -147,6 +197,10 @@ class LiveEngine:
             (row == row.last().over(*group)) & (current | pl.lit("epoch" not in group))
             for group in GROUPS
         ]
+        # A gate shows the last failures of its task.
+        failed = pl.col("failed").fill_null(value=False)
+        later = failed.cast(pl.Int64).sum().over("task") - failed.cum_sum().over("task")
+        last.append(failed & current & (later < self.recovery.history_max))
         kept = settled.with_row_index("row").filter(
             pl.lit(pl.Series(wanted)) & current | pl.any_horizontal(last)
         )

@@ -14,6 +14,9 @@ class Recovery:
     max_pivots: int = setting(
         2, ge=0, le=100, doc="Pivots issued to a task; the next loop that asks for one is a gate."
     )
+    max_forced: int = setting(
+        2, ge=0, le=100, doc="Times a task is told to move on; the next time is a gate."
+    )
     unblock: int = setting(
         1, ge=0, le=1, doc="Whether a blocked task is granted authority (1) or goes to a gate (0)."
     )
@@ -23,9 +26,22 @@ class Recovery:
     retry_factor: int = setting(
         2, ge=1, le=10, doc="By what the wait is multiplied at each further one."
     )
+    retry_after_max_s: int = setting(
+        3_600, ge=1, le=86_400, doc="The longest wait that is advised, in seconds."
+    )
     history_max: int = setting(
         10, ge=1, le=100, doc="Failures of a task that its state and its gates hold."
     )
+
+    def wait_s(self, retries: int) -> int:
+        """Return how long to wait after so many retries that failed."""
+        longest = self.retry_after_max_s
+        wait_s = min(self.retry_after_s, longest)
+        for _ in range(retries):
+            wait_s = min(wait_s * self.retry_factor, longest)
+            if wait_s == longest:
+                break
+        return wait_s
 
 
 DEFAULT = Recovery()

@@ -8,7 +8,7 @@ import numpy as np
 
 from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import gathered, in_a_row, pair, rounds
+from looptrace.rules.vocabulary import gathered, in_a_row, own, pair, rounds
 
 PERIOD_MIN = 2  # A period of 1 is what `repeated_call` finds.
 
@@ -19,6 +19,8 @@ class Cycle(Rule):
 
     Every call of a round must equal, result included, the call one period before it. The shortest
     period that explains the turns is reported.
+
+    Failures of the outside, such as a rate limit, are `external_failure`'s.
 
     ## Looping
     - `(create(a.py)->"exists" remove(a.py)->ok) x2`
@@ -49,7 +51,7 @@ class Cycle(Rule):
 
     def judge(self, lane: Lane) -> Verdict:
         """Find at each turn the shortest period with enough rounds, else the one with most."""
-        same = pair(lane.call, lane.outcome)
+        same = own(lane, pair(lane.call, lane.outcome))
         alike = in_a_row(lane, same)
         reached, period = np.zeros_like(same), np.full_like(same, PERIOD_MIN)
         for candidate in range(PERIOD_MIN, self.period_max + 1):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, pair
+from looptrace.rules.vocabulary import in_a_row, own, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,8 @@ class RepeatedCall(Rule):
     The result is part of the sameness: a status that changes, or a test that fails in fewer
     places, is work. What the model says between the calls does not matter. Times, ids and the like
     within a result are masked before it is compared.
+
+    Failures of the outside, such as a rate limit, are `external_failure`'s.
 
     ## Looping
     - `run_tests(cart.py)->!"expected 42, got 41" x3`
@@ -29,6 +31,7 @@ class RepeatedCall(Rule):
     - `(run_tests()->"3 failed" edit(cart.py, {n})->ok) x4`: not the same call in a row.
     - `fetch(?)->"timed out" x5`: the arguments are unknown.
     - `fetch(a)->? x5`: the results are unknown.
+    - `fetch(a)->!"429 Too Many Requests" x5`: not the agent's own failure.
     - `(user("Any news?") inbox()->empty) x4`: a person asked again.
     """
 
@@ -47,7 +50,7 @@ class RepeatedCall(Rule):
 
     def judge(self, lane: Lane) -> Verdict:
         """Count the calls in a row that equal each other, result included."""
-        same = pair(lane.call, lane.outcome)
+        same = own(lane, pair(lane.call, lane.outcome))
         return repeats(in_a_row(lane, same), self.attempts_min, same)
 
     def say(self, loop: Loop) -> str:

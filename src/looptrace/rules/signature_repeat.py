@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row
+from looptrace.rules.vocabulary import in_a_row, own
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class SignatureRepeat(Rule):
     - `edit(cart.py, change {n})->ok x3`: three different changes to one file.
     - `run_tests()->"3 failed" run_tests()->"2 failed" run_tests()->"1 failed"`: fewer failures.
     - `load(users_{n}.csv)->!? x4`: nobody knows how it failed.
+    - `load(users_{n}.csv)->!"connection refused" x4`: not the agent's own failure.
     - `load(users_{n}.csv)->!"An error occurred. Please try again." x4`: a text that says nothing.
     """
 
@@ -45,7 +46,8 @@ class SignatureRepeat(Rule):
 
     def judge(self, lane: Lane) -> Verdict:
         """Count the outputs in a row that have one signature."""
-        return repeats(in_a_row(lane, lane.signature), self.attempts_min, lane.signature)
+        signature = own(lane, lane.signature)
+        return repeats(in_a_row(lane, signature), self.attempts_min, signature)
 
     def say(self, loop: Loop) -> str:
         """Name the first call and how the outputs agree."""

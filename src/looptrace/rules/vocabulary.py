@@ -32,6 +32,11 @@ def same_as(lane: Lane, codes: Codes, back: int) -> Mask:
     return same
 
 
+def own(lane: Lane, codes: Codes) -> Codes:
+    """Return the codes, unknown for failures of the outside, which count for no agent."""
+    return np.where(lane.external, UNKNOWN, codes)
+
+
 def streak(lane: Lane, holds: Mask) -> Codes:
     """Count the turns in a row, up to each turn of its lane, for which `holds` is true."""
     counts = np.zeros(len(holds), dtype=np.int64)
