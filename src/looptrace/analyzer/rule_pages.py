@@ -10,6 +10,7 @@ from looptrace.rules.registry import RULES
 
 _EXAMPLE = re.compile(r"^- `(?P<turns>[^`]+)`", re.MULTILINE)
 _GENERATED = "<!-- Made from the rule's docstring by `make docs`; edit it there. -->"
+_JUDGED = "What it finds is no exact match: a [judge](../judge.md) may be asked, if there is one."
 
 
 def summary(rule: type[Rule]) -> str:
@@ -31,6 +32,7 @@ def page(rule: type[Rule]) -> str:
         for name, (value, about) in rule().settings().items()
     ]
     ladder = [f"| {rung.attempts} | `{rung.action}` |" for rung in rule().ladder]
+    judged = [] if rule.exact else ["", _JUDGED]
     whose = "each agent of a task" if rule.lane.by == "agent" else "the whole task"
     lines = [
         f"# `{rule.name}`",
@@ -43,6 +45,7 @@ def page(rule: type[Rule]) -> str:
         "",
         "## Looks at",
         f"The {' and '.join(rule.lane.kinds)} turns of {whose}, in their order.",
+        *judged,
         "",
         "## Settings",
         "| setting | default | bounds | meaning |",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from math import inf
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -20,14 +21,35 @@ RUNGS_MAX = 8  # A ladder of more says nothing that fewer would not.
 RUNG_ATTEMPTS_MAX = 1_000  # A loop of more attempts has been gated long before.
 
 
+Number = TypeVar("Number", int, float)
+
+
 class SettingError(ValueError):
-    """A setting of a rule has a value that it cannot have."""
+    """A setting has a value that it cannot have."""
 
 
-def setting(default: int, *, ge: int, le: int, doc: str) -> int:
+def setting(default: Number, *, ge: Number, le: Number, doc: str) -> Number:
     """Declare a setting: its default, the least and the greatest value, and what it means."""
-    result: int = field(default=default, metadata={"ge": ge, "le": le, "doc": doc})
+    result: Number = field(default=default, metadata={"ge": ge, "le": le, "doc": doc})
     return result
+
+
+def numbers(owner: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Return each `setting` of a dataclass: its value, and its bounds and sentence."""
+    return {f.name: (getattr(owner, f.name), dict(f.metadata)) for f in fields(owner) if f.metadata}
+
+
+def check_bounds(name: str, settings: Mapping[str, tuple[Any, Mapping[str, Any]]]) -> None:
+    """Refuse a value outside its bounds, by the owner's name and its own.
+
+    Raises:
+        SettingError: if there is one.
+    """
+    for key, (value, about) in settings.items():
+        if not about["ge"] <= value <= about["le"]:
+            raise SettingError(
+                f"{name}.{key} is {value}; it must be between {about['ge']} and {about['le']}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +115,12 @@ class Rule(ABC):
 
     name: ClassVar[str]
     lane: ClassVar[LaneSpec]
+    # Whether what it finds is the same beyond doubt. Of what is not, a judge may be asked.
+    exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_ladder(f"{self.name}.ladder", self.ladder)
-        for name, (value, bounds) in self.settings().items():
-            if not bounds["ge"] <= value <= bounds["le"]:
-                raise SettingError(
-                    f"{self.name}.{name} is {value}; "
-                    f"it must be between {bounds['ge']} and {bounds['le']}."
-                )
+        check_bounds(self.name, self.settings())
 
     @property
     @abstractmethod
@@ -131,8 +150,7 @@ class Rule(ABC):
 
     def settings(self) -> dict[str, tuple[int, dict[str, Any]]]:
         """Return each number's value, and its bounds and sentence (`ge`, `le`, `doc`)."""
-        numbers = [item for item in fields(self) if item.metadata]
-        return {item.name: (getattr(self, item.name), dict(item.metadata)) for item in numbers}
+        return numbers(self)
 
 
 def counts(reached: Codes, needed: int, what: Codes) -> Verdict:

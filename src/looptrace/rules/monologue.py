@@ -39,6 +39,7 @@ class Monologue(Rule):
 
     name = "monologue"
     lane = LaneSpec(by="agent", kinds=("tool", "model", "handoff"))
+    exact = False  # What was said differs, and may well lead somewhere.
 
     attempts_min: int = setting(
         8, ge=3, le=100, doc="Responses without an action, in a row, that make a loop."
