@@ -207,9 +207,9 @@ def _grown(state: TaskState, moment: Growth, recovery: Recovery) -> Step:
 
 
 def _warn(state: TaskState, moment: Growth, _recovery: Recovery, attempts: int) -> Step:
-    """Tell once."""
+    """Tell once, however many rules see the same."""
     loop = moment.loop
-    key = f"{loop.rule.name} {loop.agent} {loop.signature}"
+    key = f"{loop.agent} {loop.signature}"
     if key in state.told:
         return state, ()
     told = _last({**state.told, key: loop.rule.lane.outlasts_completion}, TOLD_KEPT_MAX)

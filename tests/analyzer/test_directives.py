@@ -1,0 +1,106 @@
+"""Directives say what to do now, quote nothing, and can be replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.directives import DirectiveError, Directives
+from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.notation import turns_in
+from looptrace.rules.contract import ACTIONS
+
+QUOTED = "hunter2"
+LOOPS = (
+    f'say("{QUOTED}", given={QUOTED}) x9',
+    f"attempt(blocked, no key) x4 attempt(done)->{QUOTED} x4",
+    f"attempt(done)->{QUOTED} x3",
+    f'fetch({QUOTED})->!"429 {QUOTED}" x3',
+    f"run({QUOTED})->{QUOTED} x3",
+)
+
+
+def events_of(*texts: str) -> list[GateEvent]:
+    """Return what is told of turns in the notation."""
+    return [event for text in texts for event in judged_of(turns_in(text)).events]
+
+
+@pytest.mark.requirement("E2")
+def test_pivot_asks_for_another_approach() -> None:
+    """It says how often, what to ignore, how to reason, and what the new plan must be."""
+    (pivot, *_) = events_of(LOOPS[0])
+    text = Directives().text_of(pivot) or ""
+
+    assert "3 times" in text
+    assert "Ignore all previous implementation attempts" in text
+    assert "first principles" in text
+    for step in ("Read the requirements again", "constraint", "new approach", "structurally"):
+        assert step in text
+
+
+@pytest.mark.requirement("B3")
+def test_authority_is_for_this_task_and_these_blockers() -> None:
+    """It lists what the agent may do, and names the blockers."""
+    (granted, *_) = events_of(LOOPS[1])
+    text = Directives().text_of(granted) or ""
+
+    assert "- no key\n" in text
+    for may in ("architecture", "skip a dependency", "stub", "work around", "technical debt"):
+        assert may in text
+
+
+@pytest.mark.requirement("E2")
+def test_nothing_of_earlier_turns_is_quoted() -> None:
+    """Whatever the turns said, no directive says it again; every action has one."""
+    events = events_of(*LOOPS)
+    texts = [Directives().text_of(event) for event in events]
+
+    assert {event.action for event in events} == set(ACTIONS)
+    assert all(texts)
+    assert not any(QUOTED in (text or "") for text in texts)
+
+
+def test_a_reset_asks_nothing_of_the_agent() -> None:
+    """Only what has an action has a directive."""
+    events = events_of("run(a)->b x3 attempt(done) run(c)->d")
+
+    assert [Directives().text_of(event) is None for event in events] == [False, True]
+
+
+def test_a_team_writes_its_own(tmp_path: Path) -> None:
+    """A file of the same name wins; of a rule's name it wins for that rule alone."""
+    (tmp_path / "warn.txt.j2").write_text("Stop, {{ task }}: {{ attempts }}.")
+    warn, pivot = events_of("run(a)->b x3")[0], events_of(LOOPS[0])[0]
+    own = Directives(tmp_path)
+
+    assert own.text_of(warn) == "Stop, example: 3."
+    assert own.text_of(pivot) == Directives().text_of(pivot)
+    (tmp_path / "repeated_call.txt.j2").write_text("Call something else.")
+    assert own.text_of(warn) == "Call something else."
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{{ secret }}", "'secret' is undefined"),
+        ("{% if %}", "Expected an expression"),
+        ("{{ task.__class__.__mro__ }}", "unsafe"),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_named(tmp_path: Path, text: str, why: str) -> None:
+    """The error is one line with the file's name, and what is wrong with it."""
+    (tmp_path / "warn.txt.j2").write_text(text)
+
+    with pytest.raises(DirectiveError, match=r"warn\.txt\.j2.*" + why):
+        Directives(tmp_path).text_of(events_of("run(a)->b x3")[0])
+
+
+def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
+    """At the start a team learns that its folder is not there, or a template is broken."""
+    with pytest.raises(DirectiveError, match="is no folder"):
+        Directives(tmp_path / "none").check()
+    (tmp_path / "gate.txt.j2").write_text("{% for %}")
+    with pytest.raises(DirectiveError, match=r"gate\.txt\.j2: cannot be used"):
+        Directives(tmp_path).check()
