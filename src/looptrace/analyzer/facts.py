@@ -69,6 +69,7 @@ class Intervention:
     """A person stepped in: an event of a span."""
 
     at_ns: int
+    decision: str | None
     note: str | None
 
 
@@ -333,12 +334,16 @@ def _number(attributes: dict[str, Any], name: str, greatest: float) -> float | N
 
 
 def _interventions(events: list[dict[str, Any]]) -> tuple[Intervention, ...]:
-    found = [event for event in events if event["name"] == INTERVENTION_EVENT]
-    notes = [event["attributes"].get("looptrace.note") for event in found]
     return tuple(
-        Intervention(event["time_ns"], None if note is None else str(note))
-        for event, note in zip(found, notes, strict=True)
+        Intervention(event["time_ns"], *(_said(event, name) for name in ("decision", "note")))
+        for event in events
+        if event["name"] == INTERVENTION_EVENT
     )
+
+
+def _said(event: dict[str, Any], name: str) -> str | None:
+    value = event["attributes"].get(f"looptrace.{name}")
+    return None if value is None else str(value)
 
 
 def _count(attributes: dict[str, Any], key: str, kind: SpanKind | None, dialect: str) -> int | None:

@@ -290,9 +290,10 @@ class _Trace:
 
     def _intervention_rows(self) -> list[Row]:
         """Make a person's message of each event that says that a person stepped in."""
-        blank = {"agent": "", "failed": None, "error_type": None, "error": None, "name": None}
+        blank = {"agent": "", "failed": None, "error_type": None, "error": None}
         return [
-            self._row(span, "user", call_id=f"intervention-{i}", text=done.note, **blank)
+            self._row(span, "user", call_id=f"intervention-{i}", **blank)
+            | {"name": done.decision, "text": done.note}
             | {"start_ns": done.at_ns, "end_ns": done.at_ns}
             for span in self.interventions
             for i, done in enumerate(span.interventions)
