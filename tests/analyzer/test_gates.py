@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.batch import Judged, judged_of
+from looptrace.analyzer.counts import DAY_S
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.notation import turns_in
@@ -21,6 +22,7 @@ from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.response_repeat import ResponseRepeat
+from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.test_live import step, table
 from tests.drivers import ruleset
 
@@ -288,3 +290,31 @@ def test_a_restart_tells_nothing_twice(steps: list[dict[str, Any]], seed: int) -
     assert before == again
     assert {e.id for e in (*before, *after.events)} == {e.id for e in judged.events}
     assert all(states[s.task] == s for s in judged.states if s.task in states)
+
+
+@requirement("A6")
+def test_idle_tasks_are_forgotten() -> None:
+    """A day after their last turn nothing is held of them, unless a person must still decide."""
+    engine = LiveEngine(ruleset([RepeatedCall()]))
+    engine.feed(turns_in("run(a)->same x3"))
+    last_s = 3
+
+    assert engine.forget((last_s + DAY_S - 1) * NS_PER_S) == 0
+    assert engine.forget((last_s + DAY_S + 1) * NS_PER_S) == 1
+    assert (engine.kept, engine.findings()) == (0, [])
+    engine.feed(turns_in("run(a)->same x5"))
+    assert engine.forget((last_s + 9 * DAY_S) * NS_PER_S) == 0
+    assert engine.kept > 0
+
+
+@requirement("A6")
+def test_a_forgotten_task_goes_on_as_in_batch() -> None:
+    """The turns after the pause are told of as if nothing had been forgotten."""
+    turns = turns_in("run(a)->same x3 ~90000 run(a)->same run(a)->same x5")
+    engine = LiveEngine()
+    events = engine.feed(turns[:3]).events
+    engine.forget(turns["end_ns"][2] + (DAY_S + 1) * NS_PER_S)
+    events += engine.feed(turns[3:]).events
+    ids = {event.id for event in judged_of(turns).events if event.type != "counter_reset"}
+
+    assert {event.id for event in events} == ids

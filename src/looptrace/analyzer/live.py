@@ -56,6 +56,7 @@ class _Task:
     current: list[Stretch] = field(default_factory=list)
     steps: dict[tuple[str, str], None] = field(default_factory=dict)  # trace and step, settled
     state: TaskState | None = None  # after the settled turns
+    paused: bool = False  # there is an open gate now
     told: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
 
 
@@ -118,9 +119,28 @@ class LiveEngine:
             new = {event.id: event for event in (*final, *told) if event.id not in task.told}
             over = {event.id for event in final}  # Settled moments come but once.
             task.told = dict.fromkeys(key for key in (*task.told, *new) if key not in over)
+            task.paused = state.gate is not None
             events += new.values()
             states.append(state)
         return events, states
+
+    def forget(self, now_ns: int) -> int:
+        """Drop what is held of idle tasks that wait for nobody; returns how many there were.
+
+        After such a pause counts begin anew, so that a task that goes on loses nothing but the
+        numbers of its turns.
+        """
+        newest_ns = now_ns - (self.judging.counting.idle_s + HORIZON_S) * NS_PER_S
+        idle = {
+            name
+            for name, task in self._tasks.items()
+            if task.settled_ns < newest_ns and not task.paused
+        }
+        for name in idle:
+            del self._tasks[name]
+        if self._rows is not None:
+            self._rows = self._rows.filter(~pl.col("task").is_in(idle))
+        return len(idle)
 
     def findings(self) -> list[Finding]:
         """Return every finding so far, by task, first turn and rule."""
