@@ -21,6 +21,7 @@ from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.test_live import step, table
@@ -206,6 +207,15 @@ def test_a_gate_shows_the_last_failures() -> None:
     events = told('test()->!"a {n}" x20 test()->!"boom" x3')
     gate = next(event for event in events if event.type == "gate_opened")
     assert [failure.turn for failure in gate.history] == list(range(14, 24))
+
+
+@requirement("A6")
+def test_the_history_of_a_slow_task_is_kept() -> None:
+    """Failures that are long settled are still shown, as many as were asked for."""
+    slow = '(~200 test()->!"a {n}") x25 test()->!"boom" x3'
+    events = told(slow, RepeatedFailure(), recovery=Recovery(history_max=20))
+
+    assert [failure.turn for failure in events[-1].history] == list(range(9, 29))
 
 
 @requirement("F4")
