@@ -103,6 +103,7 @@ class Facts:
     failed: bool | None
     error_type: str | None
     error: str | None
+    stacktrace: str | None  # of the failure, else the text that its message was taken from
     given: tuple[Message, ...] | None
     answer: tuple[Message, ...] | None
     input_tokens: int | None
@@ -154,7 +155,7 @@ def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[st
 
     arguments, result, says_failed = _tool_fields(attributes, kind, dialect)
     failed = _failed(row["status"], text("level"), says_failed, result)
-    error_type, error = _error(row, attributes, events, dialect, result) if failed else (None, None)
+    told = _error(row, attributes, events, dialect, result) if failed else (None, None, None)
     given, answer = _model_fields(attributes, kind, dialect)
     agent = text("agent") or (name if kind == "agent" and dialect in _NAMED_BY_SPAN else None)
     return Facts(
@@ -183,8 +184,9 @@ def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[st
         # LangSmith writes it of a failed call, and where outputs are hidden.
         result=None if result == "{}" and (failed or dialect == "langsmith") else result,
         failed=failed,
-        error_type=error_type,
-        error=error,
+        error_type=told[0],
+        error=told[1],
+        stacktrace=told[2],
         given=given,
         answer=answer,
         input_tokens=_count(attributes, "input_tokens", kind, dialect),
@@ -264,8 +266,8 @@ def _error(
     events: list[dict[str, Any]],
     dialect: str,
     result: str | None,
-) -> tuple[str | None, str | None]:
-    """Return type and message of a failure: the first source that says something."""
+) -> tuple[str | None, str | None, str | None]:
+    """Return type, message and stack trace of a failure: the first source that says something."""
     raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
     sources = [
         raised.get("exception.message"),
@@ -276,11 +278,12 @@ def _error(
     types = [raised.get("exception.type"), field(attributes, "error_type", dialect)]
     told = [str(t) for t in types if t and str(t) not in _TYPES_THAT_SAY_NOTHING]
     found_type = told[0].rsplit(".", 1)[-1] if told else None
+    trace = str(raised.get("exception.stacktrace") or "") or None
     for source in sources:
         if isinstance(source, str) and not says_nothing(source):
             text_type, message = error_of(source)
-            return found_type or text_type, message
-    return found_type, None
+            return found_type or text_type, message, trace or source
+    return found_type, None, trace
 
 
 def says_nothing(error: str) -> bool:

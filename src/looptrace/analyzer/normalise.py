@@ -17,6 +17,7 @@ from looptrace.analyzer.facts import Facts, error_of, facts_of, says_nothing
 from looptrace.analyzer.family import Family, family_of
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.messages import Call, Message, Result
+from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import Skipped
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.values import parsed
@@ -28,10 +29,13 @@ Row = dict[str, Any]
 SpanKey = tuple[str, str]  # trace_id, span_id
 
 
-def turns_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
+def turns_of(
+    spans: pl.DataFrame, sameness: Sameness = NOTHING
+) -> tuple[pl.DataFrame, list[Skipped]]:
     """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
 
-    Also returned is what had to be read otherwise than it stood: circles of parents.
+    They are compared as `sameness` declares. Also returned is what had to be read otherwise than it
+    stood: circles of parents.
     """
     facts = list(facts_of(spans.sort("trace_id", "end_ns", "start_ns", "span_id")))
     family, skipped = family_of(facts)
@@ -51,7 +55,7 @@ def turns_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
         sessions_seen.add(session)
     _fill_results(rows, facts, family)
     table = pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
-    return numbered(fingerprinted(table)), skipped
+    return numbered(fingerprinted(table, sameness)), skipped
 
 
 def _merged(facts: list[Facts], family: Family) -> list[Facts]:
@@ -102,6 +106,7 @@ def _both(outer: Facts, inner: Facts) -> Facts:
         result=_known(outer.result, inner.result),
         error_type=outer.error_type or inner.error_type,
         error=outer.error or inner.error,
+        stacktrace=outer.stacktrace or inner.stacktrace,
         given=outer.given or inner.given,
         answer=outer.answer or inner.answer,
         input_tokens=_known(outer.input_tokens, inner.input_tokens),
@@ -205,6 +210,7 @@ class _Trace:
             "failed": span.failed,
             "error_type": span.error_type,
             "error": span.error,
+            "trace_hash": span.stacktrace,  # It is hashed with the rest.
             "start_ns": span.start_ns,
             "end_ns": span.end_ns,
             "service": span.service,
@@ -249,6 +255,7 @@ class _Trace:
             failed=None,
             error_type=None,
             error=None,
+            trace_hash=None,
             step=None if ago else self._step(model),
             start_ns=end_ns if ago else model.end_ns,
             end_ns=end_ns,
@@ -309,8 +316,8 @@ class _Trace:
         first = self.models[0]
         # It starts before the response, which may have taken no time.
         at = {"start_ns": first.start_ns - 1, "end_ns": first.start_ns}
-        blank = {"agent": "", "failed": None, "error_type": None, "error": None}
-        return [self._row(first, "user", name=None, text=given[-1].text, **at, **blank)]
+        blank = dict.fromkeys(("name", "failed", "error_type", "error", "trace_hash"))
+        return [self._row(first, "user", agent="", text=given[-1].text, **at, **blank)]
 
 
 def _spoke(span: Facts) -> bool:
@@ -397,4 +404,5 @@ def _fill_result(row: Row, found: Result) -> None:
         row["failed"] = _known(row["failed"], found.failed)
     if row["failed"] and row["error"] is None and found.text and not says_nothing(found.text):
         error_type, row["error"] = error_of(found.text)
+        row["trace_hash"] = row["trace_hash"] or found.text
         row["error_type"] = row["error_type"] or error_type

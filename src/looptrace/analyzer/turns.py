@@ -31,6 +31,8 @@ TURN_SCHEMA = pl.Schema(
         "error_type": pl.String(),
         "error": pl.String(),  # message of the failure
         "error_kind": pl.String(),  # one of `fingerprint.ERROR_KINDS`
+        "location": pl.String(),  # of the failure: file:line, else file or function
+        "trace_hash": pl.String(),  # hash of the failure's stack trace, else of its text
         "text": pl.String(),  # what a model or a person said
         "step": pl.String(),  # id shared by the calls that one response asked for in parallel
         "order_ns": pl.Int64(),  # when the turn was known: its end, for a step its first end
@@ -38,6 +40,7 @@ TURN_SCHEMA = pl.Schema(
         "end_ns": pl.Int64(),
         "input_tokens": pl.Int64(),
         "output_tokens": pl.Int64(),
+        # What a test run told: errors count as failed, skipped tests belong to the total.
         "tests_failed": pl.Int64(),
         "tests_total": pl.Int64(),
         "coverage": pl.Float64(),  # percent

@@ -1,0 +1,331 @@
+"""Test and coverage figures, read out of what a tool printed.
+
+Only the summaries that test runners themselves write count, in the form and at the place of the
+line that each has; prose about tests has no figures. A text may hold several summaries: that of the
+last runner in it counts, and there the last one, except where a runner writes one for each package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+# Long digit strings are no counts.
+_N = r"[0-9]{1,7}"
+_WORDS = "failed|passed|skipped|deselected|xfailed|xpassed|warnings?|errors?|rerun|subtests passed"
+_OUTCOMES = "failed|passed|skipped|todo|pending|expected fail"
+_SECONDS = r"[0-9]+(?:\.[0-9]+)?"
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """How a test runner ends a run; patterns are Rust's.
+
+    Of several `failed` patterns, the one with the greatest sum counts: a suite that cannot start
+    has no failed test. `total` is the sum of all its matches. Where `adds` holds, all summaries of
+    a text are one run.
+    """
+
+    summary: str  # the whole of it, which no other runner writes
+    failed: tuple[str, ...]
+    total: str
+    adds: bool = False
+
+
+RUNNERS = (
+    # pytest: "=== 2 failed, 10 passed in 0.12s ==="
+    Runner(
+        rf"^=* ?(?:{_N} (?:{_WORDS})(?:, )?)+ in {_SECONDS}s(?: \([\d:]+\))?(?: =+)?$",
+        (rf"({_N}) (?:failed|errors?)",),
+        rf"({_N}) (?:failed|passed|errors?|skipped|xfailed|xpassed)",
+    ),
+    # unittest: "Ran 13 tests in 0.010s", then "FAILED (failures=2, errors=1)"
+    Runner(
+        rf"^Ran {_N} tests? in {_SECONDS}s\s+(?:OK|FAILED)\b(?: \([a-z =\d,]+\))?",
+        (rf"[(,] ?(?:failures|errors|unexpected successes)=({_N})",),
+        rf"Ran ({_N})",
+    ),
+    # Jest: "Tests:       2 failed, 10 passed, 12 total", below the same of suites
+    Runner(
+        rf"(?:^Test Suites: [^\n]*\n)?^Tests: +(?:{_N} (?:{_OUTCOMES}), )*{_N} total$",
+        (rf"(?m)^Tests: .*?({_N}) failed", rf"^Test Suites: ({_N}) failed"),
+        rf"(?m)^Tests: .*?({_N}) total",
+    ),
+    # Vitest: "      Tests  2 failed | 10 passed (12)", below the same of files
+    Runner(
+        rf"(?:^ *Test Files  [^\n]*\n)?^ *Tests  (?:{_N} (?:{_OUTCOMES})(?: \| )?)+ \({_N}\)$",
+        (rf"(?m)^ *Tests  .*?({_N}) failed", rf"^ *Test Files  ({_N}) failed"),
+        rf"(?m)^ *Tests  .*?\(({_N})\)",
+    ),
+    # Mocha: "  12 passing (30ms)", then "  2 failing"
+    Runner(
+        rf"^ *{_N} passing \(\d+m?s?\)(?:\s+{_N} pending$)?(?:\s+{_N} failing$)?",
+        (rf"({_N}) failing",),
+        rf"({_N}) (?:passing|pending|failing)",
+    ),
+    # Node's own: "# tests 12", some lines on, "# fail 2"
+    Runner(
+        rf"^[#\u2139] tests {_N}\n(?:[#\u2139] (?:suites|pass) {_N}\n)*[#\u2139] fail {_N}$",
+        (rf"fail ({_N})",),
+        rf"tests ({_N})",
+    ),
+    # cargo: "test result: FAILED. 3 passed; 1 failed; 0 ignored; ..."
+    Runner(
+        rf"^test result: (?:ok|FAILED)\. {_N} passed; {_N} failed; {_N} ignored;",
+        (rf"({_N}) failed",),
+        rf"({_N}) (?:passed|failed|ignored)",
+        adds=True,
+    ),
+    # Surefire and JUnit 4: "[ERROR] Tests run: 10, Failures: 1, Errors: 1, Skipped: 0"
+    Runner(
+        rf"^(?:\[\w+\] )?Tests run: {_N}, +Failures: {_N}(?:, [EFS]\w+: {_N})*$",
+        (rf"(?:Failures|Errors): ({_N})",),
+        rf"Tests run: ({_N})",
+        adds=True,
+    ),
+    # Gradle, which counts only where some failed: "12 tests completed, 2 failed, 1 skipped"
+    Runner(
+        rf"^{_N} tests? completed, {_N} failed(?:, {_N} skipped)?$",
+        (rf"({_N}) failed",),
+        rf"({_N}) tests? completed",
+        adds=True,
+    ),
+    # dotnet test: "Failed!  - Failed:     1, Passed:     9, Skipped:     0, Total:    10, ..."
+    Runner(
+        rf"^ *(?:Failed|Passed)! +- Failed: +{_N}, Passed: +{_N}, Skipped: +{_N}, Total: +{_N},",
+        (rf"Failed: +({_N})",),
+        rf"Total: +({_N})",
+        adds=True,
+    ),
+    # The same since .NET 9: "Test summary: total: 10, failed: 1, succeeded: 9, skipped: 0, ..."
+    Runner(
+        rf"^ *Test summary: total: {_N}, failed: {_N}, succeeded: {_N}, skipped: {_N}",
+        (rf"failed: ({_N})",),
+        rf"total: ({_N})",
+    ),
+    # RSpec: "10 examples, 2 failures, 1 pending"
+    Runner(
+        rf"^{_N} examples?, {_N} failures?(?:, {_N} pending)?"
+        rf"(?:, {_N} errors? occurred outside of examples)?$",
+        (rf"({_N}) (?:failure|error)",),
+        rf"({_N}) examples?",
+    ),
+    # PHPUnit: "OK (5 tests, 10 assertions)", or "Tests: 5, Assertions: 10, Failures: 2."
+    Runner(
+        rf"^OK \({_N} tests?, {_N} assertions?\)"
+        rf"|^Tests: {_N}, Assertions: {_N}(?:, [A-Za-z ]+: {_N})*\.$",
+        (rf"(?:Failures|Errors): ({_N})",),
+        rf"(?:OK \(|Tests: )({_N})",
+    ),
+    # go test: "ok" or "FAIL" for each package, and lines of the tests that failed, or of all tests.
+    Runner(
+        r"^--- (?:PASS|FAIL|SKIP): \S+ \(\d+\.\d+s\)$"
+        r"|^(?:ok|FAIL)[ \t]+\S+\s+(?:\d+\.\d+s|\(cached\)).*$|^FAIL[ \t]+\S+ \[[a-z ]+\]$",
+        (),
+        "",
+        adds=True,
+    ),
+)
+_GO = len(RUNNERS) - 1
+# A truncated run has tests without the package that they belong to; all tests are shown on request.
+_GO_TEST, _GO_PASSED = "--- ", "--- PASS"
+_SUMMARY = "|".join(runner.summary for runner in RUNNERS)
+# Which of the alternatives a summary is of. Only what the linear-time engine has found comes here.
+_BY_RUNNER = re.compile(
+    "|".join(f"(?P<r{i}>{runner.summary})" for i, runner in enumerate(RUNNERS)), re.MULTILINE
+)
+
+# A text that holds none of these has no figures; looking for them is the cheapest of all.
+_MARKERS = [
+    *(" failed", " passed", "Ran ", "Tests", " passing", "tests ", "test result: ", "ok  "),
+    *("FAIL", " examples, ", " example, ", "OK (", "Test summary: ", "Failed!", "Passed!"),
+    *(" error in ", " errors in "),
+    *("TOTAL", "All files", "overage", "lines.....", "Statements", "(statements)"),
+]
+
+# Of coverage.py, Istanbul (table and summary), Go, lcov, and of tools that name it.
+_COVERAGE = (
+    r"^TOTAL +[0-9]+ +[0-9]+(?: +[0-9]+ +[0-9]+)? +[0-9]+(?:\.[0-9]+)?%$",
+    r"^All files *\| *[0-9]+(?:\.[0-9]+)? *\|",
+    r"^Statements +: [0-9]+(?:\.[0-9]+)?%",
+    r"^total:\s+\(statements\)\s+[0-9]+(?:\.[0-9]+)?%$",
+    r"^ *lines\.+: [0-9]+(?:\.[0-9]+)?%",
+    r"(?:^|reached\. )(?:[Tt]otal |[Tt]est |[Cc]ode )?[Cc]overage: [0-9]+(?:\.[0-9]+)?%\.?$",
+    r"^[0-9]+(?:\.[0-9]+)?% coverage, ",
+)
+_GO_COVERAGE = r"\bcoverage: ([0-9]+(?:\.[0-9]+)?)% of statements"
+_PERCENT = r"([0-9]+(?:\.[0-9]+)?) *(?:%|\|)"
+PERCENT_MAX = 100.0
+
+# What a tool that is named for tests may answer instead of a runner's whole output.
+_TESTS_BY_NAME = re.compile("test|spec", re.IGNORECASE)
+_BARE_CHARS = 200
+_BARE = re.compile(
+    rf"\W*(?:[A-Za-z]+: )?({_N}) (failed|passed)(?:, ({_N}) (failed|passed))?(?:\.|:|\s*$|\n)"
+)
+
+# How runners name the tests that failed, and the files that those lie in.
+_FAILED_TESTS = (
+    r"^(?:FAILED|ERROR) (?P<file>[^\s:]+\.py)(?:::(?P<name>.+?))?(?: - .*)?$",  # pytest
+    r"^(?:FAIL|ERROR): (?P<name>[^\s()]+) \([^\s()]+\)$",  # unittest
+    r"^ *FAIL +(?P<file>\S+\.[cm]?[jt]sx?)(?: > (?P<name>.+))?$",  # Jest, Vitest
+    r"^ *[●✗✖] (?P<name>\S.*)$",  # Jest, Mocha
+    r"^ *--- FAIL: (?P<name>\S+)",  # go test
+    r"^test (?P<name>\S+)(?: - should panic)? \.\.\. FAILED$",  # cargo
+    r"^rspec (?P<file>\S+?):[0-9]+ # (?P<name>.+)$",
+    r"^[0-9]+\) (?P<name>[^\s:]+::\S.*)$",  # PHPUnit
+    r"^ *Failed (?P<name>\S+) \[",  # dotnet test
+    r"^\[ERROR\] +(?P<name>[^\s.:]+\.[^\s.:]+):[0-9]+",  # Surefire
+    r"^ *not ok [0-9]+ - (?P<name>.+)$",  # Node's own
+)
+_FAILED_LINE = "(?m)" + re.sub(r"\?P<\w+>", "?:", "|".join(_FAILED_TESTS))
+_NAMES = [re.compile(pattern) for pattern in _FAILED_TESTS]
+_NOT_OF_A_NAME = re.compile(r"[^\w.\[\]-]+")
+
+# Where the lines of a text in JSON begin and end.
+_IN_JSON = r'(?:\\r)?\\n|": ?"|"[,}\]]'
+_ANSI = r"(?:\x1b|\\u001b)\[[0-9;]*[A-Za-z]"
+
+FIGURES = pl.Schema(
+    {"tests_failed": pl.Int64(), "tests_total": pl.Int64(), "coverage": pl.Float64()}
+)
+
+
+def with_figures(turns: pl.DataFrame) -> pl.DataFrame:
+    """Fill the columns of `FIGURES` in for tools' turns, where they are not recorded already.
+
+    Errors count as failed tests, skipped ones belong to the total, coverage is in percent. Added is
+    `failing`, the failed tests that the turn's own text tells of.
+    """
+    told = _told(turns)
+    return turns.with_columns(
+        *(pl.coalesce(name, told[name]) for name in FIGURES), failing=told["tests_failed"]
+    )
+
+
+def _told(turns: pl.DataFrame) -> pl.DataFrame:
+    """Return the `FIGURES` that results tell, else errors, else the heads of either."""
+    tool = pl.col("kind") == "tool"
+    other = tool & (pl.col("error") != pl.col("result")).fill_null(value=True)
+    texts = turns.select(result=pl.when(tool).then("result"), error=pl.when(other).then("error"))
+    by_result, by_error = figures_of(texts["result"]), figures_of(texts["error"])
+    told = by_result.select(pl.coalesce(name, by_error[name]) for name in FIGURES)
+    names = [name for name in turns["name"].drop_nulls().unique() if _TESTS_BY_NAME.search(name)]
+    is_test = tool & pl.col("name").is_in(names) & told["tests_failed"].is_null()
+    rows = turns.select(is_test).to_series().fill_null(value=False).arg_true()
+    if rows.is_empty():
+        return told
+    said = turns.select(pl.coalesce("result", "error").gather(rows)).to_series()
+    failed, total = zip(*map(_bare, said), strict=True)
+    return told.with_columns(
+        tests_failed=told["tests_failed"].scatter(rows, pl.Series(failed, dtype=pl.Int64)),
+        tests_total=told["tests_total"].scatter(rows, pl.Series(total, dtype=pl.Int64)),
+    )
+
+
+def figures_of(texts: pl.Series) -> pl.DataFrame:
+    """Return the `FIGURES` of each text, null where it has none."""
+    rows = texts.str.contains_any(_MARKERS).arg_true()
+    if rows.is_empty():
+        return pl.DataFrame([_unknown(name, len(texts)) for name in FIGURES])
+    printed = pl.DataFrame({"printed": texts.gather(rows)}).select(_printed(pl.col("printed")))
+    read = printed.select(
+        summaries=pl.col("printed").str.extract_all(f"(?m){_SUMMARY}"), coverage=_coverage()
+    )
+    counts = [
+        _counted(parts) if len(parts) else (None, None) for parts in read["summaries"].to_list()
+    ]
+    failed, total = zip(*counts, strict=True)
+    found = {"tests_failed": failed, "tests_total": total, "coverage": read["coverage"]}
+    return pl.DataFrame(
+        [
+            _unknown(name, len(texts)).scatter(rows, pl.Series(found[name], dtype=dtype))
+            for name, dtype in FIGURES.items()
+        ]
+    )
+
+
+def _unknown(name: str, count: int) -> pl.Series:
+    return pl.Series(name, [None], FIGURES[name]).new_from_index(0, count)
+
+
+def failed_tests(texts: pl.Series) -> pl.DataFrame:
+    """Return for each text the tests that it says have failed.
+
+    `names` are sorted and joined with commas, null where it names none; `file` is the name of the
+    only file of theirs that is known, else null.
+    """
+    printed = texts.to_frame("text").select(_printed(pl.col("text")))
+    lines = printed.to_series().str.extract_all(_FAILED_LINE)
+    return pl.DataFrame(
+        [_named(found) for found in lines.to_list()],
+        {"file": pl.String, "names": pl.String},
+        orient="row",
+    )
+
+
+def _named(lines: Sequence[str] | None) -> tuple[str | None, str | None]:
+    found = [match for line in lines or () for p in _NAMES if (match := p.fullmatch(line))]
+    told = [match.groupdict() for match in found]
+    files = {re.split(r"[/\\]", str(part["file"]))[-1] for part in told if part.get("file")}
+    names = {_NOT_OF_A_NAME.sub("-", part["name"]).strip("-") for part in told if part.get("name")}
+    return files.pop() if len(files) == 1 else None, ",".join(sorted(names)) or None
+
+
+def _printed(text: pl.Expr) -> pl.Expr:
+    """Return the lines that a tool printed, also out of JSON that holds them."""
+    plain = text.str.replace_all(_ANSI, "").str.replace_all("\r\n?", "\n")
+    lines = plain.str.replace_all(_IN_JSON, "\n").str.replace_all(r"\t", "\t", literal=True)
+    return pl.when(text.str.contains(r'^\s*[\[{"]')).then(lines).otherwise(plain)
+
+
+def _counted(parts: Sequence[str]) -> tuple[int | None, int | None]:
+    """Return failed tests and all tests by the summaries in a text, in their order."""
+    runners = [int(str(match.lastgroup)[1:]) for part in parts if (match := _BY_RUNNER.match(part))]
+    last = runners[-1]
+    parts = [part for part, runner in zip(parts, runners, strict=True) if runner == last]
+    runner = RUNNERS[last]
+    if last == _GO:
+        return _counted_go(parts)
+    parts = parts if runner.adds else parts[-1:]
+    failed = max(sum(_sum(pattern, part) for part in parts) for pattern in runner.failed)
+    total = sum(_sum(runner.total, part) for part in parts)
+    # A run without a test says nothing of the tests.
+    return (failed, total) if failed or total else (None, None)
+
+
+def _counted_go(parts: Sequence[str]) -> tuple[int | None, int | None]:
+    tests = [part for part in parts if part.startswith(_GO_TEST)]
+    if len(tests) == len(parts):
+        return None, None
+    failed = sum(part.startswith("--- FAIL") for part in tests)
+    packages = sum(part.startswith("FAIL") for part in parts)
+    whole = any(part.startswith(_GO_PASSED) for part in tests)
+    return max(failed, packages), len(tests) if whole else None
+
+
+def _sum(pattern: str, part: str) -> int:
+    return sum(int(number) for number in re.findall(pattern, part))
+
+
+def _coverage() -> pl.Expr:
+    """Return the last figure of the whole; without one, the mean of Go's packages."""
+    printed = pl.col("printed")
+    whole = printed.str.extract_all("(?m)" + "|".join(_COVERAGE)).list.last()
+    packages = printed.str.extract_all(_GO_COVERAGE)
+    mean = packages.list.eval(pl.element().str.extract(_PERCENT).cast(pl.Float64)).list.mean()
+    percent = pl.coalesce(whole.str.extract(_PERCENT).cast(pl.Float64), mean)
+    return pl.when(percent <= PERCENT_MAX).then(percent)
+
+
+def _bare(said: str | None) -> tuple[int | None, int | None]:
+    """Read "2 failed, 10 passed" from the head of what a tool that is named for tests answered."""
+    match = _BARE.match(said[:_BARE_CHARS]) if said else None
+    if match is None:
+        return None, None
+    counts = {match[2]: int(match[1])} | ({match[4]: int(match[3])} if match[4] else {})
+    # A count alone is not known to be of all tests.
+    return counts.get("failed", 0), sum(counts.values()) if match[4] else None
