@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from looptrace.analyzer.dialects import DIALECTS, KEYS
+from looptrace.analyzer.dialects import KEYS
 from looptrace.analyzer.rule_pages import pages
 from looptrace.analyzer.settings_forms import page, schema
+from looptrace.analyzer.span_kinds import DIALECTS
 
 DOCS = Path(__file__).parent
 

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.dialects import DIALECTS, KEYS
+from looptrace.analyzer.dialects import KEYS
 from looptrace.analyzer.facts import SAYS_NOTHING_CHARS_MAX, TOKENS_MAX, says_nothing
 from looptrace.analyzer.family import ANCESTORS_MAX
 from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.span_kinds import DIALECTS
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.analyzer.values import arguments_of

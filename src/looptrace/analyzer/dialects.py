@@ -1,8 +1,7 @@
 """The dialects that spans speak: one table from canonical field and dialect to attribute keys.
 
-One dialect is chosen per span, the first of `DIALECTS` whose marker names a kind, so that a span
-that carries two conventions is counted once. A field is read from the first key that is present,
-the chosen dialect's keys first.
+One dialect is chosen per span (`span_kinds`), so that a span that carries two conventions counts
+once. A field is read from the first key that is present, the chosen dialect's keys first.
 
 A key may be written `key#field` for a field of a JSON object, `key.*` for flat numbered messages,
 and `@name` for what `with_events` makes of span events. The keys were read off traces of the
@@ -12,63 +11,10 @@ frameworks (see docs/dialects.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from looptrace.analyzer.messages import nested
 from looptrace.analyzer.values import parsed
-
-SpanKind = Literal["tool", "model", "agent"]
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """A convention: the attribute whose presence marks it, and what its values mean."""
-
-    name: str
-    marker: str
-    kinds: Mapping[str, SpanKind]
-
-
-DIALECTS = (
-    Dialect("langsmith", "langsmith.span.kind", {"tool": "tool", "llm": "model"}),
-    Dialect(
-        "gen_ai",
-        "gen_ai.operation.name",
-        {
-            "execute_tool": "tool",
-            "chat": "model",
-            "generate_content": "model",
-            "text_completion": "model",
-            "invoke_agent": "agent",
-        },
-    ),
-    Dialect(
-        "openinference",
-        "openinference.span.kind",
-        {"TOOL": "tool", "LLM": "model", "AGENT": "agent"},
-    ),
-    Dialect("traceloop", "traceloop.span.kind", {"tool": "tool", "agent": "agent"}),
-    Dialect("openllmetry_old", "llm.request.type", {"chat": "model", "completion": "model"}),
-    Dialect(
-        "langfuse",
-        "langfuse.observation.type",
-        {"tool": "tool", "generation": "model", "agent": "agent"},
-    ),
-    Dialect(
-        "vercel",
-        "ai.operationId",
-        {
-            "ai.toolCall": "tool",
-            "ai.generateText": "agent",
-            "ai.streamText": "agent",
-            "ai.generateText.doGenerate": "model",
-            "ai.streamText.doStream": "model",
-            "ai.generateObject.doGenerate": "model",
-            "ai.streamObject.doStream": "model",
-        },
-    ),
-)
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     # No convention has a word for these; they are read off any span, and a status makes an attempt.
@@ -184,15 +130,6 @@ _MESSAGE_EVENTS = {
 }
 _DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 _CHOICE_EVENT = "gen_ai.choice"
-
-
-def kind_of(attributes: Mapping[str, Any]) -> tuple[SpanKind | None, str]:
-    """Return what a span is and the dialect that says so; (None, "") where none does."""
-    for dialect in DIALECTS:
-        kind = dialect.kinds.get(str(attributes.get(dialect.marker, "")))
-        if kind:
-            return kind, dialect.name
-    return None, ""
 
 
 def field(attributes: dict[str, Any], name: str, dialect: str) -> Any:

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.dialects import SpanKind, field, kind_of, with_events
+from looptrace.analyzer.dialects import field, with_events
 from looptrace.analyzer.messages import Call, Message, messages_of
+from looptrace.analyzer.span_kinds import SpanKind, kind_of
 from looptrace.analyzer.values import arguments_of, canonical, is_redacted, parsed, result_of
 
 STATUS_OK, STATUS_ERROR = 1, 2

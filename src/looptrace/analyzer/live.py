@@ -160,7 +160,8 @@ class LiveEngine:
             kept, self._rows = self._rows.filter(mine), self._rows.filter(~mine)
             settled = kept.filter("settled")
             waiting = pl.concat([kept.filter(~pl.col("settled")).select(waiting.columns), waiting])
-        waiting = waiting.unique(["task", *TURN_KEY], keep="first", maintain_order=True)
+        # Of a turn that comes twice the later knows more: its result, from what a model was given.
+        waiting = waiting.unique(["task", *TURN_KEY], keep="last", maintain_order=True)
         waiting = ordered(self._apart(waiting, names)).with_columns(settled=pl.lit(value=False))
         rows = pl.concat([settled, waiting], how="diagonal")
         return continued(rows.sort("task", maintain_order=True), self.judging.counting)

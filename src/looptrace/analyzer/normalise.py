@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -30,15 +31,25 @@ SpanKey = tuple[str, str]  # trace_id, span_id
 
 
 def turns_of(
-    spans: pl.DataFrame, sameness: Sameness = NOTHING
+    spans: pl.DataFrame,
+    sameness: Sameness = NOTHING,
+    *,
+    above: pl.DataFrame | None = None,
+    begun: Mapping[str, str] | None = None,
+    ended: bool = True,
 ) -> tuple[pl.DataFrame, list[Skipped]]:
     """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
 
-    They are compared as `sameness` declares. Also returned is what had to be read otherwise than it
-    stood: circles of parents.
+    Also returned is what had to be read otherwise than it stood: circles of parents. `sameness`
+    decides how turns are compared.
+
+    Where spans are still coming, those `above` are still open and only tell what the others
+    inherit, `begun` names the trace in which each session began, and a trace that has not `ended`
+    keeps back the calls of its last response, which may get spans of their own.
     """
     facts = list(facts_of(spans.sort("trace_id", "end_ns", "start_ns", "span_id")))
-    family, skipped = family_of(facts)
+    opened = [] if above is None else list(facts_of(above))
+    family, skipped = family_of([*facts, *opened])
     facts = _merged(facts, family)
     by_trace: dict[str, list[Facts]] = defaultdict(list)
     for span in facts:
@@ -51,7 +62,8 @@ def turns_of(
     )
     for trace_id, members in in_order:
         session = family.sessions[trace_id]
-        rows += _Trace(members, family, first_of_session=session not in sessions_seen).rows()
+        first = (begun or {}).get(session, trace_id) == trace_id and session not in sessions_seen
+        rows += _Trace(members, family, first_of_session=first, ended=ended).rows()
         sessions_seen.add(session)
     _fill_results(rows, facts, family)
     table = pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
@@ -121,7 +133,9 @@ def _known(first: Any, second: Any) -> Any:
 class _Trace:
     """The spans of one trace while they become turns."""
 
-    def __init__(self, spans: list[Facts], family: Family, *, first_of_session: bool) -> None:
+    def __init__(
+        self, spans: list[Facts], family: Family, *, first_of_session: bool, ended: bool
+    ) -> None:
         in_order = sorted(spans, key=lambda s: (s.end_ns, s.start_ns, s.span_id))
         self.family = family
         self.tools = [span for span in in_order if span.kind == "tool"]
@@ -133,6 +147,7 @@ class _Trace:
         self.starts = sorted(span.start_ns for span in self.models)
         self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
         self.replay = first_of_session
+        self.ended = ended
         self.asked = self._asked()
 
     def rows(self) -> list[Row]:
@@ -141,7 +156,8 @@ class _Trace:
         matched = self._match()
         rows += [self._tool_row(span, matched.get(span.span_id)) for span in self.tools]
         covered = set(matched.values())
-        rows += [self._call_row(i) for i in range(len(self.asked)) if i not in covered]
+        uncovered = (i for i in range(len(self.asked)) if i not in covered)
+        rows += [self._call_row(i) for i in uncovered if self._is_over(i)]
         acting = {row["agent"] for row in rows}
         rows += [row for span in self.agents if (row := self._handoff_row(span, acting))]
         rows += [self._attempt_row(span) for span in self.attempts]
@@ -239,6 +255,11 @@ class _Trace:
             result=span.result,
             step=self._step(model),
         )
+
+    def _is_over(self, index: int) -> bool:
+        """Tell whether a call without a span of its own will not get one any more."""
+        _, model, ago = self.asked[index]
+        return self.ended or bool(ago) or bisect_left(self.starts, model.end_ns) < len(self.starts)
 
     def _call_row(self, index: int) -> Row:
         """Make a turn of a call that has no span of its own; it ends when the next model starts."""

@@ -1,1 +1,5 @@
 """The edge: everything that touches files, sockets, clocks or the OpenTelemetry SDK."""
+
+from looptrace.collector.sdk.processor import LoopSpanProcessor
+
+__all__ = ["LoopSpanProcessor"]

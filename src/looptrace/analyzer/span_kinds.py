@@ -1,0 +1,72 @@
+"""What a span is, in whatever dialect it says so: a tool, a model, an agent.
+
+One dialect is chosen per span, the first of `DIALECTS` whose marker names a kind. Nothing else is
+imported here, because an agent's process asks it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+SpanKind = Literal["tool", "model", "agent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A convention: the attribute whose presence marks it, and what its values mean."""
+
+    name: str
+    marker: str
+    kinds: Mapping[str, SpanKind]
+
+
+DIALECTS = (
+    Dialect("langsmith", "langsmith.span.kind", {"tool": "tool", "llm": "model"}),
+    Dialect(
+        "gen_ai",
+        "gen_ai.operation.name",
+        {
+            "execute_tool": "tool",
+            "chat": "model",
+            "generate_content": "model",
+            "text_completion": "model",
+            "invoke_agent": "agent",
+        },
+    ),
+    Dialect(
+        "openinference",
+        "openinference.span.kind",
+        {"TOOL": "tool", "LLM": "model", "AGENT": "agent"},
+    ),
+    Dialect("traceloop", "traceloop.span.kind", {"tool": "tool", "agent": "agent"}),
+    Dialect("openllmetry_old", "llm.request.type", {"chat": "model", "completion": "model"}),
+    Dialect(
+        "langfuse",
+        "langfuse.observation.type",
+        {"tool": "tool", "generation": "model", "agent": "agent"},
+    ),
+    Dialect(
+        "vercel",
+        "ai.operationId",
+        {
+            "ai.toolCall": "tool",
+            "ai.generateText": "agent",
+            "ai.streamText": "agent",
+            "ai.generateText.doGenerate": "model",
+            "ai.streamText.doStream": "model",
+            "ai.generateObject.doGenerate": "model",
+            "ai.streamObject.doStream": "model",
+        },
+    ),
+)
+
+
+def kind_of(attributes: Mapping[str, Any]) -> tuple[SpanKind | None, str]:
+    """Return what a span is and the dialect that says so; (None, "") where none does."""
+    for dialect in DIALECTS:
+        kind = dialect.kinds.get(str(attributes.get(dialect.marker, "")))
+        if kind:
+            return kind, dialect.name
+    return None, ""

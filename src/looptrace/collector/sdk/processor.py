@@ -1,0 +1,178 @@
+"""The span processor: one line in the agent's process, and its loops are seen.
+
+It never raises and never blocks: a span is noted when it starts and queued when it ends, and all
+else happens on another thread. `local` judges there, in this process; `forward` sends the spans on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+
+from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState, Told
+from looptrace.collector.sdk.open_spans import OpenSpans
+from looptrace.collector.sdk.span_queue import SpanQueue
+from looptrace.collector.sdk.tell import SCOPE, Emit, Teller
+
+_logger = logging.getLogger(__name__)
+
+# Spans that may be open at once; a process with more has a leak of its own.
+OPEN_SPANS_MAX = 10_000
+MS_PER_S = 1_000
+
+
+class Engine(Protocol):
+    """What takes the spans: it judges them, or sends them on."""
+
+    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> list[Told]:
+        """Take spans that have ended, and those of their traces that are still open.
+
+        Returns what came of them at once.
+        """
+
+    def resolve(self, state: GateState, decision: str, note: str | None) -> list[Told]:
+        """Take a person's decision on an open gate; returns what came of it at once."""
+
+    def close(self, timeout_s: float) -> list[Told]:
+        """Finish what was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """How many spans may wait, how many are taken at once, and how long the first of them waits."""
+
+    spans_max: int = 8_192
+    batch_max: int = 512
+    delay_s: float = 0.05
+
+
+class LoopSpanProcessor(SpanProcessor):
+    """Watches an agent's spans for loops.
+
+    Add it to the tracer provider with `provider.add_span_processor(LoopSpanProcessor.local())`,
+    after processors that rewrite attributes. What is told comes as span events on the agent's own
+    spans, and by `gate`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        limits: QueueLimits | None = None,
+        emit: Emit = "span_event",
+        content: bool = False,
+        fail_closed: bool = False,
+    ) -> None:
+        limits = limits or QueueLimits()
+        self.errors: Counter[str] = Counter()
+        self._engine = engine
+        self._fail_closed = fail_closed
+        self._gates = Gates()
+        self._spans = OpenSpans(OPEN_SPANS_MAX)
+        self._teller = Teller(self._spans, emit, content=content)
+        self._provider: TracerProvider | None = None
+        self._queue = SpanQueue(
+            self._take,
+            spans_max=limits.spans_max,
+            batch_max=limits.batch_max,
+            delay_s=limits.delay_s,
+        )
+
+    @classmethod
+    def local(cls, settings: Any = None, **options: Any) -> LoopSpanProcessor:
+        """Judge in this process, on a thread of its own; `settings` are `analyzer.settings`'.
+
+        It needs `looptrace[analyzer]`.
+
+        Raises:
+            ModuleNotFoundError: if that is not installed.
+        """
+        # Only here, because an agent that forwards its spans has none of what it imports.
+        from looptrace.collector.sdk.local import LocalEngine  # noqa: PLC0415
+
+        return cls(LocalEngine(settings), **options)
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
+        """Note a span that begins."""
+        try:
+            self._spans.add(span)
+        except Exception:  # The agent must not feel it.
+            self._count("on_start")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Queue a span that has ended."""
+        try:
+            self._spans.end(span)
+            scope = span.instrumentation_scope
+            if scope is None or scope.name != SCOPE:
+                self._queue.put(span)
+        except Exception:  # The agent must not feel it.
+            self._count("on_end")
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Wait until the spans that ended so far were taken."""
+        return self._queue.flush(timeout_millis / MS_PER_S)
+
+    def shutdown(self, timeout_millis: int = 5_000) -> None:
+        """Take what is left, for so long at the most, and end."""
+        timeout_s = timeout_millis / MS_PER_S
+        try:
+            if self._queue.close(timeout_s):
+                self._tell(self._engine.close(timeout_s))
+        except Exception:  # The agent ends as it would have ended.
+            self._count("shutdown")
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """How many spans were not judged, by reason."""
+        return self._queue.dropped + Counter(untracked=self._spans.untracked)
+
+    def gate(self, task: str | None = None) -> AgentGate:
+        """Return the gate of a task, by default of the trace that is current.
+
+        A task is named by `looptrace.task.id`, else by its conversation or session id. A run that
+        goes through several traces has to name it.
+        """
+        if task is None:
+            context = trace.get_current_span().get_span_context()
+            task = trace.format_trace_id(context.trace_id)
+        return AgentGate(task, self._gates, self._resolve, self._fail_closed)
+
+    def on_gate(self, callback: Callback) -> Callable[[], None]:
+        """Call this with the new state when a task is told something; returns how to stop that."""
+        return self._gates.on_change(callback)
+
+    def use(self, provider: TracerProvider) -> LoopSpanProcessor:
+        """Add the processor to a provider, which also writes what no open span can hold."""
+        self._provider = provider
+        provider.add_span_processor(self)
+        return self
+
+    def _take(self, spans: list[ReadableSpan]) -> None:
+        try:
+            traces = {span.context.trace_id for span in spans if span.context}
+            self._tell(self._engine.take(spans, self._spans.of(traces)))
+        except Exception:
+            self._gates.broken = True
+            raise
+        self._gates.broken = False
+
+    def _tell(self, events: list[Told]) -> None:
+        for told in events:
+            self._gates.tell(told)
+            self._teller.tell(told, self._provider)
+
+    def _resolve(self, state: GateState, decision: str, note: str | None) -> None:
+        self._tell(self._engine.resolve(state, decision, note))
+
+    def _count(self, where: str) -> None:
+        if not self.errors[where]:
+            _logger.warning("looptrace failed; further failures are counted", exc_info=True)
+        self.errors[where] += 1

@@ -1,0 +1,129 @@
+"""A bounded queue of spans with one thread that takes them: it never blocks and never raises."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+_logger = logging.getLogger(__name__)
+
+Take = Callable[[list[ReadableSpan]], None]
+
+
+class SpanQueue:
+    """Hands spans to `take` in batches, on a thread of its own.
+
+    A span comes into a queue that is full or closed, or `take` fails: then it is dropped, and
+    counted in `dropped` by the reason. The thread ends with the queue: when it is closed, when
+    nobody holds it any more, and in a process that was forked it begins anew, empty.
+    """
+
+    def __init__(self, take: Take, *, spans_max: int, batch_max: int, delay_s: float) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._take = take
+        self._spans_max = spans_max
+        self._batch_max = batch_max
+        self._delay_s = delay_s
+        self._closed = False
+        self._begin()
+        os.register_at_fork(after_in_child=_unless_gone(self._begin))
+
+    def put(self, span: ReadableSpan) -> None:
+        """Add a span, or drop and count it."""
+        if self._closed:
+            self.dropped["closed"] += 1
+        elif len(self._spans) >= self._spans_max:
+            self.dropped["queue_full"] += 1
+        else:
+            self._spans.append(span)
+            if len(self._spans) >= self._batch_max and not self._wake.is_set():
+                self._wake.set()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until what is in the queue has been taken; says whether that was in time."""
+        deadline = time.monotonic() + timeout_s
+        self._wake.set()
+        with self._idle:
+            while self._spans or self._busy:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or not self._thread.is_alive():
+                    return False
+                self._wake.set()
+                self._idle.wait(min(left_s, self._delay_s))
+        return True
+
+    def close(self, timeout_s: float) -> bool:
+        """Take what is left, for so long at the most; what is then still there is dropped."""
+        if self._closed:
+            return True
+        self._closed = True
+        done = self.flush(timeout_s)
+        self.dropped["closed"] += len(self._spans)
+        self._spans.clear()
+        self._wake.set()
+        return done
+
+    def _begin(self) -> None:
+        """Start empty: at first, and in a forked process, where the old thread is not."""
+        self._spans: deque[ReadableSpan] = deque()
+        self._wake = threading.Event()
+        self._idle = threading.Condition()
+        self._busy = False
+        self._thread = threading.Thread(
+            target=_work, args=(weakref.ref(self), self._wake, self._delay_s), daemon=True
+        )
+        self._thread.name = "looptrace"
+        if not self._closed:
+            self._thread.start()
+
+    def _take_some(self) -> bool:
+        """Take one batch; says whether there may be more."""
+        self._busy = True
+        batch: list[ReadableSpan] = []
+        while self._spans and len(batch) < self._batch_max:
+            batch.append(self._spans.popleft())
+        try:
+            if batch:
+                self._take(batch)
+        except Exception:  # Whatever the taker does must not reach the agent.
+            if not self.dropped["failed"]:
+                _logger.warning("looptrace failed; further failures are counted", exc_info=True)
+            self.dropped["failed"] += len(batch)
+        finally:
+            with self._idle:
+                self._busy = False
+                self._idle.notify_all()
+        return bool(self._spans)
+
+
+def _work(queue: weakref.ref[SpanQueue], wake: threading.Event, delay_s: float) -> None:
+    """Take batches as long as the queue is there; nothing here holds it while it waits."""
+    while True:
+        wake.wait(delay_s)
+        wake.clear()
+        held = queue()
+        if held is None:
+            return
+        while held._take_some():
+            pass
+        if held._closed:
+            return
+        del held
+
+
+def _unless_gone(begin: Callable[[], None]) -> Callable[[], None]:
+    """Return a hook that does nothing once the owner of the method is gone."""
+    method = weakref.WeakMethod(begin)
+
+    def run() -> None:
+        if found := method():
+            found()
+
+    return run

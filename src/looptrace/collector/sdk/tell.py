@@ -1,0 +1,130 @@
+"""Gate events on the agent's own spans: where it is seen, and where other tools show it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from typing import Literal
+
+from opentelemetry import trace
+from opentelemetry._logs import LogRecord, SeverityNumber, get_logger_provider
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags
+from opentelemetry.util.types import AttributeValue
+
+from looptrace.collector.sdk.agent_gate import Told
+from looptrace.collector.sdk.open_spans import OpenSpans, SpanKey
+
+Emit = Literal["span_event", "log_event", "both"]
+EVENT = "looptrace.gate"
+SCOPE = "looptrace"  # of what looptrace itself writes
+SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+
+# A span keeps 128 events and silently loses the oldest, so that no loop may fill it.
+EVENTS_PER_TASK_AND_RULE_MAX = 10
+COUNTED_MAX = 10_000
+
+_DIGEST_BYTES = 8
+_LABELS = {"gate_opened": "stop", "gate_resolved": "pass", "counter_reset": "pass"}
+
+
+def attributes_of(told: Told, *, content: bool = False) -> dict[str, AttributeValue]:
+    """Return the attributes of a gate event; without content, a signature is only its hash."""
+    signature = told.signature if content else _digest(told.signature)
+    words = told.reason if content else f"{told.rule or told.type}, turn {told.turn}"
+    found: dict[str, AttributeValue | None] = {
+        "looptrace.event.type": told.type,
+        "looptrace.rule.id": told.rule,
+        "looptrace.action": told.action,
+        "looptrace.task.id": told.task,
+        "looptrace.turn.first": told.turn_first,
+        "looptrace.turn.last": told.turn,
+        "looptrace.attempts": told.attempts,
+        "looptrace.loop_count": told.loop_count,
+        "looptrace.signature": signature,
+        "looptrace.gate.id": told.gate,
+        "gen_ai.evaluation.name": f"looptrace.{told.rule or told.type}",
+        "gen_ai.evaluation.score.label": told.action or _LABELS.get(told.type, told.type),
+        "gen_ai.evaluation.score.value": float(told.loop_count),
+        "gen_ai.evaluation.explanation": words,
+    }
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+class Teller:
+    """Puts events where they can still be seen.
+
+    That is the nearest open agent's span above the turn, else any open span above it, else a log
+    record with the turn's context where there is a logger provider, else a span of its own that
+    links to the turn.
+    """
+
+    def __init__(self, spans: OpenSpans, emit: Emit, *, content: bool) -> None:
+        self._spans = spans
+        self._emit = emit
+        self._content = content
+        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.held_back = 0  # events of a loop that had told enough
+
+    def tell(self, told: Told, provider: TracerProvider | None) -> None:
+        """Put one event, unless its task and rule had enough of them, or nobody knows its turn."""
+        if not told.span_id:
+            return
+        if not self._may(told):
+            self.held_back += 1
+            return
+        attributes = attributes_of(told, content=self._content)
+        key = SpanKey(int(told.trace_id, 16), int(told.span_id, 16))
+        span = self._spans.nearest(key)
+        if self._emit != "log_event" and span is not None:
+            span.add_event(EVENT, attributes)
+        if self._emit == "span_event" and span is not None:
+            return
+        if not _logged(attributes, key) and span is None and provider is not None:
+            _own_span(attributes, key, provider)
+
+    def _may(self, told: Told) -> bool:
+        key = (told.task, told.rule)
+        count = self._counts.pop(key, 0)
+        if told.type in ("gate_resolved", "counter_reset"):
+            count = 0
+        self._counts[key] = count + 1
+        if len(self._counts) > COUNTED_MAX:
+            self._counts.popitem(last=False)
+        return count < EVENTS_PER_TASK_AND_RULE_MAX
+
+
+def _context(key: SpanKey) -> SpanContext:
+    return SpanContext(key.trace_id, key.span_id, is_remote=False, trace_flags=SAMPLED)
+
+
+def _logged(attributes: dict[str, AttributeValue], key: SpanKey) -> bool:
+    """Write a log record of the event, where the process has a provider of logs."""
+    provider = get_logger_provider()
+    if not isinstance(provider, LoggerProvider):
+        return False
+    record = LogRecord(
+        timestamp=time.time_ns(),
+        context=trace.set_span_in_context(NonRecordingSpan(_context(key))),
+        severity_number=SeverityNumber.WARN,
+        event_name=EVENT,
+        attributes=attributes,
+    )
+    provider.get_logger(SCOPE).emit(record)
+    return True
+
+
+def _own_span(
+    attributes: dict[str, AttributeValue], key: SpanKey, provider: TracerProvider
+) -> None:
+    """Write the event as a span in the turn's trace that links to the turn."""
+    above = trace.set_span_in_context(NonRecordingSpan(_context(key)))
+    tracer = provider.get_tracer(SCOPE)
+    tracer.start_span(EVENT, above, attributes=attributes, links=[Link(_context(key))]).end()
+
+
+def _digest(text: str) -> str:
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
