@@ -17,14 +17,14 @@ from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.ruleset import Override, RuleSet
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.analyzer.test_live import step, table
+from tests.analyzer.test_live import overrides, step, table
 from tests.drivers import ruleset
 
 requirement = pytest.mark.requirement
@@ -159,7 +159,7 @@ def test_authority_is_granted_once_and_then_a_person_decides() -> None:
 @requirement("B5")
 def test_without_unblocking_the_first_block_is_a_gate() -> None:
     """A conservative team decides itself."""
-    events = told("attempt(blocked, no key) x6", recovery=Recovery(unblock=0))
+    events = told("attempt(blocked, no key) x6", recovery=Recovery(unblock=False))
 
     assert brief(events) == ["gate 3"]
     assert events[0].why == "UNBLOCKING_OFF"
@@ -272,15 +272,21 @@ def assert_sound(judged: Judged) -> None:
 
 
 @settings(max_examples=200)
-@given(st.lists(step, min_size=1, max_size=80), st.integers(0, 2**32))
+@given(
+    st.lists(step, min_size=1, max_size=80),
+    st.integers(0, 2**32),
+    st.just(()) | st.lists(overrides(), max_size=2).map(tuple),
+)
 @requirement("F2")
-def test_batch_and_live_tell_the_same(steps: list[dict[str, Any]], seed: int) -> None:
-    """Whatever the sizes of the batches; and what is told is sound."""
-    turns, recovery = table(steps), Recovery(max_pivots=1)
-    judged = judged_of(turns, DEFAULT, recovery)
+def test_batch_and_live_tell_the_same(
+    steps: list[dict[str, Any]], seed: int, changes: tuple[Override, ...]
+) -> None:
+    """Whatever the sizes of the batches and the overrides; and what is told is sound."""
+    turns, recovery, judging = table(steps), Recovery(max_pivots=1), RuleSet(overrides=changes)
+    judged = judged_of(turns, judging, recovery)
 
     assert_sound(judged)
-    assert in_turn(turns, DEFAULT, recovery, seed) == judged.events
+    assert in_turn(turns, judging, recovery, seed) == judged.events
 
 
 @settings(max_examples=100)

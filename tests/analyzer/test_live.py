@@ -17,7 +17,8 @@ from looptrace.analyzer.counts import DAY_S, METRICS, Counting
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
-from looptrace.analyzer.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.ruleset import DEFAULT, SELECTORS, Override, RuleSet
+from looptrace.analyzer.settings import rules_of_profile
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
@@ -49,6 +50,7 @@ step = st.fixed_dictionaries(
         "talks_on": st.sampled_from(["Again.", "Again.", "Done.", None]),
         "phase": st.sampled_from([None, None, "fix", "test", "plan"]),
         "subtask": st.sampled_from([None, None, "part"]),
+        "task_kind": st.sampled_from([None, None, "code", "setup"]),
         "tests_failed": st.sampled_from([None, None, 0, 1, 2, 3]),
         "coverage": st.sampled_from([None, None, 50.0, 60.0]),
         "markers": st.sampled_from([None, None, 0, 1]),
@@ -57,6 +59,28 @@ step = st.fixed_dictionaries(
         "took_ns": st.integers(0, 5 * NS_PER_S),
     }
 )
+
+RULES_OF = {
+    name: {rule.name: rule for rule in rules_of_profile(name)}
+    for name in ("conservative", "aggressive")
+}
+
+
+@st.composite
+def overrides(draw: st.DrawFn) -> Override:
+    """Let rules be off, stricter or more lenient where a few of the steps' columns fit."""
+    among = {"phase": ["fix", "test"], "agent": ["a", "b"], "task_kind": ["code"], "tool": ["run"]}
+    asked = draw(st.sets(st.sampled_from(SELECTORS), min_size=1, max_size=2))
+    profiles = draw(
+        st.dictionaries(
+            st.sampled_from([rule.name for rule in default_rules()]),
+            st.sampled_from(["off", *RULES_OF]),
+            min_size=1,
+        )
+    )
+    rules = {name: RULES_OF.get(profile, {}).get(name) for name, profile in profiles.items()}
+    return Override(rules, **{name: draw(st.sampled_from(among[name])) for name in sorted(asked)})
+
 
 STATUS_OF = {"run": "done", "read": "blocked"}
 
@@ -80,7 +104,7 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
             | {"text": None if is_tool else one["text"], "phase": one.get("phase")}
             | {"response": one["text"] if is_model else None}
             | {"talks_on": one.get("talks_on") if is_model else None}
-            | {key: one.get(key) for key in ("subtask", *METRICS)}
+            | {key: one.get(key) for key in ("subtask", "task_kind", *METRICS)}
         )
     return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
@@ -101,15 +125,25 @@ def arrived(turns: pl.DataFrame, seed: int, judging: RuleSet = DEFAULT) -> list[
 
 
 @settings(max_examples=200)
-@given(st.lists(step, min_size=1, max_size=80), st.integers(0, 2**32))
+@given(
+    st.lists(step, min_size=1, max_size=80),
+    st.integers(0, 2**32),
+    st.just(()) | st.lists(overrides(), max_size=3).map(tuple),
+)
 @pytest.mark.requirement("F2")
-def test_batch_and_live_agree(steps: list[dict[str, Any]], seed: int) -> None:
-    """Whatever the batch sizes, the order of arrival and the interleaving of tasks."""
+def test_batch_and_live_agree(
+    steps: list[dict[str, Any]], seed: int, changes: tuple[Override, ...]
+) -> None:
+    """Whatever the batch sizes, the order of arrival, the overrides, and how tasks interleave."""
     turns = table(steps)
-    rules = (*default_rules(), PhaseVisits(max_visits=2), TransitionRepeats(max_transitions=1))
-    judging = RuleSet(rules, counting=Counting(converging={"fix": "tests_failed"}))
+    counted_on = (PhaseVisits(max_visits=2), TransitionRepeats(max_transitions=1))
+    replaced = {rule.name for rule in counted_on}
+    rules = (*(rule for rule in default_rules() if rule.name not in replaced), *counted_on)
+    judging = RuleSet(rules, changes, Counting(converging={"fix": "tests_failed"}))
+    found = findings_of(turns, judging)
 
-    assert findings_of(turns, judging) == arrived(turns, seed, judging)
+    assert found == arrived(turns, seed, judging)
+    assert len({finding.id for finding in found}) == len(found)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -5,33 +5,38 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.ruleset import RuleSet
+from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.counts import METRICS, Counting
+from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.recovery import Recovery
+from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
+from looptrace.analyzer.sameness import Mask, Sameness, Tool
 from looptrace.analyzer.settings import (
-    FILE_BYTES_MAX,
-    LINE_DOTS_MAX,
     PROFILES,
+    SECTIONS,
     Settings,
-    SettingsError,
     default,
     load,
     overridden,
     parsed,
     rules_of_profile,
 )
+from looptrace.analyzer.settings_file import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
 from looptrace.analyzer.settings_forms import page, schema, starter, toml_of
 from looptrace.rules.contract import ACTIONS, Rule, Rung
 from looptrace.rules.registry import RULES, default_rules
 
 WARN_GATE = ("warn", "gate")
 VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
+PIVOTS = "LOOPTRACE_MAX_PIVOTS"
 Laddered = list[tuple[int, str]]
 
 
@@ -85,8 +90,8 @@ def test_profiles_set_thresholds_and_ladders(
     profile: str, attempts: int, ladder: Laddered, rounds: int, cycle_ladder: Laddered
 ) -> None:
     """A profile is one word for the numbers of all rules."""
-    settings = read(f'profile = "{profile}"')
-    call, cycle = rule_in(settings, "repeated_call"), rule_in(settings, "cycle")
+    found = read(f'profile = "{profile}"')
+    call, cycle = rule_in(found, "repeated_call"), rule_in(found, "cycle")
 
     assert call.settings()["attempts_min"][0] == attempts
     assert ladder_of(call) == ladder
@@ -114,9 +119,11 @@ def test_profiles_order_every_rule(rule: type[Rule]) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_can_be_tuned(rule: type[Rule]) -> None:
     """A rule whose ladder or numbers a file cannot set would be set in stone."""
-    for name, (_, about) in rule().settings().items():
-        settings = read(f"[rules.{rule.name}]\n{name} = {about['le']}")
-        assert rule_in(settings, rule.name).settings()[name][0] == about["le"]
+    most = {name: about["le"] for name, (_, about) in rule().settings().items()}
+    lines = [f"{name} = {value}" for name, value in most.items()]
+    most_of_all = rule_in(read("\n".join([f"[rules.{rule.name}]", *lines])), rule.name)
+
+    assert {name: value for name, (value, _) in most_of_all.settings().items()} == most
     rungs = '[{ attempts = 4, action = "warn" }, { attempts = 9, action = "pivot" }]'
     tuned = rule_in(read(f"[rules.{rule.name}]\nladder = {rungs}"), rule.name)
 
@@ -129,15 +136,15 @@ def test_every_rule_can_be_tuned(rule: type[Rule]) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_can_be_switched_off(rule: type[Rule]) -> None:
     """Switching one off leaves all others as they are."""
-    settings = read(f"[rules.{rule.name}]\nenabled = false")
+    found = read(f"[rules.{rule.name}]\nenabled = false")
 
-    assert settings.judging.rules == tuple(r for r in default_rules() if r.name != rule.name)
+    assert found.judging.rules == tuple(r for r in default_rules() if r.name != rule.name)
 
 
 def test_a_file_wins_over_its_profile() -> None:
     """What the file says holds, and the rest is the profile's."""
-    settings = read('profile = "conservative"\n[rules.repeated_call]\nattempts_min = 4')
-    call = rule_in(settings, "repeated_call")
+    found = read('profile = "conservative"\n[rules.repeated_call]\nattempts_min = 4')
+    call = rule_in(found, "repeated_call")
 
     assert call.settings()["attempts_min"][0] == 4
     assert ladder_of(call) == [(5, "warn"), (8, "gate")]
@@ -152,7 +159,10 @@ def test_a_file_wins_over_its_profile() -> None:
             "There is: conservative, balanced, aggressive.",
         ),
         ("profile = 1979-05-27", "1: there is no profile 1979-05-27. There is: conservative,"),
-        ("\nprofil = 3", "2: there is no 'profil'. Did you mean profile? There is: profile, rules"),
+        (
+            "\nprofil = 3",
+            "2: there is no 'profil'. Did you mean profile? There is: enabled,",
+        ),
         ("rules = 3", "1: rules is 3; it must be a table."),
         ("[rules]\ncycle = []", "2: rules.cycle is a list; it must be a table."),
         ("[rules.cycl]\n", "1: there is no 'cycl' in rules. Did you mean cycle? There is: "),
@@ -161,16 +171,19 @@ def test_a_file_wins_over_its_profile() -> None:
             "2: there is no 'round_min' in rules.cycle. Did you mean rounds_min? "
             "There is: enabled, rounds_min, period_max, ladder.",
         ),
-        ("[rules.cycle]\nenabled = 1", "2: cycle.enabled is 1; it must be true or false."),
+        ("[rules.cycle]\nenabled = 1", "2: rules.cycle.enabled is 1; it must be true or false."),
         (
             "[rules.cycle]\nrounds_min = true",
-            "2: cycle.rounds_min is true; it must be a whole number between 2 and 20.",
+            "2: rules.cycle.rounds_min is true; it must be a whole number between 2 and 20.",
         ),
-        ("[rules.cycle]\nrounds_min = 21", "2: cycle.rounds_min is 21; it must be between 2 and"),
-        ("[rules.cycle]\nrounds_min = 2.0", "2: cycle.rounds_min is 2.0; it must be a whole"),
-        ("[rules.cycle]\nladder = 3", "2: cycle.ladder must be a list of rungs, such as [{ att"),
-        ("[rules.cycle]\nladder = [3]", "2: cycle.ladder must be a list of rungs"),
-        ("[rules.cycle]\nladder = []", "2: cycle.ladder has 0 rungs; it must have 1 to 8."),
+        (
+            "[rules.cycle]\nrounds_min = 21",
+            "2: rules.cycle.rounds_min is 21; it must be between 2",
+        ),
+        ("[rules.cycle]\nrounds_min = 2.0", "2: rules.cycle.rounds_min is 2.0; it must be a whole"),
+        ("[rules.cycle]\nladder = 3", "2: rules.cycle.ladder is 3; it must be a list."),
+        ("[rules.cycle]\nladder = [3]", "2: rules.cycle.ladder is 3; it must be a table."),
+        ("[rules.cycle]\nladder = []", "2: rules.cycle.ladder has 0 rungs; it must have 1 to 8."),
         ("[rules.cycle]\nladder = [{ attempts = 2 }]", "2: rules.cycle.ladder has a rung without"),
         (
             '[rules.cycle]\nladder = [{ attempts = 2, action = "wran" }]',
@@ -182,19 +195,19 @@ def test_a_file_wins_over_its_profile() -> None:
         ),
         (
             '[rules.cycle]\nladder = [{ attempts = "2", action = "warn" }]',
-            "2: cycle.ladder.attempts is '2'; it must be a whole number between 1 and 1000.",
+            "2: rules.cycle.ladder.attempts is '2'; it must be a whole number between 1 and 1000.",
         ),
         (
             '[rules.cycle]\nladder = [{ attempts = 0, action = "warn" }]',
-            "2: cycle.ladder has a rung at 0 attempts; it must be between 1 and 1000.",
+            "2: rules.cycle.ladder has a rung at 0 attempts; it must be between 1 and 1000.",
         ),
         (
             '[rules.cycle]\nladder = [{attempts=2,action="warn"},{attempts=2,action="gate"}]',
-            "2: cycle.ladder goes from 2 to 2 attempts; they must rise.",
+            "2: rules.cycle.ladder goes from 2 to 2 attempts; they must rise.",
         ),
         (
             '[rules.cycle]\nladder = [{attempts=2,action="gate"},{attempts=3,action="warn"}]',
-            "2: cycle.ladder goes from gate to warn; an action must not be gentler than the one",
+            "2: rules.cycle.ladder goes from gate to warn; an action must not be gentler than",
         ),
         ("\n[rules.cycle\nrounds_min = 2", "2: is not TOML: Expected ']' at the end of a table"),
         ("x = 1\nx = 2\n", "2: is not TOML: Cannot overwrite a value, column 6."),
@@ -225,7 +238,7 @@ def test_errors_say_where_and_what_is_allowed(text: str, said: str) -> None:
 )
 def test_line_is_found_however_a_key_is_written(text: str, line: int) -> None:
     """TOML has many ways to write one key; the line is that of the key, or of its table."""
-    assert refused(text).startswith(f"looptrace.toml:{line}: cycle.rounds_min is 99")
+    assert refused(text).startswith(f"looptrace.toml:{line}: rules.cycle.rounds_min is 99")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +252,7 @@ def test_line_is_found_however_a_key_is_written(text: str, line: int) -> None:
         (b"x = " + b"{a=" * 50_000, "1: the values are nested too deeply."),
         (b"x = " + b"9" * 100_000, "1: is not TOML: "),
         (b"profile = 0x" + b"f" * 100_000, "1: there is no profile a number of more than 64 bits."),
-        (b"rules.cycle.rounds_min = 0x" + b"f" * 100_000, "1: cycle.rounds_min is a number of mo"),
+        (b"rules.cycle.rounds_min = 0x" + b"f" * 100_000, "1: rules.cycle.rounds_min is a number"),
         (b"\n\xff = 1", "2: the text is not UTF-8."),
         (b"\xef\xbb\xbfprofile = 'balanced'", None),
         (b'"a\\nb\\u202e' + b"c" * 100_000 + b'" = 1', "1: there is no 'a b\ufffdc"),
@@ -265,7 +278,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Make tables whose keys are the right ones more often than not."""
     known = [name for rule in default_rules() for name in rule.settings()]
-    known += ["profile", "rules", "enabled", "ladder", "attempts", "action", "", "a.b", 'a"\n']
+    known += [*SECTIONS, *SELECTORS, "ladder", "attempts", "action", "", "a.b", 'a"\n']
     names = st.sampled_from([*known, *(rule.name for rule in RULES)])
     return st.dictionaries(names, inner, max_size=5)
 
@@ -288,14 +301,88 @@ likely = st.dictionaries(
     st.booleans() | st.integers(0, 110) | st.lists(rungs, max_size=3) | values,
     max_size=2,
 )
-tuned = st.fixed_dictionaries(
-    {
-        "profile": st.sampled_from(list(PROFILES)),
-        "rules": st.dictionaries(
-            st.sampled_from([rule.name for rule in RULES]), likely, max_size=3
-        ),
-    }
+rule_tables = st.dictionaries(
+    st.sampled_from([rule.name for rule in RULES]), likely, min_size=1, max_size=3
 )
+words = st.sampled_from(["fix", "test", 'a.b "c"\\\n', "\x7f" + "." * 60, "", "ö" * 201])
+tuned = st.fixed_dictionaries(
+    {"profile": st.sampled_from(list(PROFILES))},
+    optional={
+        "enabled": st.just(value=True) | st.booleans(),
+        "rules": rule_tables,
+        "recovery": st.dictionaries(
+            st.sampled_from([*(item.name for item in fields(Recovery)), "idle_s"]),
+            st.integers(0, 110) | st.booleans(),
+            max_size=3,
+        ),
+        "overrides": st.lists(
+            st.dictionaries(st.sampled_from(SELECTORS), words, min_size=1, max_size=2).flatmap(
+                lambda asked: rule_tables.map(lambda rules: {**asked, "rules": rules})
+            ),
+            max_size=2,
+        ),
+        "phases": st.dictionaries(
+            words, st.fixed_dictionaries({"converges_on": st.sampled_from(METRICS)}), max_size=2
+        ),
+        "tools": st.dictionaries(
+            words,
+            st.dictionaries(
+                st.sampled_from(["volatile_keys", "same_call", "polling"]),
+                st.lists(words, max_size=2) | st.booleans(),
+                max_size=2,
+            ),
+            max_size=2,
+        ),
+        "masks": st.lists(
+            st.fixed_dictionaries({"pattern": words | st.just("(?"), "name": words}), max_size=2
+        ),
+    },
+)
+
+
+@st.composite
+def any_settings(draw: st.DrawFn) -> Settings:
+    """Make settings in Python, of every section."""
+    name = draw(st.sampled_from(list(PROFILES)))
+    rules = {rule.name: rule for rule in rules_of_profile(name)}
+    off = draw(st.sets(st.sampled_from(list(rules)), max_size=3))
+    others = {rule.name: rule for rule in rules_of_profile(draw(st.sampled_from(list(PROFILES))))}
+    text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+    overrides: list[Override] = []
+    for phase in draw(st.lists(text, max_size=2, unique=True)):
+        chosen = draw(st.sets(st.sampled_from(list(rules)), max_size=3))
+        forms = {rule: draw(st.sampled_from([None, others[rule]])) for rule in sorted(chosen)}
+        bases = {rule: None if rule in off else rules[rule] for rule in chosen}
+        forms = {rule: form for rule, form in forms.items() if form != bases[rule]}
+        agent = draw(st.none() | text)
+        overrides += [Override(forms, phase=phase, agent=agent)] if forms else []
+    keys = st.lists(text, max_size=3).map(tuple)
+    tools = st.builds(Tool, keys, polling=st.booleans()) | st.builds(Tool, same_call=keys)
+    masked = draw(st.lists(st.integers(0, 9), max_size=3, unique=True))
+    counting = Counting(
+        draw(st.integers(60, 2_592_000)),
+        draw(st.dictionaries(text, st.sampled_from(METRICS), max_size=3)),
+    )
+    return Settings(
+        name,
+        RuleSet(tuple(r for r in rules.values() if r.name not in off), tuple(overrides), counting),
+        Recovery(
+            max_pivots=draw(st.integers(0, 100)),
+            unblock=draw(st.booleans()),
+            retry_after_s=draw(st.integers(1, 86_400)),
+        ),
+        Sameness(
+            draw(st.dictionaries(text, tools, max_size=3)),
+            tuple(Mask(f"x{number}[.]", draw(text)) for number in masked),
+        ),
+    )
+
+
+@settings(max_examples=300)
+@given(any_settings())
+def test_any_settings_read_back(wanted: Settings) -> None:
+    """What is written of any settings reads back as the same settings."""
+    assert read(toml_of(wanted)) == wanted
 
 
 def as_toml(value: Any) -> str:
@@ -309,6 +396,7 @@ def as_toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
 
 
+@settings(max_examples=300)
 @given(tables(values) | tuned)
 def test_any_tables_are_read_or_refused(table: dict[str, Any]) -> None:
     """Whatever a file says, the answer is settings that read back, or an error in one line."""
@@ -330,12 +418,40 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert isinstance(found, Settings) or re.fullmatch(r"looptrace\.toml:\d+: .+\.", found)
 
 
+@settings(max_examples=300)
+@given(any_settings(), st.data())
+def test_damaged_files_are_read_or_refused(wanted: Settings, data: st.DataObject) -> None:
+    """A slip anywhere in a good file ends in other settings or in one line, not in a traceback."""
+    text = toml_of(wanted)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(start + 20, len(text))))
+    slip = data.draw(st.sampled_from(["", "=", "[", "]", '"', "\n", ".", "0", "true", "x = 1\n"]))
+    found = outcome(f"{text[:start]}{slip}{text[end:]}".encode())
+
+    if isinstance(found, Settings):
+        assert read(toml_of(found)) == found
+    else:
+        assert re.fullmatch(r"looptrace\.toml:\d+: .+\.", found)
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_shown_settings_read_back(profile: str) -> None:
     """What `config show` prints can be kept as the file."""
-    settings = Settings(profile, RuleSet(rules_of_profile(profile)[1:]))
+    wanted = Settings(profile, RuleSet(rules_of_profile(profile)[1:]), PROFILES[profile].recovery)
 
-    assert read(toml_of(settings)) == settings
+    assert read(toml_of(wanted)) == wanted
+
+
+def test_texts_of_many_dots_read_back() -> None:
+    """The parser is kept from lines of many dots, which a pattern or a name may have."""
+    dots = "." * (LINE_DOTS_MAX + 10)
+    wanted = replace(
+        default(),
+        judging=RuleSet(counting=Counting(converging={dots: "markers"})),
+        sameness=Sameness({dots: Tool(same_call=(dots, "a"))}, (Mask(dots, dots),)),
+    )
+
+    assert read(toml_of(wanted)) == wanted
 
 
 def test_starter_file_changes_nothing() -> None:
@@ -344,6 +460,11 @@ def test_starter_file_changes_nothing() -> None:
 
     assert read(text) == default()
     assert read(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE)) == default()
+    examples = read(re.sub(r"^#(?=    )", "", text, flags=re.MULTILINE))
+    assert examples.judging.overrides[0].selectors == {"phase": "refine"}
+    assert examples.judging.counting.converging == {"refine": "tests_failed"}
+    assert examples.sameness.tools["get_status"].polling
+    assert examples.sameness.masks == (Mask("build-[0-9]+", "<build>"),)
     for rule in default_rules():
         for _, about in rule.settings().values():
             assert f"# {about['doc']} {about['ge']} to {about['le']}." in text
@@ -352,13 +473,194 @@ def test_starter_file_changes_nothing() -> None:
 @pytest.mark.requirement("E6")
 def test_environment_wins_over_the_file() -> None:
     """A deployment changes the threshold without touching the file."""
-    settings = read("rules.repeated_call.attempts_min = 9\nrules.signature_repeat.enabled = false")
-    changed = overridden(settings, {VARIABLE: "7"})
+    found = read("rules.repeated_call.attempts_min = 9\nrules.signature_repeat.enabled = false")
+    changed = overridden(found, {VARIABLE: "7"})
 
     assert rule_in(changed, "repeated_call").settings()["attempts_min"][0] == 7
-    assert rule_in(changed, "cycle") == rule_in(settings, "cycle")
-    assert [r.name for r in changed.judging.rules] == [r.name for r in settings.judging.rules]
-    assert overridden(settings, {}) == overridden(settings, {VARIABLE: ""}) == settings
+    assert rule_in(changed, "cycle") == rule_in(found, "cycle")
+    assert overridden(found, {PIVOTS: "0"}) == replace(found, recovery=Recovery(max_pivots=0))
+    assert [r.name for r in changed.judging.rules] == [r.name for r in found.judging.rules]
+    assert overridden(found, {}) == overridden(found, {VARIABLE: "", PIVOTS: ""}) == found
+
+
+@pytest.mark.requirement("E6")
+def test_environment_wins_over_overrides() -> None:
+    """The threshold holds everywhere; overrides that it makes like the rest are left out."""
+    found = read(
+        "[[overrides]]\nphase = 'a'\nrules.repeated_call = { attempts_min = 9 }\n"
+        "[[overrides]]\nphase = 'b'\nrules.repeated_call = { enabled = false }\n"
+        "rules.cycle = { rounds_min = 4 }\n"
+        "[[overrides]]\nphase = 'c'\nrules.signature_repeat = { attempts_min = 9, "
+        "ladder = [{ attempts = 4, action = 'gate' }] }\n"
+    )
+    changed = overridden(found, {VARIABLE: "7"})
+    _, off, gated = found.judging.overrides
+
+    assert changed.judging.overrides[0] == off
+    signature = changed.judging.overrides[1].rules["signature_repeat"]
+    assert signature is not None
+    assert signature.settings()["attempts_min"][0] == 7
+    assert signature.ladder == (Rung(4, "gate"),)
+    assert changed.judging.overrides[1].selectors == gated.selectors
+    assert len(changed.judging.overrides) == 2
+    assert read(toml_of(changed)) == changed
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (PIVOTS, "101", "recovery.max_pivots is 101; it must be between 0 and 100."),
+        (PIVOTS, "-1", "recovery.max_pivots is -1; it must be between 0 and 100."),
+        (PIVOTS, "two", "'two'; it must be a whole number."),
+        (VARIABLE, "11", "is 11, which its window of 10 failures cannot hold."),
+    ],
+)
+def test_wrong_variables_are_named(variable: str, value: str, said: str) -> None:
+    """Each error names the variable that it is about."""
+    with pytest.raises(SettingsError, match=f"^{variable}") as caught:
+        overridden(default(), {variable: value})
+
+    assert str(caught.value).endswith(said)
+
+
+@pytest.mark.requirement("B7")
+def test_conservative_unblocks_nothing_by_itself() -> None:
+    """A profile is also how loops are brought back, and the file wins over it."""
+    assert not read('profile = "conservative"').recovery.unblock
+    assert read('profile = "conservative"\nrecovery.unblock = true').recovery.unblock
+    assert read('profile = "balanced"').recovery.unblock
+    assert read('profile = "aggressive"').recovery.unblock
+
+
+@pytest.mark.requirement("D5")
+def test_master_switch_lets_no_rule_judge() -> None:
+    """One line silences looptrace, and what else the file says is still checked."""
+    override = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4"
+    found = read(f"enabled = false\nrecovery.max_pivots = 3\n{override}")
+
+    assert found.judging == RuleSet(())
+    assert found.recovery.max_pivots == 3
+    assert read(toml_of(found)) == found
+    assert "rounds_min is 49" in refused(f"enabled = false\n{override}9")
+    assert findings_of(turns_in("read(a)->b x9"), found.judging) == []
+
+
+@pytest.mark.requirement("D5")
+def test_overrides_start_from_what_the_file_says() -> None:
+    """An override says what differs, also of a rule that is off elsewhere."""
+    found = read(
+        "[rules.repeated_call]\nenabled = false\nattempts_min = 6\n"
+        "[rules.cycle]\nperiod_max = 5\n"
+        "[[overrides]]\nphase = 'a'\ntool = 'b'\n"
+        "[overrides.rules.repeated_call]\nenabled = true\n"
+        "[overrides.rules.cycle]\nrounds_min = 4\n"
+        "[[overrides]]\nagent = 'c'\ntask_kind = 'd'\nrules.cycle.enabled = false\n"
+    )
+    first, second = found.judging.overrides
+    call, cycle = first.rules["repeated_call"], first.rules["cycle"]
+
+    assert first.selectors == {"phase": "a", "tool": "b"}
+    assert second == Override({"cycle": None}, agent="c", task_kind="d")
+    assert "repeated_call" not in {rule.name for rule in found.judging.rules}
+    assert call is not None
+    assert call.settings()["attempts_min"][0] == 6
+    assert cycle is not None
+    assert [value for value, _ in cycle.settings().values()] == [4, 5]
+
+
+def test_recovery_and_sameness_are_read() -> None:
+    """Every section reaches the settings."""
+    found = read(
+        "recovery = { idle_s = 60, retry_after_s = 5, unblock = false }\n"
+        "phases.fix.converges_on = 'coverage'\n"
+        "[tools.'a b']\nvolatile_keys = ['x.y', 'z']\n[tools.c]\nsame_call = ['q']\n"
+        "[[masks]]\npattern = 'v[0-9]'\nname = '<v>'\n"
+    )
+
+    assert found.recovery == Recovery(retry_after_s=5, unblock=False)
+    assert found.judging.counting == Counting(60, {"fix": "coverage"})
+    assert found.sameness == Sameness(
+        {"a b": Tool(("x.y", "z")), "c": Tool(same_call=("q",))}, (Mask("v[0-9]", "<v>"),)
+    )
+
+
+ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("enabled = 1", "1: enabled is 1; it must be true or false."),
+        ("[recovery]\nmax_pivot = 1", "2: there is no 'max_pivot' in recovery. Did you mean max"),
+        ("[recovery]\nmax_pivots = 101", "2: recovery.max_pivots is 101; it must be between 0 an"),
+        ("[recovery]\nidle_s = 59", "2: recovery.idle_s is 59; it must be between 60 and 2592000."),
+        ("[recovery]\nunblock = 1", "2: recovery.unblock is 1; it must be true or false."),
+        ("overrides = 1", "1: overrides is 1; it must be a list."),
+        ("overrides = [1]", "1: overrides is 1; it must be a table."),
+        ("[[overrides]]\nrules.cycle = {}", "1: an override must have one of phase, agent, task_k"),
+        ("[[overrides]]\nphase = ''", "2: overrides.phase is ''; it must be a text of 1 to 200"),
+        ("[[overrides]]\nphase = 'a'", "1: the override changes nothing: it has no rules."),
+        (f"{ONE}rounds = 3", "5: there is no 'rounds' in overrides.rules.cycle. Did you mean rou"),
+        (f"{ONE}[[overrides]]\nphas = 'a'", "6: there is no 'phas' in overrides. Did you mean ph"),
+        (
+            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 99",
+            "8: overrides.rules.cycle.rounds_min is 99; it must be between 2 and 20.",
+        ),
+        (
+            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycl]",
+            "7: there is no 'cycl' in overrides.rules. Did you mean cycle? There is: repeated_ca",
+        ),
+        (
+            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 2",
+            "7: overrides.rules.cycle changes nothing: without it, the rule is the same.",
+        ),
+        (f"{ONE}{ONE}", "3: overrides.rules.cycle never holds: a later override fits wherever it"),
+        ("overrides = [\n" + "{},\n" * 51 + "]", "1: overrides has 51 entries; it may have 50."),
+        (
+            "[rules.repeated_failure]\nattempts_min = 9\nwindow = 8",
+            "2: rules.repeated_failure.attempts_min is 9, which its window of 8 failures cannot",
+        ),
+        ("[phases.fix]", "1: phases.fix must say what it converges_on."),
+        (
+            "[phases.fix]\nconverges_on = 'test_failed'",
+            "2: there is no metric 'test_failed'. Did you mean tests_failed? There is: tests_",
+        ),
+        ("[phases.'']\nconverges_on = 'markers'", "1: a name in phases has 0 characters; it must"),
+        (
+            "[tools.a]\nvolatile = []",
+            "2: there is no 'volatile' in tools.a. Did you mean vola",
+        ),
+        ("[tools.a]\nsame_call = 'x'", "2: tools.a.same_call is 'x'; it must be a list."),
+        ("[tools.a]\nsame_call = [3]", "2: tools.a.same_call is 3; it must be a text of 1 to 200"),
+        (
+            "[tools.a]\nsame_call = ['x']\nvolatile_keys = ['y']",
+            "3: tools.a.volatile_keys changes nothing: same_call names the only keys that count.",
+        ),
+        ("[[masks]]\nname = 'x'", "1: a mask must have a pattern."),
+        ("[[masks]]\nname = 'x'\npattern = '(a'", "3: masks.pattern: cannot compile '(a': unclos"),
+        ("[[masks]]\nname = 'x'\npattern = '(?=a)'", "3: masks.pattern: cannot compile '(?=a)': l"),
+        (
+            "[[masks]]\nname = 'x'\npattern = 'a'\n[[masks]]\nname = 'y'\npattern = 'a'",
+            "6: masks.pattern is that of an earlier mask.",
+        ),
+    ],
+)
+def test_errors_of_every_section(text: str, said: str) -> None:
+    """What can have no effect is as wrong as what cannot be read."""
+    message = refused(text)
+
+    assert message.startswith(f"looptrace.toml:{said}")
+    assert message.endswith(".")
+    assert message.isprintable()
+
+
+def test_an_override_may_set_back_an_earlier_one() -> None:
+    """For one agent a phase's exception does not hold, which is no override without effect."""
+    back = "[[overrides]]\nphase = 'a'\nagent = 'b'\n[overrides.rules.cycle]\nrounds_min = 2\n"
+    found = read(f"{ONE}{back}")
+
+    assert found.judging.overrides[1].rules["cycle"] == rule_in(default(), "cycle")
+    assert read(toml_of(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -381,28 +683,70 @@ def test_wrong_variable_is_named(value: str, said: str) -> None:
 def test_schema_describes_what_can_be_set() -> None:
     """An editor must neither refuse what looptrace takes nor offer what it refuses."""
     described = json.loads(schema())
-    rules = described["properties"]["rules"]["properties"]
+    rules = described["$defs"]["rules"]["properties"]
 
+    assert list(described["properties"]) == list(SECTIONS)
     assert described["properties"]["profile"]["enum"] == list(PROFILES)
     assert list(rules) == [rule.name for rule in RULES]
     for rule in default_rules():
         keys = rules[rule.name]["properties"]
         assert list(keys) == ["enabled", *rule.settings(), "ladder"]
+        for bound in ("minimum", "maximum"):
+            lines = [f"{name} = {keys[name][bound]}" for name in rule.settings()]
+            read("\n".join([f"[rules.{rule.name}]", *lines]))
         for name in rule.settings():
-            for bound in (keys[name]["minimum"], keys[name]["maximum"]):
-                read(f"[rules.{rule.name}]\n{name} = {bound}")
             assert "must be between" in refused(
                 f"[rules.{rule.name}]\n{name} = {keys[name]['maximum'] + 1}"
             )
+    recovery = described["properties"]["recovery"]["properties"]
+    for bound in ("minimum", "maximum"):
+        numbers = {name: about[bound] for name, about in recovery.items() if bound in about}
+        lines = [f"{name} = {value}" for name, value in numbers.items()]
+        read("\n".join(["[recovery]", *lines]))
+        for name, value in numbers.items():
+            beyond = value + (1 if bound == "maximum" else -1)
+            assert "must be between" in refused(f"[recovery]\n{name} = {beyond}")
+    assert set(recovery) == {*(item.name for item in fields(Recovery)), "idle_s"}
     rung = described["$defs"]["ladder"]["items"]
     for action in rung["properties"]["action"]["enum"]:
         most = rung["properties"]["attempts"]["maximum"]
         read(f"[rules.cycle]\nladder = [{{ attempts = {most}, action = '{action}' }}]")
 
 
-def test_example_of_the_page_can_be_used() -> None:
-    """People copy the example before they read the tables."""
-    example = re.search(r"```toml\n(.*?)```", page(), re.DOTALL)
+@pytest.mark.parametrize(
+    ("keys", "known"),
+    [
+        (("overrides", "items"), (*SELECTORS, "rules")),
+        (("phases", "additionalProperties"), ("converges_on",)),
+        (("tools", "additionalProperties"), tuple(item.name for item in fields(Tool))),
+        (("masks", "items"), tuple(item.name for item in fields(Mask))),
+    ],
+)
+def test_schema_describes_what_can_be_listed(keys: tuple[str, str], known: tuple[str, ...]) -> None:
+    """The keys of the listed sections are those that are read, and no others."""
+    section, inner = keys
+    described = json.loads(schema())["properties"][section]
+    most = described.get("maxItems") or described["maxProperties"]
 
-    assert example is not None
-    assert read(example[1]).profile == "conservative"
+    assert tuple(described[inner]["properties"]) == known
+    assert described[inner]["additionalProperties"] is False
+    many = {
+        "overrides": [{}] * (most + 1),
+        "masks": [{}] * (most + 1),
+        "phases": {f"n{i}": {} for i in range(most + 1)},
+        "tools": {f"n{i}": {} for i in range(most + 1)},
+    }[section]
+    assert f"{section} has {most + 1} entries; it may have {most}." in refused(
+        f"{section} = {as_toml(many)}"
+    )
+
+
+def test_examples_of_the_page_can_be_used() -> None:
+    """People copy the examples before they read the tables."""
+    first, *others = re.findall(r"```toml\n(.*?)```", page(), re.DOTALL)
+
+    assert read(first).profile == "conservative"
+    assert read(first).judging.overrides
+    assert len(others) == 4
+    for example in others:
+        assert read(example) != default()

@@ -14,6 +14,7 @@ from looptrace.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 LOOPING = str(ROOT / "examples" / "traces" / "nightly_migration_loop.jsonl")
+TOOL = "apply_migration"
 QUIET = "[rules.repeated_call]\nattempts_min = 8\n[rules.signature_repeat]\nenabled = false\n"
 
 
@@ -21,7 +22,8 @@ QUIET = "[rules.repeated_call]\nattempts_min = 8\n[rules.signature_repeat]\nenab
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a folder of one's own, without the settings of whoever runs the tests."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LOOPTRACE_LOOP_THRESHOLD", raising=False)
+    for variable in ("LOOPTRACE_LOOP_THRESHOLD", "LOOPTRACE_MAX_PIVOTS"):
+        monkeypatch.delenv(variable, raising=False)
     return tmp_path
 
 
@@ -95,6 +97,40 @@ def test_environment_is_read_by_the_commands(monkeypatch: pytest.MonkeyPatch) ->
 
     assert found.exit_code == 2
     assert found.stderr.startswith("Error: LOOPTRACE_LOOP_THRESHOLD: ")
+
+
+@pytest.mark.requirement("E6")
+def test_pivots_of_the_environment_are_shown(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in force is what is shown, whoever said it."""
+    (elsewhere / "looptrace.toml").write_text("[recovery]\nmax_pivots = 5\n")
+    assert "max_pivots = 5\n" in run("config", "show").stdout
+    monkeypatch.setenv("LOOPTRACE_MAX_PIVOTS", "7")
+    assert "max_pivots = 7\n" in run("config", "show").stdout
+    monkeypatch.setenv("LOOPTRACE_MAX_PIVOTS", "many")
+    found = run("config", "show")
+
+    assert found.exit_code == 2
+    assert found.stderr == "Error: LOOPTRACE_MAX_PIVOTS is 'many'; it must be a whole number.\n"
+
+
+@pytest.mark.requirement("D5")
+def test_overrides_hold_in_every_command(elsewhere: Path) -> None:
+    """Analysis, explanation and store judge by the same thresholds, and say which."""
+    override = f"[[overrides]]\ntool = '{TOOL}'\n[overrides.rules"
+    (elsewhere / "mine.toml").write_text(f"{override}.repeated_call]\nattempts_min = 8\n")
+    (elsewhere / "off.toml").write_text("enabled = false\n")
+    told = run("explain", LOOPING, "--config", "mine.toml").stdout
+    stored = []
+    for name in ("off.toml", "mine.toml"):
+        done = run("ingest", LOOPING, "--store", "store", "--config", name).stdout
+        stored.append(int(re.search(r"findings (\d+)", done)[1]))  # type: ignore[index]
+
+    assert "repeated_call" not in rules_that_find("--config", "mine.toml")
+    assert "repeated_call: silent, got to 7 of 8" in told
+    assert rules_that_find("--config", "off.toml") == set()
+    assert stored[0] == 0 < stored[1]
 
 
 @pytest.mark.parametrize(

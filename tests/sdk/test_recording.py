@@ -91,13 +91,12 @@ def test_functions_are_decorated(memory: InMemorySpanExporter) -> None:
         await asyncio.sleep(0)
         return "done"
 
-    assert [add(1, 2), add(2, 3)] == [3, 5]
-    assert asyncio.run(wait()) == "done"
-    assert turns(memory).select("name", "result").rows() == [
-        ("add", "3"),
-        ("add", "5"),
-        ("wait", "done"),
-    ]
+    with agent("adder", session="talk"):
+        assert [add(1, 2), add(2, 3)] == [3, 5]
+        assert asyncio.run(wait()) == "done"
+    found = turns(memory).select("name", "result").rows()
+
+    assert found == [("add", "3"), ("add", "5"), ("wait", "done")]
 
 
 @requirement("B1")

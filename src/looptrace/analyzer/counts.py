@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from looptrace.analyzer.turns import IS_USER
+from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.vocabulary import NS_PER_S
 
 TOKENS = ("input_tokens", "output_tokens")
@@ -63,8 +64,13 @@ class Counting:
     counted anew whenever that metric gets better.
     """
 
-    idle_s: int = DAY_S
+    idle_s: int = setting(
+        DAY_S, ge=60, le=2_592_000, doc="Seconds of silence after which counts begin anew."
+    )
     converging: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_bounds("recovery", numbers(self))  # The section of the settings that has it.
 
 
 def counted(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:

@@ -200,9 +200,9 @@ def _grown(state: TaskState, moment: Growth, recovery: Recovery) -> Step:
     loops[loop.id] = Counter(moment.attempts, dealt_with, outlasts)
     attempts = moment.attempts - dealt_with
     state = replace(state, loops=_last(loops, LOOPS_KEPT_MAX))
-    if attempts < loop.needed:
+    if attempts < moment.fired.needed:
         return state, ()
-    action = loop.rule.action(attempts, loop.seconds_at(moment.fired))
+    action = moment.fired.rule.action(attempts, loop.seconds_at(moment.fired))
     return _ACTS[action](state, moment, recovery, attempts)
 
 

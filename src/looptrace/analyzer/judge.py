@@ -18,7 +18,7 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint import EXTERNAL, UNTOLD, digest
 from looptrace.analyzer.labels import label
-from looptrace.analyzer.ruleset import RuleSet
+from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
 from looptrace.analyzer.values import parsed
 from looptrace.rules.contract import Loop, Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
@@ -38,6 +38,9 @@ _CODES = (
 _FIGURES = ("tests_failed", "coverage")
 _COUNTS = ("epoch", "asked", "visits", "moves", "better")
 _HEX_DIGITS = 16
+
+# What a verdict says of each turn.
+_MIXED = ("reached", "needed", "period", "length", "what")
 
 
 class LoopRow(NamedTuple):
@@ -89,10 +92,12 @@ Key = tuple[str, str, str, int, int, int]
 
 
 class Fired(NamedTuple):
-    """A turn at which a loop had come so far that the rule fired."""
+    """A turn at which a loop had come so far that the rule fired, and what held there."""
 
     turn: int
     end_ns: int
+    rule: Rule
+    needed: int  # attempts at which it fires
     counted: int | None  # attempts, where they count from the start of the task
 
 
@@ -100,13 +105,11 @@ class Fired(NamedTuple):
 class Stretch:
     """A loop as one rule sees it: whose, what repeats, and its turns in their order."""
 
-    rule: Rule
     task: str
     agent: str
     epoch: int
     period: int
     what: int
-    needed: int  # attempts at which it fires
     first: tuple[LoopRow, ...]  # the turns of one round, which the others repeat
     last: LoopRow
     failing: int  # how many turns, from the first on, are known to have failed
@@ -114,6 +117,11 @@ class Stretch:
     trace_id: tuple[str, ...]
     span_id: tuple[str, ...]
     fired: tuple[Fired, ...]
+
+    @property
+    def rule(self) -> Rule:
+        """The rule as it was at the last turn that fired."""
+        return self.fired[-1].rule
 
     @property
     def key(self) -> Key:
@@ -168,7 +176,7 @@ class Stretch:
             phase=self.last.phase,
             phase_before=self.last.phase_before,
         )
-        return f"{self.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
+        return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
 
     def index_of(self, fired: Fired) -> int:
         """Return which of the loop's turns it was at which the rule fired."""
@@ -262,17 +270,66 @@ def stretches(
     Each of `fresh` says which rows count as judged, None all; the others only serve to look back
     on. Returned are the stretches for each of them.
     """
-    turns = columns(table)
-    lanes = {spec: turns.lane(spec) for spec in {rule.lane for rule in judging.rules}}
     found: list[list[Members]] = [[] for _ in fresh]
-    for rule in judging.rules:
-        lane = lanes[rule.lane]
-        verdict = rule.judge(lane)
-        fires = np.flatnonzero(verdict.fires)
+    for one in ruled(table, judging):
+        fires = np.flatnonzero(one.verdict.fires)
         for rows, so_far in zip(fresh, found, strict=True):
-            chosen = fires if rows is None else fires[rows[lane.rows[fires]]]
-            so_far.extend(_members(rule, lane, verdict, chosen))
+            chosen = fires if rows is None else fires[rows[one.lane.rows[fires]]]
+            so_far.extend(_members(one, chosen))
     return [_read(table, members) for members in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """What a rule says of every turn of its lane, each by the form that holds at that turn."""
+
+    rules: tuple[Rule, ...]
+    lane: Lane
+    verdict: Verdict
+    held: Codes  # index into `rules`, or `OFF`
+
+
+def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
+    """Apply each rule to turns that are ordered, coded and counted."""
+    turns, every = columns(table), judging.forms()
+    lanes = {spec: turns.lane(spec) for spec in {forms.lane for forms in every}}
+    fits = [_fits(table, override) for override in judging.overrides]
+    for forms in every:
+        lane = lanes[forms.lane]
+        held = np.full(len(lane.rows), forms.base)
+        for override, form in forms.overridden:
+            held[fits[override][lane.rows]] = form
+        yield Ruled(forms.rules, lane, _verdict(forms, lane, held), held)
+
+
+def _fits(table: pl.DataFrame, override: Override) -> Mask:
+    """Say which turns an override is for; what a turn does not say fits none."""
+    given = [pl.col(name) == value for name, value in override.selectors.items() if name != "tool"]
+    if override.tool is not None:
+        given += [pl.col("kind") == "tool", pl.col("name") == override.tool]
+    fits = table.select(pl.all_horizontal(given).fill_null(value=False))
+    return fits.to_series().to_numpy()
+
+
+def _verdict(forms: Forms, lane: Lane, held: Codes) -> Verdict:
+    """Let each form judge the lane, and take of each turn what the form says that holds there.
+
+    Earlier turns count whatever held at them. Where the rule is off it gets nowhere.
+    """
+    first = forms.rules[0].judge(lane)
+    if not forms.overridden:
+        return first
+    mixed: dict[str, Any] = {
+        name: np.array(np.broadcast_to(getattr(first, name), held.shape)) for name in _MIXED
+    }
+    for form, rule in enumerate(forms.rules[1:], 1):
+        here = held == form
+        if here.any():
+            verdict = rule.judge(lane)
+            for name, column in mixed.items():
+                np.copyto(column, getattr(verdict, name), where=here)
+    mixed["reached"][held == OFF] = 0
+    return replace(first, **mixed)
 
 
 def _code(name: str) -> pl.Expr:
@@ -311,20 +368,21 @@ def _numbered(tasks: pl.Series) -> Codes:
 class Members:
     """A stretch before its turns are read: which rows of the table belong to it."""
 
-    rule: Rule
     period: int
     what: int
-    needed: int
     rows: Codes
     fired: Codes  # those rows at which the rule fired
+    rules: list[Rule]  # the form of the rule at each of them
+    needed: list[int]
     counted: list[int] | None  # attempts at each of them, where they count from the task's start
 
 
-def _members(rule: Rule, lane: Lane, verdict: Verdict, fires: Codes) -> Iterator[Members]:
+def _members(ruled_lane: Ruled, fires: Codes) -> Iterator[Members]:
     """Join the firing turns of a lane to stretches.
 
     A firing turn continues the stretch of its kind if the loop that it sees began within it.
     """
+    lane, verdict = ruled_lane.lane, ruled_lane.verdict
     if not len(fires):
         return
     lane_start, period, what = (
@@ -339,6 +397,8 @@ def _members(rule: Rule, lane: Lane, verdict: Verdict, fires: Codes) -> Iterator
     begins[1:] = (since[1:] > fires[:-1]) & (verdict.spans != "fired")
     for column in (lane_start, period, what):
         begins[1:] |= column[1:] != column[:-1]
+    rules = [ruled_lane.rules[form] for form in ruled_lane.held[fires].tolist()]
+    needed = np.broadcast_to(verdict.needed, lane.rows.shape)[fires].tolist()
     borders = [*np.flatnonzero(begins).tolist(), len(fires)]
     for start, end in pairwise(borders):
         fired = places = fires[start:end]
@@ -347,10 +407,10 @@ def _members(rule: Rule, lane: Lane, verdict: Verdict, fires: Codes) -> Iterator
         if verdict.spans == "same":
             places = places[verdict.what[places] == what[start]]
         yield Members(
-            rule=rule,
+            rules=rules[start:end],
+            needed=needed[start:end],
             period=int(period[start]),
             what=int(what[start]),
-            needed=verdict.needed,
             rows=lane.rows[places],
             fired=lane.rows[fired],
             counted=verdict.reached[fired].tolist() if verdict.spans == "fired" else None,
@@ -399,7 +459,8 @@ def _fired(table: pl.DataFrame, found: Sequence[Members]) -> Iterator[tuple[Fire
     for members in found:
         counts = repeat(None) if members.counted is None else members.counted
         here = islice(places, len(members.fired))
-        yield tuple(Fired(turn, ns, n) for (turn, ns), n in zip(here, counts, strict=False))
+        held = zip(here, members.rules, members.needed, counts, strict=False)
+        yield tuple(Fired(turn, ns, rule, least, n) for (turn, ns), rule, least, n in held)
 
 
 def _stretch(
@@ -412,13 +473,11 @@ def _stretch(
 ) -> Stretch:
     turn, trace_id, span_id = ids
     return Stretch(
-        rule=members.rule,
         task=last.task,
-        agent=last.agent if members.rule.lane.by == "agent" else "",
+        agent=last.agent if members.rules[0].lane.by == "agent" else "",
         epoch=last.epoch,
         period=members.period,
         what=members.what,
-        needed=members.needed,
         first=first,
         last=last,
         failing=failing,

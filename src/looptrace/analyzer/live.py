@@ -207,9 +207,9 @@ class LiveEngine:
         settled = rows.filter("settled")
         wanted = np.zeros(settled.height, dtype=np.bool_)
         turns = columns(settled)
-        for rule in self.judging.rules:
-            lane = turns.lane(rule.lane)
-            wanted[lane.rows[lane.following < rule.lookback - 1]] = True
+        for forms in self.judging.forms():
+            lane = turns.lane(forms.lane)
+            wanted[lane.rows[lane.following < forms.lookback - 1]] = True
         # A person's message ends every lane and the counts of phases, so that what lies before the
         # last one is never looked at.
         current = pl.col("epoch") == pl.col("epoch").max().over("task")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from looptrace.rules.contract import setting
+from looptrace.rules.contract import check_bounds, numbers, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,9 @@ class Recovery:
     max_forced: int = setting(
         2, ge=0, le=100, doc="Times a task is told to move on; the next time is a gate."
     )
-    unblock: int = setting(
-        1, ge=0, le=1, doc="Whether a blocked task is granted authority (1) or goes to a gate (0)."
+    unblock: bool = field(
+        default=True,
+        metadata={"doc": "Whether a blocked task is granted authority, or else goes to a gate."},
     )
     retry_after_s: int = setting(
         60, ge=1, le=86_400, doc="Seconds to wait after the first failure of the outside."
@@ -32,6 +33,9 @@ class Recovery:
     history_max: int = setting(
         10, ge=1, le=100, doc="Failures of a task that its state and its gates hold."
     )
+
+    def __post_init__(self) -> None:
+        check_bounds("recovery", numbers(self))
 
     def wait_s(self, retries: int) -> int:
         """Return how long to wait after so many retries that failed."""

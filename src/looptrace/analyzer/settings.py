@@ -1,4 +1,4 @@
-"""Settings: which rules judge, with which thresholds, out of `looptrace.toml`.
+"""Settings: what judges, how loops are brought back, and what is the same, out of `looptrace.toml`.
 
 A file starts from a profile and says what differs. What it holds is checked key by key, and an
 error names the file, the line, what is wrong, and what may stand there.
@@ -6,35 +6,46 @@ error names the file, the line, what is wrong, and what may stand there.
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from looptrace.analyzer.labels import did_you_mean, plain
-from looptrace.analyzer.ruleset import RuleSet
-from looptrace.rules.contract import ACTIONS, RUNG_ATTEMPTS_MAX, Rule, Rung, SettingError
+from looptrace.analyzer.counts import DAY_S, METRICS, Counting
+from looptrace.analyzer.labels import plain
+from looptrace.analyzer.recovery import Recovery
+from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
+from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
+from looptrace.analyzer.settings_file import FILE_BYTES_MAX, Node, SettingsError, read, shown
+from looptrace.rules.contract import (
+    ACTIONS,
+    RUNG_ATTEMPTS_MAX,
+    RUNGS_MAX,
+    Rule,
+    Rung,
+    SettingError,
+    numbers,
+)
 from looptrace.rules.registry import default_rules
 
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
+PIVOTS_VARIABLE = "LOOPTRACE_MAX_PIVOTS"
 ENABLED = "enabled"
-ENABLED_DOC = "Whether the rule judges at all."
 LADDER = "ladder"
-LADDER_DOC = "Which action from how many attempts on; attempts rise, and no action gets weaker."
+UNBLOCK = "unblock"
+IDLE = "idle_s"
+CONVERGES_ON = "converges_on"
 
-# A file that says all there is to say has a fiftieth of it.
-FILE_BYTES_MAX = 256 * 1024
+SECTIONS = (ENABLED, "profile", "recovery", "rules", "overrides", "phases", "tools", "masks")
 
-# The time that the parser takes for a dotted key grows with the square of its parts.
-LINE_DOTS_MAX = 50
-
-_NUMBER_BITS_MAX = 63  # A TOML integer has no more.
-_SHOWN_LENGTH_MAX = 60
-_WHY_LENGTH_MAX = 200
+# More than a person can keep in mind; every override that differs costs a judging of its rules.
+OVERRIDES_MAX = 50
+MASKS_MAX = 50
+PHASES_MAX = 200
+TOOLS_MAX = 200
+TOOL_KEYS_MAX = 50
 
 _THRESHOLD = "attempts_min"
 
@@ -44,34 +55,28 @@ _SCALED = (_THRESHOLD, "rounds_min")
 # One attempt repeats nothing, so that no profile makes a loop of it.
 _SCALED_LEAST = 2
 
-_KEY = r"""(?:[\w-]+|"[^"\\]*"|'[^']*')"""
-_KEYS = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
-_HEADER_OR_KEY = re.compile(
-    rf"[ \t]*(?:\[\[?[ \t]*(?P<header>{_KEYS})[ \t]*\]|(?P<keys>{_KEYS})[ \t]*=)"
-)
-_SYNTAX_PLACE = re.compile(
-    r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)"
-)
-
-Keys = tuple[str, ...]
-Table = dict[str, Any]
-
-
-class SettingsError(ValueError):
-    """Settings that cannot be used; the message is one line, with the file and the line in it."""
+_ERROR_LENGTH_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How soon a loop is found: counts of the rules' defaults are multiplied by `scale`."""
+    """How soon a loop is found, and how it is brought back.
+
+    Counts of the rules' defaults are multiplied by `scale`.
+    """
 
     scale: Fraction
     doc: str
+    recovery: Recovery = field(default_factory=Recovery)
 
 
 DEFAULT_PROFILE = "balanced"
 PROFILES = {
-    "conservative": Profile(Fraction(8, 5), "Acts late: from 5 attempts on, and again at 8."),
+    "conservative": Profile(
+        Fraction(8, 5),
+        "Acts late: from 5 attempts on, and again at 8. Unblocks nothing by itself.",
+        Recovery(unblock=False),
+    ),
     DEFAULT_PROFILE: Profile(Fraction(1), "The default: from 3 attempts on, and again at 5."),
     "aggressive": Profile(Fraction(3, 5), "Acts early: from 2 attempts on, and again at 3."),
 }
@@ -79,10 +84,25 @@ PROFILES = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The rules that judge, and the profile that they were made from."""
+    """All that a file says, and the profile that it started from."""
 
     profile: str
     judging: RuleSet
+    recovery: Recovery = field(default_factory=Recovery)
+    sameness: Sameness = field(default_factory=Sameness)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A rule as a table has it; one that is off has settings too, for overrides that need them."""
+
+    rule: Rule
+    enabled: bool = True
+
+    @property
+    def judging(self) -> Rule | None:
+        """The rule where it judges."""
+        return self.rule if self.enabled else None
 
 
 def default() -> Settings:
@@ -115,20 +135,18 @@ def parsed(data: bytes, name: str) -> Settings:
     Raises:
         SettingsError: if it is no TOML, or says what cannot be.
     """
-    file = _File(name, _text(data, name))
-    top = _toml(file)
-    _check_keys(file, (), top, ("profile", "rules"))
-    profile = top.get("profile", DEFAULT_PROFILE)
-    if not isinstance(profile, str) or profile not in PROFILES:
-        raise file.error(
-            ("profile",),
-            f"there is no profile {_shown(profile)}. {did_you_mean(profile, PROFILES)}",
-        )
-    tables = _table(file, ("rules",), top.get("rules", {}))
-    rules = rules_of_profile(profile)
-    _check_keys(file, ("rules",), tables, [rule.name for rule in rules])
-    changed = [_rule(file, rule, tables.get(rule.name, {})) for rule in rules]
-    return Settings(profile, RuleSet(tuple(rule for rule in changed if rule is not None)))
+    top = read(data, name).table(SECTIONS)
+    profile = top.at("profile", DEFAULT_PROFILE).choice("profile", PROFILES)
+    bases = {rule.name: _Form(rule) for rule in rules_of_profile(profile)}
+    bases |= _forms(top.at("rules", {}), bases)
+    rules = tuple(form.rule for form in bases.values() if form.enabled)
+    overrides = _overrides(top.at("overrides", []), bases)
+    recovery, idle = _recovery(top.at("recovery", {}), PROFILES[profile].recovery)
+    counting = replace(idle, converging=_converging(top.at("phases", {})))
+    if not top.at(ENABLED, value=True).switch():
+        rules, overrides = (), ()
+    sameness = Sameness(_tools(top.at("tools", {})), _masks(top.at("masks", [])))
+    return Settings(profile, RuleSet(rules, overrides, counting), recovery, sameness)
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -137,34 +155,44 @@ def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: if a value cannot be; it names the variable.
     """
-    value = environment.get(THRESHOLD_VARIABLE, "")
-    if not value:
-        return settings
-    try:
-        threshold = int(value)
-        rules = [
-            replace(rule, **{_THRESHOLD: threshold}) if _THRESHOLD in rule.settings() else rule
-            for rule in settings.judging.rules
-        ]
-    except SettingError as error:
-        raise SettingsError(f"{THRESHOLD_VARIABLE}: {error}") from error
-    except ValueError as error:
-        raise SettingsError(
-            f"{THRESHOLD_VARIABLE} is {_shown(value)}; it must be a whole number."
-        ) from error
-    return replace(settings, judging=replace(settings.judging, rules=tuple(rules)))
+    changes = {THRESHOLD_VARIABLE: _with_threshold, PIVOTS_VARIABLE: _with_pivots}
+    for variable, change in changes.items():
+        if value := environment.get(variable, ""):
+            try:
+                settings = change(settings, int(value))
+            except SettingError as error:
+                raise SettingsError(f"{variable}: {error}") from error
+            except ValueError as error:
+                why = f"{variable} is {shown(value)}; it must be a whole number."
+                raise SettingsError(why) from error
+    return settings
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A settings file as its errors need it."""
+def _with_threshold(settings: Settings, threshold: int) -> Settings:
+    """Set the threshold of every rule that has one, in overrides too."""
+    judging = settings.judging
+    rules = tuple(_at_threshold(rule, threshold) for rule in judging.rules)
+    overrides = [
+        replace(
+            override,
+            rules={
+                name: rule and _at_threshold(rule, threshold)
+                for name, rule in override.rules.items()
+            },
+        )
+        for override in judging.overrides
+    ]
+    still = tuple(override for override in _effective(rules, overrides) if override.rules)
+    return replace(settings, judging=replace(judging, rules=rules, overrides=still))
 
-    name: str
-    text: str
 
-    def error(self, keys: Keys, why: str) -> SettingsError:
-        """Return the error of what these keys lead to."""
-        return SettingsError(f"{self.name}:{_line_of(self.text, keys)}: {why}")
+def _at_threshold(rule: Rule, threshold: int) -> Rule:
+    changes: dict[str, Any] = {_THRESHOLD: threshold}
+    return replace(rule, **changes) if _THRESHOLD in rule.settings() else rule
+
+
+def _with_pivots(settings: Settings, pivots: int) -> Settings:
+    return replace(settings, recovery=replace(settings.recovery, max_pivots=pivots))
 
 
 def _scaled(rule: Rule, scale: Fraction) -> Rule:
@@ -172,7 +200,7 @@ def _scaled(rule: Rule, scale: Fraction) -> Rule:
     counts = {name: count for name, count in rule.settings().items() if name in _SCALED}
     if not counts:
         return rule
-    changed: Table = {
+    changed: dict[str, Any] = {
         name: min(max(_times(count, scale), about["ge"]), about["le"])
         for name, (count, about) in counts.items()
     }
@@ -185,151 +213,166 @@ def _times(count: int, scale: Fraction) -> int:
     return max(round(count * scale), min(count, _SCALED_LEAST))
 
 
-def _text(data: bytes, name: str) -> str:
-    """Decode a file, and refuse what the parser would be slow at."""
-    if len(data) > FILE_BYTES_MAX:
-        raise SettingsError(f"{name}:1: the file has more than {FILE_BYTES_MAX} bytes.")
+def _forms(node: Node, bases: Mapping[str, _Form]) -> dict[str, _Form]:
+    """Apply the tables of rules; returned are those that have one."""
+    node.table(bases)
+    given = {name: form for name, form in bases.items() if name in node.value}
+    return {name: _form(node, name, form) for name, form in given.items()}
+
+
+def _form(rules: Node, name: str, form: _Form) -> _Form:
+    known = form.rule.settings()
+    node = rules.at(name).table((ENABLED, *known, LADDER))
+    changes: dict[str, Any] = _numbers(node, form.rule)
+    if LADDER in node.value:
+        changes[LADDER] = tuple(_rung(rung) for rung in node.at(LADDER).items(RUNGS_MAX))
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"{name}:{line}: the text is not UTF-8.") from error
-    for number, line_text in enumerate(text.split("\n"), 1):
-        if line_text.count(".") > LINE_DOTS_MAX:
-            raise SettingsError(f"{name}:{number}: the line has more than {LINE_DOTS_MAX} dots.")
-    return text
+        rule = replace(form.rule, **changes)
+    except SettingError as error:
+        raise _refused(error, node, f"{rules.name}.") from error
+    return _Form(rule, node.at(ENABLED, form.enabled).switch())
 
 
-def _toml(file: _File) -> Table:
-    try:
-        return tomllib.loads(file.text)
-    except RecursionError as error:
-        raise SettingsError(f"{file.name}:1: the values are nested too deeply.") from error
-    except ValueError as error:  # It also says that a number has too many digits.
-        place = _SYNTAX_PLACE.search(str(error))
-        line = place["line"] if place else 1
-        column = f", column {place['column']}" if place and place["column"] else ""
-        why = plain(_SYNTAX_PLACE.sub("", str(error)), _WHY_LENGTH_MAX)
-        line = line or file.text.count("\n") + 1  # The parser names no line at the end.
-        raise SettingsError(f"{file.name}:{line}: is not TOML: {why}{column}.") from error
+def _refused(error: SettingError, node: Node, prefix: str = "") -> SettingsError:
+    """Return the error of a table in which a setting cannot be; the message begins with it."""
+    key = str(error).split(" ", 1)[0].rpartition(".")[2]
+    return node.at(key).error(f"{prefix}{error}")
 
 
-def _rule(file: _File, rule: Rule, value: object) -> Rule | None:
-    """Apply a rule's table; None where the table switches the rule off."""
-    keys = ("rules", rule.name)
-    table = _table(file, keys, value)
-    _check_keys(file, keys, table, (ENABLED, *rule.settings(), LADDER))
-    enabled = table.get(ENABLED, True)
-    if not isinstance(enabled, bool):
-        raise file.error(
-            (*keys, ENABLED),
-            f"{rule.name}.{ENABLED} is {_shown(enabled)}; it must be true or false.",
-        )
-    for name in (name for name in table if name != ENABLED):
-        at = (*keys, name)
-        try:
-            rule = replace(rule, **{name: _value(file, at, table[name], rule)})
-        except SettingError as error:
-            raise file.error(at, str(error)) from error
-    return rule if enabled else None
+def _numbers(node: Node, of: object) -> dict[str, int]:
+    """Return what a table says of the settings of a dataclass."""
+    return {
+        name: node.at(name).number(about["ge"], about["le"])
+        for name, (_, about) in numbers(of).items()
+        if name in node.value
+    }
 
 
-def _value(file: _File, keys: Keys, value: object, rule: Rule) -> int | tuple[Rung, ...]:
-    if keys[-1] == LADDER:
-        return _ladder(file, keys, value)
-    about = rule.settings()[keys[-1]][1]
-    return _number(file, keys, value, about["ge"], about["le"])
-
-
-def _number(file: _File, keys: Keys, value: object, least: int, greatest: int) -> int:
-    if type(value) is int and value.bit_length() <= _NUMBER_BITS_MAX:
-        return value
-    raise file.error(
-        keys,
-        f"{'.'.join(keys[1:])} is {_shown(value)}; "
-        f"it must be a whole number between {least} and {greatest}.",
-    )
-
-
-def _ladder(file: _File, keys: Keys, value: object) -> tuple[Rung, ...]:
-    if isinstance(value, list) and all(isinstance(rung, dict) for rung in value):
-        return tuple(_rung(file, keys, rung) for rung in value)
-    raise file.error(
-        keys,
-        f"{'.'.join(keys[1:])} must be a list of rungs, "
-        'such as [{ attempts = 3, action = "warn" }].',
-    )
-
-
-def _rung(file: _File, keys: Keys, table: Table) -> Rung:
-    names = [field.name for field in fields(Rung)]
-    _check_keys(file, keys, table, names)
+def _rung(node: Node) -> Rung:
+    names = [item.name for item in fields(Rung)]
     for name in names:
-        if name not in table:
-            raise file.error(keys, f"{'.'.join(keys)} has a rung without {name}.")
-    action = table["action"]
-    if action not in ACTIONS:
-        raise file.error(
-            keys, f"there is no action {_shown(action)}. {did_you_mean(action, ACTIONS)}"
-        )
-    attempts = _number(file, (*keys, "attempts"), table["attempts"], 1, RUNG_ATTEMPTS_MAX)
-    return Rung(attempts, action)
+        if name not in node.table(names).value:
+            raise node.error(f"{node.name} has a rung without {name}.")
+    attempts = node.at("attempts").number(1, RUNG_ATTEMPTS_MAX)
+    action = node.at("action").choice("action", ACTIONS)
+    return Rung(attempts, next(known for known in ACTIONS if known == action))
 
 
-def _table(file: _File, keys: Keys, value: object) -> Table:
-    if not isinstance(value, dict):
-        raise file.error(keys, f"{'.'.join(keys)} is {_shown(value)}; it must be a table.")
-    return value
+def _overrides(node: Node, bases: Mapping[str, _Form]) -> tuple[Override, ...]:
+    """Read the overrides; each rule in one starts from what the file says of it for all turns."""
+    nodes = node.items(OVERRIDES_MAX)
+    overrides = tuple(_override(one, bases) for one in nodes)
+    rules = [form.rule for form in bases.values() if form.enabled]
+    effective = _effective(rules, overrides)
+    for index, (one, override) in enumerate(zip(nodes, overrides, strict=True)):
+        for name in override.rules:
+            at = one.at("rules").at(name)
+            if name not in effective[index].rules:
+                raise at.error(f"{at.name} changes nothing: without it, the rule is the same.")
+            if any(_covers(later, override, name) for later in overrides[index + 1 :]):
+                raise at.error(f"{at.name} never holds: a later override fits wherever it does.")
+    return overrides
 
 
-def _check_keys(file: _File, keys: Keys, table: Table, names: Iterable[str]) -> None:
-    for key in table:
-        if key not in names:
-            where = f" in {'.'.join(keys)}" if keys else ""
-            raise file.error(
-                (*keys, key), f"there is no {_shown(key)}{where}. {did_you_mean(key, names)}"
-            )
+def _override(node: Node, bases: Mapping[str, _Form]) -> Override:
+    node.table((*SELECTORS, "rules"))
+    asked = {name: node.at(name).words() for name in SELECTORS if name in node.value}
+    if not asked:
+        raise node.error(f"an override must have one of {', '.join(SELECTORS)} at least.")
+    forms = _forms(node.at("rules", {}), bases)
+    if not forms:
+        raise node.error("the override changes nothing: it has no rules.")
+    return Override({name: form.judging for name, form in forms.items()}, **asked)
 
 
-def _shown(value: object) -> str:
-    """Name a value of a file in one line, as it is written there."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return repr(plain(value, _SHOWN_LENGTH_MAX))
-    if isinstance(value, int) and value.bit_length() > _NUMBER_BITS_MAX:
-        return "a number of more than 64 bits"
-    if isinstance(value, dict | list):
-        return "a table" if isinstance(value, dict) else "a list"
-    return str(value)
+def _covers(later: Override, earlier: Override, name: str) -> bool:
+    """Say whether a later override of a rule fits every turn that an earlier one fits."""
+    return name in later.rules and later.selectors.items() <= earlier.selectors.items()
 
 
-def _line_of(text: str, keys: Keys) -> int:
-    """Find the line that leads to a key, or, where it is hidden in a value, the nearest to it.
+def _effective(rules: Sequence[Rule], overrides: Sequence[Override]) -> list[Override]:
+    """Leave out of overrides the rules that are the same without them.
 
-    Lines within texts of several lines are taken for keys; no setting has such a text.
+    One that an earlier override changes may be set back by a later one for some of its turns.
     """
-    header: Keys = ()
-    line, shared = 1, 0
-    for number, line_text in enumerate(text.split("\n"), 1):
-        if (match := _HEADER_OR_KEY.match(line_text)) is None:
-            continue
-        found = _split(match["header"] or match["keys"])
-        if match["header"]:
-            header, here = found, found
-        else:
-            here = header + found
-        alike = _shared(here, keys)
-        if alike > shared:
-            line, shared = number, alike
-    return line
+    bases: dict[str, Rule | None] = {rule.name: rule for rule in rules}
+    effective: list[Override] = []
+    for override in overrides:
+        before = [earlier for earlier in effective if _may_meet(earlier, override)]
+        differ = {
+            name: rule
+            for name, rule in override.rules.items()
+            if rule != bases.get(name) or any(name in earlier.rules for earlier in before)
+        }
+        effective.append(replace(override, rules=differ))
+    return effective
 
 
-def _split(keys: str) -> Keys:
-    return tuple(key.strip("\"'") for key in re.findall(_KEY, keys))
+def _may_meet(one: Override, other: Override) -> bool:
+    """Say whether a turn can fit both."""
+    first, second = one.selectors, other.selectors
+    return all(first[name] == second[name] for name in first.keys() & second.keys())
 
 
-def _shared(first: Keys, second: Keys) -> int:
-    """Count the keys with which both begin."""
-    pairs = zip(first, second, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+def _recovery(node: Node, base: Recovery) -> tuple[Recovery, Counting]:
+    """Read how loops are brought back, and the pause that ends what was counted."""
+    node.table((*numbers(base), UNBLOCK, IDLE))
+    unblock = node.at(UNBLOCK, base.unblock).switch()
+    try:
+        recovery = replace(base, unblock=unblock, **_numbers(node, base))
+        return recovery, Counting(_numbers(node, Counting()).get(IDLE, DAY_S))
+    except SettingError as error:
+        raise _refused(error, node) from error
+
+
+def _converging(node: Node) -> dict[str, str]:
+    """Read the iterative phases, each with the metric that it converges on."""
+    phases = node.named(PHASES_MAX)
+    for phase in phases.values():
+        if CONVERGES_ON not in phase.table((CONVERGES_ON,)).value:
+            raise phase.error(f"{phase.name} must say what it {CONVERGES_ON}.")
+    return {
+        name: phase.at(CONVERGES_ON).choice("metric", METRICS) for name, phase in phases.items()
+    }
+
+
+def _tools(node: Node) -> dict[str, Tool]:
+    return {name: _tool(tool) for name, tool in node.named(TOOLS_MAX).items()}
+
+
+def _tool(node: Node) -> Tool:
+    node.table([item.name for item in fields(Tool)])
+    volatile, same = (
+        tuple(key.words() for key in node.at(name, []).items(TOOL_KEYS_MAX))
+        for name in ("volatile_keys", "same_call")
+    )
+    if volatile and same:
+        why = "changes nothing: same_call names the only keys that count."
+        raise node.at("volatile_keys").error(f"{node.name}.volatile_keys {why}")
+    return Tool(volatile, same, node.at("polling", value=False).switch())
+
+
+def _masks(node: Node) -> tuple[Mask, ...]:
+    seen: set[str] = set()
+    masks = []
+    for one in node.items(MASKS_MAX):
+        mask = _mask(one)
+        if mask.pattern in seen:
+            raise one.at("pattern").error("masks.pattern is that of an earlier mask.")
+        seen.add(mask.pattern)
+        masks.append(mask)
+    return tuple(masks)
+
+
+def _mask(node: Node) -> Mask:
+    names = [item.name for item in fields(Mask)]
+    for name in names:
+        if name not in node.table(names).value:
+            raise node.error(f"a mask must have a {name}.")
+    pattern = node.at("pattern").words(PATTERN_CHARS_MAX)
+    try:
+        check_pattern(pattern)
+    except ValueError as error:
+        why = plain(str(error), _ERROR_LENGTH_MAX)
+        raise node.at("pattern").error(f"masks.pattern: {why}.") from error
+    return Mask(pattern, node.at("name").words())

@@ -3,23 +3,100 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
+from looptrace.analyzer.counts import METRICS, Counting
+from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
+from looptrace.analyzer.ruleset import SELECTORS
+from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Tool
 from looptrace.analyzer.settings import (
+    CONVERGES_ON,
     DEFAULT_PROFILE,
     ENABLED,
-    ENABLED_DOC,
     FILE_NAME,
+    IDLE,
     LADDER,
-    LADDER_DOC,
+    MASKS_MAX,
+    OVERRIDES_MAX,
+    PHASES_MAX,
+    PIVOTS_VARIABLE,
     PROFILES,
     THRESHOLD_VARIABLE,
+    TOOL_KEYS_MAX,
+    TOOLS_MAX,
+    UNBLOCK,
     Settings,
     rules_of_profile,
 )
-from looptrace.rules.contract import ACTIONS, RUNG_ATTEMPTS_MAX, RUNGS_MAX, Rule, Rung
-from looptrace.rules.registry import RULES, default_rules
+from looptrace.analyzer.settings_file import FILE_BYTES_MAX, LINE_DOTS_MAX, TEXT_CHARS_MAX
+from looptrace.rules.contract import ACTIONS, RUNG_ATTEMPTS_MAX, RUNGS_MAX, Rule, Rung, numbers
+from looptrace.rules.registry import default_rules
+
+_ENABLED_DOC = "Whether the rule judges at all."
+_LADDER_DOC = "Which action from how many attempts on; attempts rise, and no action gets weaker."
+_MASTER_DOC = "The master switch; false lets no rule judge."
+_SECTION_DOCS = {
+    "recovery": "How a looping task is brought back, and when counts begin anew.",
+    "rules": "Each rule: whether it judges, its thresholds, and its ladder of actions.",
+    "overrides": (
+        "Rules that judge otherwise where a turn fits. Each starts from what holds for all turns; "
+        "of several that fit a turn, the last wins, rule by rule."
+    ),
+    "phases": (
+        "Iterative phases. While the metric gets better, visits to the phase and transitions to "
+        "it count from 1 again."
+    ),
+    "tools": "What makes calls of a tool the same.",
+    "masks": "Parts of results and errors that do not make them differ.",
+}
+_SELECTOR_DOCS = {
+    "phase": "The turn's phase, as declared.",
+    "agent": "The name of the turn's agent.",
+    "task_kind": "The kind of the turn's task, as declared.",
+    "tool": "The name of the tool that the turn calls.",
+}
+_CONVERGES_DOC = f"What gets better: {', '.join(METRICS)}."
+_TOOL_DOCS = {
+    "volatile_keys": "Arguments that do not count, by key or path with dots.",
+    "same_call": "The only arguments that count, instead of volatile_keys.",
+    "polling": "Whether asking again is what the tool is for, so that its calls never repeat.",
+}
+_MASK_DOCS = {
+    "pattern": "A regular expression in the syntax of Rust's regex, which takes linear time.",
+    "name": "What stands for the part.",
+}
+_LISTED_DOCS = {
+    "overrides": _SELECTOR_DOCS,
+    "phases": {CONVERGES_ON: _CONVERGES_DOC},
+    "tools": _TOOL_DOCS,
+    "masks": _MASK_DOCS,
+}
+
+_EXAMPLES = {
+    "overrides": """[[overrides]]
+phase = "refine"
+
+[overrides.rules.phase_visits]
+max_visits = 20
+""",
+    "phases": """[phases.refine]
+converges_on = "tests_failed"
+""",
+    "tools": """[tools.get_status]
+polling = true
+
+[tools.search]
+volatile_keys = ["session_token"]
+""",
+    "masks": """[[masks]]
+pattern = "build-[0-9]+"
+name = "<build>"
+""",
+}
 
 _PAGE_HEAD = f"""# Settings
 
@@ -37,24 +114,29 @@ ladder = [{{ attempts = 4, action = "warn" }}, {{ attempts = 6, action = "gate" 
 
 [rules.response_repeat]
 enabled = false
-```
+
+{_EXAMPLES["overrides"]}```
 
 | command | does |
 | --- | --- |
-| `looptrace config init` | writes a file with every rule, its settings, bounds and meanings |
+| `looptrace config init` | writes a file with every setting, its bounds and its meaning |
 | `looptrace config check` | says whether a file can be used, and else what is wrong in which line |
 | `looptrace config show` | prints the settings in force, as a file that says them all |
 
-What is wrong is an error: an unknown key, a value of the wrong type or outside its bounds, a file
-of more than 256 KiB. Editors complete and check the file by
+What is wrong is an error: an unknown key, a value of the wrong type or outside its bounds, a
+threshold that cannot be reached, an override that changes nothing or never holds, a file of more
+than {FILE_BYTES_MAX // 1024} KiB. Editors complete and check the file by
 [looptrace.schema.json](looptrace.schema.json).
 
-The variable `{THRESHOLD_VARIABLE}` wins over the file. It sets `attempts_min` of every rule
-that has one, and leaves ladders as they are.
+Two variables, read once at the start, win over the file. `{THRESHOLD_VARIABLE}` sets
+`attempts_min` of every rule that has one, in overrides too, and leaves ladders as they are.
+`{PIVOTS_VARIABLE}` sets `max_pivots`.
 
 Findings in a store were made with the settings of its last ingest; an ingest with other settings
 judges all of it anew. `looptrace analyze STORE` and `explain STORE` judge the stored turns with the
 settings given to them, and so may find what `looptrace query` does not show, or the reverse.
+
+`{ENABLED} = false` at the top of the file is the master switch: no rule judges.
 
 ## Profiles
 
@@ -62,124 +144,298 @@ settings given to them, and so may find what `looptrace query` does not show, or
 | --- | --- |
 """
 
+_OVERRIDES_WORDS = """
+At least one of the four must be given, and a turn fits where all that are given are its own; what a
+turn does not say fits none. What holds at a turn decides whether a rule fires there. The turns
+before it count whatever held at them, also where the rule was off. A loop that goes on under
+another override stays one finding, unless no turn fired for longer than a rule looks back; its
+words and its action are those of the last turn that fired."""
+
 _STARTER_HEAD = f"""# Settings of looptrace. `looptrace config check` says whether they can be used.
 # To change a setting, remove the # before it. What is left out is as the profile has it.
 # The actions of ladders, the mildest first: {", ".join(ACTIONS)}.
+
+# {_MASTER_DOC}
+#{ENABLED} = true
 """
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_of(settings: Settings) -> str:
     """Write settings as a file that says every one of them."""
-    judging = {rule.name: rule for rule in settings.judging.rules}
-    lines = [f'profile = "{settings.profile}"']
-    for name in (rule.name for rule in RULES):
-        lines += ["", f"[rules.{name}]"]
-        lines += _assignments(judging[name]) if name in judging else [f"{ENABLED} = false"]
+    judging, sameness = settings.judging, settings.sameness
+    forms: dict[str, Rule | None] = {rule.name: None for rule in default_rules()}
+    forms |= {rule.name: rule for rule in judging.rules}
+    judges = bool(judging.rules or judging.overrides)
+    lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
+    values = _recovery_values(settings.recovery) | {IDLE: judging.counting.idle_s}
+    lines += _section("[recovery]", values)
+    if judges:
+        lines += _rules_toml("rules", forms)
+    for override in judging.overrides:
+        lines += _section("[[overrides]]", override.selectors)
+        lines += _rules_toml("overrides.rules", override.rules)
+    for phase, metric in judging.counting.converging.items():
+        lines += _section(f"[phases.{_key(phase)}]", {CONVERGES_ON: metric})
+    for name, tool in sameness.tools.items():
+        values = {item.name: getattr(tool, item.name) for item in fields(Tool)}
+        lines += _section(f"[tools.{_key(name)}]", values)
+    for mask in sameness.masks:
+        lines += _section("[[masks]]", {"pattern": mask.pattern, "name": mask.name})
     return "\n".join([*lines, ""])
 
 
 def starter() -> str:
-    """Write a file that changes nothing, with every setting explained and commented out."""
+    """Write a file that changes nothing, with every setting explained and commented out.
+
+    Examples of what a file may list are set off, so that they do not look like settings in force.
+    """
     lines = [_STARTER_HEAD, *(f"# {name}: {profile.doc}" for name, profile in PROFILES.items())]
     lines.append(f'profile = "{DEFAULT_PROFILE}"')
+    lines += ["", f"# {_SECTION_DOCS['recovery']}", "[recovery]"]
+    for name, value, bounds, doc in _recovery_rows():
+        lines += [f"# {doc} {bounds.capitalize()}.", f"#{name} = {_toml(value)}"]
     for rule in default_rules():
         lines += ["", f"# {summary(type(rule))}", f"[rules.{rule.name}]"]
-        lines += [f"# {ENABLED_DOC}", f"#{ENABLED} = true"]
+        lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = true"]
         for name, (value, about) in rule.settings().items():
-            lines += [f"# {about['doc']} {about['ge']} to {about['le']}.", f"#{name} = {value}"]
-        lines += [f"# {LADDER_DOC}", f"#{LADDER} = {_ladder_toml(rule.ladder)}"]
+            lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
+        lines += [f"# {_LADDER_DOC}", f"#{LADDER} = {_toml(rule.ladder)}"]
+    for section, example in _EXAMPLES.items():
+        lines += ["", f"# {_SECTION_DOCS[section]}"]
+        lines += [f"# {key}: {doc}" for key, doc in _LISTED_DOCS[section].items()]
+        lines += [f"#    {line}".rstrip() for line in example.splitlines()]
     return "\n".join([*lines, ""])
 
 
 def page() -> str:
-    """Return the Markdown page: a table for each rule, with what each profile makes of it."""
-    profiles = {name: rules_of_profile(name) for name in PROFILES}
-    lines = [f"| `{name}` | {profile.doc} |" for name, profile in PROFILES.items()]
-    for index, rule in enumerate(default_rules()):
-        variants = [rules[index] for rules in profiles.values()]
-        lines += [
-            "",
-            f"## `[rules.{rule.name}]`",
-            "",
-            f"{summary(type(rule))} [More](rules/{rule.name}.md)",
-            "",
-            f"| setting | {' | '.join(profiles)} | bounds | meaning |",
-            f"| --- |{' --- |' * len(profiles)} --- | --- |",
-            _row(ENABLED, ["true"] * len(profiles), "true or false", ENABLED_DOC),
-        ]
-        for name, (_, about) in rule.settings().items():
-            values = [str(getattr(variant, name)) for variant in variants]
-            lines.append(_row(name, values, f"{about['ge']} to {about['le']}", about["doc"]))
-        ladders = [_ladder_words(variant.ladder) for variant in variants]
-        lines.append(_row(LADDER, ladders, f"1 to {RUNGS_MAX} rungs", LADDER_DOC))
-    return _PAGE_HEAD + "\n".join([*lines, ""])
+    """Return the Markdown page: each section, and for rules what each profile makes of them."""
+    parts = [
+        _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
+        *_recovery_page(),
+        *_listed_page("overrides", "[[overrides]]", OVERRIDES_MAX),
+        _OVERRIDES_WORDS,
+        *_listed_page("phases", "[phases.NAME]", PHASES_MAX),
+        *_listed_page("tools", "[tools.NAME]", TOOLS_MAX),
+        *_listed_page("masks", "[[masks]]", MASKS_MAX),
+        *_rules_page(),
+    ]
+    return "\n".join([*parts, ""])
 
 
 def schema() -> str:
     """Return the JSON schema of the file; that ladders rise is more than it can say."""
-    rules = {rule.name: _rule_schema(rule) for rule in default_rules()}
+    rules = _object({rule.name: _rule_schema(rule) for rule in default_rules()})
+    attempts = {"type": "integer", "minimum": 1, "maximum": RUNG_ATTEMPTS_MAX}
+    rung = _object({"attempts": attempts, "action": {"enum": list(ACTIONS)}})
+    definitions = {
+        LADDER: _list(rung | {"required": list(rung["properties"])}, RUNGS_MAX, least=1),
+        "rules": rules,
+        "text": _text_schema(TEXT_CHARS_MAX),
+    }
     profile = {
         "description": " ".join(f"{name}: {about.doc}" for name, about in PROFILES.items()),
         "enum": list(PROFILES),
         "default": DEFAULT_PROFILE,
     }
-    attempts = {"type": "integer", "minimum": 1, "maximum": RUNG_ATTEMPTS_MAX}
-    rung = _object({"attempts": attempts, "action": {"enum": list(ACTIONS)}})
-    ladder = {
-        "type": "array",
-        "items": rung | {"required": list(rung["properties"])},
-        "minItems": 1,
-        "maxItems": RUNGS_MAX,
+    sections: dict[str, Any] = {
+        ENABLED: {"type": "boolean", "default": True, "description": _MASTER_DOC},
+        "profile": profile,
+        "recovery": _recovery_schema(),
+        "rules": _ref("rules", "rules"),
+        "overrides": _list(_override_schema(), OVERRIDES_MAX),
+        "phases": _names(_phase_schema(), PHASES_MAX),
+        "tools": _names(_tool_schema(), TOOLS_MAX),
+        "masks": _list(_mask_schema(), MASKS_MAX),
     }
+    for name, doc in _SECTION_DOCS.items():
+        sections[name]["description"] = doc
     whole = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:looptrace:settings:1",
         "title": FILE_NAME,
-        **_object({"profile": profile, "rules": _object(rules)}),
-        "$defs": {LADDER: ladder},
+        **_object(sections),
+        "$defs": definitions,
     }
     return f"{json.dumps(whole, indent=2, ensure_ascii=False)}\n"
 
 
-def _assignments(rule: Rule) -> list[str]:
-    numbers = [f"{name} = {value}" for name, (value, _) in rule.settings().items()]
-    return [f"{ENABLED} = true", *numbers, f"{LADDER} = {_ladder_toml(rule.ladder)}"]
+def _recovery_values(recovery: Recovery) -> dict[str, Any]:
+    return {item.name: getattr(recovery, item.name) for item in fields(recovery)}
 
 
-def _ladder_toml(ladder: tuple[Rung, ...]) -> str:
-    rungs = (f'{{ attempts = {rung.attempts}, action = "{rung.action}" }}' for rung in ladder)
-    return f"[{', '.join(rungs)}]"
+def _rules_toml(prefix: str, forms: Mapping[str, Rule | None]) -> list[str]:
+    lines = []
+    for name, rule in forms.items():
+        values: dict[str, Any] = {ENABLED: rule is not None}
+        if rule is not None:
+            values |= {key: value for key, (value, _) in rule.settings().items()}
+            values[LADDER] = rule.ladder
+        lines += _section(f"[{prefix}.{name}]", values)
+    return lines
+
+
+def _section(header: str, values: Mapping[str, Any]) -> list[str]:
+    return ["", header, *(f"{name} = {_toml(value)}" for name, value in values.items())]
+
+
+def _toml(value: Any) -> str:
+    """Write a value; texts of a list have a line each."""
+    if isinstance(value, Rung):
+        return f'{{ attempts = {value.attempts}, action = "{value.action}" }}'
+    if isinstance(value, tuple) and value and isinstance(value[0], str):
+        return "\n".join(["[", *(f"    {_toml(text)}," for text in value), "]"])
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if not isinstance(value, str):
+        return str(value).lower()
+    quoted = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return quoted if quoted.count(".") < LINE_DOTS_MAX else quoted.replace(".", "\\u002e")
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _toml(name)
+
+
+def _bounds(about: Mapping[str, Any]) -> str:
+    return f"{about['ge']} to {about['le']}"
 
 
 def _ladder_words(ladder: tuple[Rung, ...]) -> str:
     return ", ".join(f"`{rung.action}` from {rung.attempts}" for rung in ladder)
 
 
-def _row(name: str, values: list[str], bounds: str, doc: str) -> str:
+def _row(name: str, values: Iterable[str], bounds: str, doc: str) -> str:
     return f"| `{name}` | {' | '.join(values)} | {bounds} | {doc} |"
+
+
+def _recovery_rows() -> list[tuple[str, Any, str, str]]:
+    """Return name, default, bounds and meaning of everything in the section `recovery`."""
+    counts = {**numbers(Recovery()), IDLE: numbers(Counting())[IDLE]}
+    rows = [(name, value, _bounds(about), about["doc"]) for name, (value, about) in counts.items()]
+    (unblock,) = [item for item in fields(Recovery) if item.name == UNBLOCK]
+    return [*rows, (UNBLOCK, Recovery().unblock, "true or false", unblock.metadata["doc"])]
+
+
+def _recovery_page() -> list[str]:
+    lines = _table_head("`[recovery]`", _SECTION_DOCS["recovery"], PROFILES)
+    for name, value, bounds, doc in _recovery_rows():
+        values = [getattr(profile.recovery, name, value) for profile in PROFILES.values()]
+        lines.append(_row(name, map(_toml, values), bounds, doc))
+    return lines
+
+
+def _listed_page(section: str, header: str, most: int) -> list[str]:
+    rows = [f"| `{key}` | {doc} |" for key, doc in _LISTED_DOCS[section].items()]
+    return [
+        *("", f"## `{header}`", "", f"{_SECTION_DOCS[section]} There may be {most}.", ""),
+        *("```toml", f"{_EXAMPLES[section]}```", "", "| setting | meaning |", "| --- | --- |"),
+        *rows,
+    ]
+
+
+def _rules_page() -> list[str]:
+    """Return a table for each rule, with what each profile makes of it."""
+    profiles = {name: rules_of_profile(name) for name in PROFILES}
+    lines = []
+    for index, rule in enumerate(default_rules()):
+        variants = [rules[index] for rules in profiles.values()]
+        words = f"{summary(type(rule))} [More](rules/{rule.name}.md)"
+        lines += _table_head(f"`[rules.{rule.name}]`", words, profiles)
+        lines.append(_row(ENABLED, ["true"] * len(profiles), "true or false", _ENABLED_DOC))
+        for name, (_, about) in rule.settings().items():
+            values = [str(getattr(variant, name)) for variant in variants]
+            lines.append(_row(name, values, _bounds(about), about["doc"]))
+        ladders = [_ladder_words(variant.ladder) for variant in variants]
+        lines.append(_row(LADDER, ladders, f"1 to {RUNGS_MAX} rungs", _LADDER_DOC))
+    return lines
+
+
+def _table_head(header: str, words: str, profiles: Iterable[str]) -> list[str]:
+    names = list(profiles)
+    return [
+        *("", f"## {header}", "", words, ""),
+        f"| setting | {' | '.join(names)} | bounds | meaning |",
+        f"| --- |{' --- |' * len(names)} --- | --- |",
+    ]
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
+def _list(items: dict[str, Any], most: int, least: int = 0) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": least, "maxItems": most}
+
+
+def _names(values: dict[str, Any], most: int) -> dict[str, Any]:
+    """Describe a table whose keys are names of somebody's own."""
+    names = {"minLength": 1, "maxLength": TEXT_CHARS_MAX}
+    about = {"propertyNames": names, "additionalProperties": values, "maxProperties": most}
+    return {"type": "object", **about}
+
+
+def _ref(name: str, doc: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}", "description": doc}
+
+
+def _text_schema(most: int) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": most}
+
+
+def _number_schema(value: int, about: Mapping[str, Any]) -> dict[str, Any]:
+    bounds = {"minimum": about["ge"], "maximum": about["le"]}
+    return {"type": "integer", **bounds, "default": value, "description": about["doc"]}
+
+
+def _recovery_schema() -> dict[str, Any]:
+    known = {**numbers(Recovery()), IDLE: numbers(Counting())[IDLE]}
+    properties = {name: _number_schema(*one) for name, one in known.items()}
+    ((_, default, _, doc),) = [row for row in _recovery_rows() if row[0] == UNBLOCK]
+    properties[UNBLOCK] = {"type": "boolean", "default": default, "description": doc}
+    return _object(properties)
+
+
+def _override_schema() -> dict[str, Any]:
+    selectors = {name: _ref("text", doc) for name, doc in _SELECTOR_DOCS.items()}
+    rules = {**_ref("rules", _SECTION_DOCS["rules"]), "minProperties": 1}
+    described = _object({**selectors, "rules": rules})
+    asked = [{"required": [name]} for name in SELECTORS]
+    return {**described, "required": ["rules"], "anyOf": asked}
+
+
+def _phase_schema() -> dict[str, Any]:
+    metric = {"enum": list(METRICS), "description": _CONVERGES_DOC}
+    return {**_object({CONVERGES_ON: metric}), "required": [CONVERGES_ON]}
+
+
+def _tool_schema() -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        name: {**_list(_ref("text", "A key."), TOOL_KEYS_MAX), "description": doc}
+        for name, doc in _TOOL_DOCS.items()
+    }
+    doc = _TOOL_DOCS["polling"]
+    properties["polling"] = {"type": "boolean", "default": False, "description": doc}
+    return _object(properties)
+
+
+def _mask_schema() -> dict[str, Any]:
+    lengths = {"pattern": PATTERN_CHARS_MAX, "name": TEXT_CHARS_MAX}
+    texts = {
+        name: {**_text_schema(most), "description": _MASK_DOCS[name]}
+        for name, most in lengths.items()
+    }
+    return {**_object(texts), "required": list(texts)}
+
+
 def _rule_schema(rule: Rule) -> dict[str, Any]:
     """Describe a rule's table; defaults are those of the default profile."""
     properties: dict[str, Any] = {
-        ENABLED: {"type": "boolean", "default": True, "description": ENABLED_DOC}
+        ENABLED: {"type": "boolean", "default": True, "description": _ENABLED_DOC}
     }
     for name, (value, about) in rule.settings().items():
-        properties[name] = {
-            "type": "integer",
-            "minimum": about["ge"],
-            "maximum": about["le"],
-            "default": value,
-            "description": about["doc"],
-        }
+        properties[name] = _number_schema(value, about)
     rungs = [{"attempts": rung.attempts, "action": rung.action} for rung in rule.ladder]
-    properties[LADDER] = {
-        "$ref": f"#/$defs/{LADDER}",
-        "default": rungs,
-        "description": LADDER_DOC,
-    }
+    properties[LADDER] = {**_ref(LADDER, _LADDER_DOC), "default": rungs}
     return {"description": summary(type(rule)), **_object(properties)}

@@ -14,11 +14,11 @@ from looptrace.analyzer.labels import plain
 from looptrace.analyzer.settings import (
     FILE_NAME,
     Settings,
-    SettingsError,
     default,
     load,
     overridden,
 )
+from looptrace.analyzer.settings_file import SettingsError
 from looptrace.analyzer.settings_forms import starter, toml_of
 from looptrace.cli.traces import EXIT_UNREADABLE
 

@@ -74,11 +74,10 @@ def _print(name: str, turns: pl.DataFrame, rules: list[Progress]) -> None:
         what = Text(label(row, _CELL_LENGTH_MAX))
         table.add_row(number, *agent, what, _outcome(row), _reached(row, rules, i))
     console.print(table)
-    blind = [rule.rule for rule in rules if all(attempts is None for attempts in rule.reached)]
     for rule in rules:
-        if rule.rule not in blind:
-            console.print(_furthest(rule, turns))
-    if blind:
+        if rule.furthest is not None:
+            console.print(_furthest(rule, rule.furthest, turns))
+    if blind := [rule.rule for rule in rules if rule.furthest is None]:
         console.print(Text(f"no turns for: {', '.join(blind)}", style="dim"))
 
 
@@ -99,16 +98,17 @@ def _reached(row: dict[str, Any], rules: list[Progress], index: int) -> Text:
     for rule in rules:
         attempts = rule.reached[index] or 0
         if attempts > 1:
-            style = "bold red" if attempts >= rule.needed else "yellow"
-            found.append(f"{rule.rule} {attempts}/{rule.needed} ", style=style)
+            needed = rule.needed[index]
+            style = "bold red" if attempts >= needed else "yellow"
+            found.append(f"{rule.rule} {attempts}/{needed} ", style=style)
     return found
 
 
-def _furthest(rule: Progress, turns: pl.DataFrame) -> Text:
-    """Say in one line how far a rule got in the task."""
-    most = max((attempts or 0 for attempts in rule.reached), default=0)
+def _furthest(rule: Progress, index: int, turns: pl.DataFrame) -> Text:
+    """Say in one line how far a rule got in the task, which is at the turn of this index."""
+    most, needed = rule.reached[index] or 0, rule.needed[index]
     text = Text(f"{rule.rule}: ")
-    if most < rule.needed:
-        return text.append(f"silent, got to {most} of {rule.needed}")
-    at = turns["turn"][rule.reached.index(most)]
-    return text.append(f"fired, got to {most} of {rule.needed}, at turn {at}", style="bold red")
+    if most < needed:
+        return text.append(f"silent, got to {most} of {needed}")
+    at = turns["turn"][index]
+    return text.append(f"fired, got to {most} of {needed}, at turn {at}", style="bold red")

@@ -25,7 +25,7 @@ Number = TypeVar("Number", int, float)
 
 
 class SettingError(ValueError):
-    """A setting has a value that it cannot have."""
+    """A setting has a value that it cannot have; the message begins with its name and a space."""
 
 
 def setting(default: Number, *, ge: Number, le: Number, doc: str) -> Number:
@@ -36,7 +36,8 @@ def setting(default: Number, *, ge: Number, le: Number, doc: str) -> Number:
 
 def numbers(owner: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Return each `setting` of a dataclass: its value, and its bounds and sentence."""
-    return {f.name: (getattr(owner, f.name), dict(f.metadata)) for f in fields(owner) if f.metadata}
+    declared = [item for item in fields(owner) if "ge" in item.metadata]
+    return {item.name: (getattr(owner, item.name), dict(item.metadata)) for item in declared}
 
 
 def check_bounds(name: str, settings: Mapping[str, tuple[Any, Mapping[str, Any]]]) -> None:
@@ -87,7 +88,7 @@ class Verdict:
     """
 
     reached: Codes  # how many attempts, or rounds of a cycle, end here
-    needed: int
+    needed: int | Codes  # one for all turns, or one a turn where settings differ between them
     period: Codes  # turns in one round; 1 where one thing repeats
     length: Codes  # turns from the first of the loop to this one
     what: Codes  # code of what repeats, the same at every turn that sees the same loop

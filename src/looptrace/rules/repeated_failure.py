@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, setting
+from looptrace.rules.contract import (
+    Loop,
+    Rule,
+    Rung,
+    SettingError,
+    Verdict,
+    ladder_setting,
+    setting,
+)
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import same_among
 
@@ -42,6 +50,14 @@ class RepeatedFailure(Rule):
         10, ge=2, le=100, doc="Failures of the task that one is compared with, itself included."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "gate"),))
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        if self.attempts_min > self.window:
+            raise SettingError(
+                f"{self.name}.attempts_min is {self.attempts_min}, "
+                f"which its window of {self.window} failures cannot hold."
+            )
 
     @property
     def lookback(self) -> int:
