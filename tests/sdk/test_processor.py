@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 import pytest
@@ -180,24 +180,22 @@ class Scripted:
         self.hold.set()
         self.taken: list[ReadableSpan] = []
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> list[Told]:
+    def start(self, tell: Callable[[list[Told]], None]) -> None:
+        """Tell nothing."""
+
+    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
         """Take spans as the test says."""
         del above
         self.hold.wait()
         if self.error:
             raise self.error
         self.taken += spans
-        return []
 
-    def resolve(self, state: GateState, decision: str, note: str | None) -> list[Told]:
+    def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Resolve nothing."""
-        del state, decision, note
-        return []
 
-    def close(self, timeout_s: float) -> list[Told]:
+    def close(self, timeout_s: float) -> None:
         """Close nothing."""
-        del timeout_s
-        return []
 
 
 def test_an_engine_that_fails_is_not_felt() -> None:

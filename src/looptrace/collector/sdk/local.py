@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -74,16 +74,22 @@ class LocalEngine:
 
     def __init__(self, settings: Settings | None = None) -> None:
         settings = settings or default()
-        self._live = LiveEngine(settings.judging)
-        self._directives = Directives()
+        self._live = LiveEngine(settings.judging, settings.recovery)
+        self._directives = Directives(recovery=settings.recovery)
+        self._sameness = settings.sameness
+        self._tell: Callable[[list[Told]], object] = list  # until it is started
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
         self._begun: dict[str, str] = {}  # the trace in which each session began
         self._pid: int | None = None  # of the process in which it works
         self._lock = threading.Lock()
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> list[Told]:
-        """Take spans that have ended; returns what is told because of them.
+    def start(self, tell: Callable[[list[Told]], None]) -> None:
+        """Tell what there is to tell by this."""
+        self._tell = tell
+
+    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
+        """Take spans that have ended, and tell what comes of them.
 
         The agent's own span mostly ends last, and says what the others belong to, so that what is
         still open above them is read too.
@@ -100,9 +106,10 @@ class LocalEngine:
                 row = row_of(span)
                 touched[row[0]] = self._trace(row)
             opened = _table([row_of(span) for span in above])
-            return self._fed([self._turns(name, touched[name], opened) for name in touched])
+            told = self._fed([self._turns(name, touched[name], opened) for name in touched])
+        self._tell(told)
 
-    def resolve(self, state: GateState, decision: str, note: str | None) -> list[Told]:
+    def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Take a person's decision as their message at this moment."""
         with self._lock:
             now_ns = time.time_ns()
@@ -120,14 +127,16 @@ class LocalEngine:
                 "end_ns": now_ns,
                 "order_ns": now_ns,
             }
-            return self._fed([pl.DataFrame([row], TURN_SCHEMA, orient="row")])
+            told = self._fed([pl.DataFrame([row], TURN_SCHEMA, orient="row")])
+        self._tell(told)
 
-    def close(self, timeout_s: float) -> list[Told]:  # noqa: ARG002
+    def close(self, timeout_s: float) -> None:  # noqa: ARG002
         """Judge what was waiting for a span that does not come any more."""
         with self._lock:
             above = _table([])
             traces = self._traces.items()
-            return self._fed([self._turns(name, held, above, ended=True) for name, held in traces])
+            told = self._fed([self._turns(name, held, above, ended=True) for name, held in traces])
+        self._tell(told)
 
     def _trace(self, row: Row) -> _Trace:
         held = self._traces.setdefault(row[0], _Trace())
@@ -146,7 +155,9 @@ class LocalEngine:
         A turn stays with the task to which it first belonged, whatever is learned of that later.
         """
         of_trace = above.filter(pl.col("trace_id") == name)
-        turns, _ = turns_of(_table(held.rows), above=of_trace, begun=self._begun, ended=ended)
+        turns, _ = turns_of(
+            _table(held.rows), self._sameness, above=of_trace, begun=self._begun, ended=ended
+        )
         for session in turns["session"].unique():
             self._begun.setdefault(session, name)
         return turns.filter([held.learn(turn) for turn in _identified(turns)])

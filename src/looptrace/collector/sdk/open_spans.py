@@ -32,6 +32,7 @@ class OpenSpans:
         self._spans_max = spans_max
         self._open: dict[SpanKey, Span] = {}
         self._parents: OrderedDict[SpanKey, SpanKey | None] = OrderedDict()
+        self._traces: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -42,8 +43,17 @@ class OpenSpans:
             self.untracked += 1
             return
         context = span.get_span_context()
-        if context is not None:
-            self._open[SpanKey(context.trace_id, context.span_id)] = span
+        if context is None:
+            return
+        self._open[SpanKey(context.trace_id, context.span_id)] = span
+        if context.trace_id not in self._traces:
+            self._traces[context.trace_id] = None
+            if len(self._traces) > self._spans_max:
+                self._traces.popitem(last=False)
+
+    def knows(self, trace_id: str) -> bool:
+        """Tell whether a trace (in hex) was begun in this process, or goes through it."""
+        return int(trace_id, 16) in self._traces
 
     def end(self, span: ReadableSpan) -> None:
         """Note that a span has ended."""

@@ -7,6 +7,7 @@ else happens on another thread. `local` judges there, in this process; `forward`
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState, Told
+from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
+from looptrace.collector.sdk.forward import Protocol as Wire
+from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.open_spans import OpenSpans
 from looptrace.collector.sdk.span_queue import SpanQueue
 from looptrace.collector.sdk.tell import SCOPE, Emit, Teller
@@ -26,21 +30,25 @@ _logger = logging.getLogger(__name__)
 # Spans that may be open at once; a process with more has a leak of its own.
 OPEN_SPANS_MAX = 10_000
 MS_PER_S = 1_000
+ENDPOINT = "http://localhost:4318"
+
+
+Tell = Callable[[list[Told]], None]
 
 
 class Engine(Protocol):
     """What takes the spans: it judges them, or sends them on."""
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> list[Told]:
-        """Take spans that have ended, and those of their traces that are still open.
+    def start(self, tell: Tell) -> None:
+        """Begin; whatever there is to tell from now on is told by this."""
 
-        Returns what came of them at once.
-        """
+    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
+        """Take spans that have ended, and those of their traces that are still open."""
 
-    def resolve(self, state: GateState, decision: str, note: str | None) -> list[Told]:
-        """Take a person's decision on an open gate; returns what came of it at once."""
+    def resolve(self, state: GateState, decision: str, note: str | None) -> None:
+        """Take a person's decision on an open gate."""
 
-    def close(self, timeout_s: float) -> list[Told]:
+    def close(self, timeout_s: float) -> None:
         """Finish what was begun."""
 
 
@@ -51,6 +59,10 @@ class QueueLimits:
     spans_max: int = 8_192
     batch_max: int = 512
     delay_s: float = 0.05
+
+
+# A server takes batches, and a little later.
+FORWARD_LIMITS = QueueLimits(delay_s=0.5)
 
 
 class LoopSpanProcessor(SpanProcessor):
@@ -84,6 +96,8 @@ class LoopSpanProcessor(SpanProcessor):
             batch_max=limits.batch_max,
             delay_s=limits.delay_s,
         )
+        held = weakref.WeakMethod(self._tell)
+        engine.start(lambda events: (tell := held()) and tell(events))
 
     @classmethod
     def local(cls, settings: Any = None, **options: Any) -> LoopSpanProcessor:
@@ -98,6 +112,29 @@ class LoopSpanProcessor(SpanProcessor):
         from looptrace.collector.sdk.local import LocalEngine  # noqa: PLC0415
 
         return cls(LocalEngine(settings), **options)
+
+    @classmethod
+    def forward(
+        cls,
+        endpoint: str = ENDPOINT,
+        *,
+        protocol: Wire = "http",
+        gates: str | None = None,
+        token: str | None = None,
+        **options: Any,
+    ) -> LoopSpanProcessor:
+        """Send the spans to an OTLP endpoint, and follow the gates of a looptrace server.
+
+        `endpoint` is scheme, host and port. `gates` is where the gates come from: by default the
+        same address over HTTP; "" follows none.
+
+        Raises:
+            ValueError: if an address is none.
+        """
+        exporter = exporter_to(endpoint, protocol, token)
+        gates = (endpoint if protocol == "http" else "") if gates is None else gates
+        engine = ForwardEngine(exporter, Server(gates, token) if gates else None)
+        return cls(engine, **{"limits": FORWARD_LIMITS, **options})
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
         """Note a span that begins."""
@@ -125,7 +162,7 @@ class LoopSpanProcessor(SpanProcessor):
         timeout_s = timeout_millis / MS_PER_S
         try:
             if self._queue.close(timeout_s):
-                self._tell(self._engine.close(timeout_s))
+                self._engine.close(timeout_s)
         except Exception:  # The agent ends as it would have ended.
             self._count("shutdown")
 
@@ -158,19 +195,22 @@ class LoopSpanProcessor(SpanProcessor):
     def _take(self, spans: list[ReadableSpan]) -> None:
         try:
             traces = {span.context.trace_id for span in spans if span.context}
-            self._tell(self._engine.take(spans, self._spans.of(traces)))
+            self._engine.take(spans, self._spans.of(traces))
         except Exception:
             self._gates.broken = True
             raise
         self._gates.broken = False
 
     def _tell(self, events: list[Told]) -> None:
+        """Tell what concerns this process; a server tells of all."""
         for told in events:
+            if told.trace_id and not self._spans.knows(told.trace_id):
+                continue
             self._gates.tell(told)
             self._teller.tell(told, self._provider)
 
     def _resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        self._tell(self._engine.resolve(state, decision, note))
+        self._engine.resolve(state, decision, note)
 
     def _count(self, where: str) -> None:
         if not self.errors[where]:

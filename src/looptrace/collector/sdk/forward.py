@@ -1,0 +1,109 @@
+"""Forwarding: spans go on to a server as they end, and its gates come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.util.types import AttributeValue
+
+from looptrace.collector.sdk.agent_gate import GateState, Told
+from looptrace.collector.sdk.gate_stream import GateStream, Server
+
+Protocol = Literal["http", "grpc"]
+
+# What a span above says of all below it. It ends last, so that each span takes it along.
+INHERITED = (
+    *("looptrace.task.id", "looptrace.task.parent_id", "looptrace.task.kind", "looptrace.phase"),
+    *("gen_ai.conversation.id", "session.id", "gen_ai.agent.name"),
+)
+MS_PER_S = 1_000
+
+
+class ForwardEngine:
+    """Sends spans to an endpoint by the official exporters."""
+
+    def __init__(self, exporter: SpanExporter, server: Server | None) -> None:
+        self._exporter = exporter
+        self._server = server
+        self._stream: GateStream | None = None
+
+    def start(self, tell: Callable[[list[Told]], None]) -> None:
+        """Follow the gates of the server, if it has any."""
+        if self._server is not None:
+            self._stream = GateStream(self._server, lambda told: tell([told]))
+
+    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
+        """Send spans, with what those above them say of them.
+
+        Raises:
+            OSError: if the exporter gave them up.
+        """
+        by_id = {span.context.span_id: span for span in above if span.context}
+        by_id |= {span.context.span_id: span for span in spans if span.context}
+        sent = self._exporter.export([with_inherited(span, by_id) for span in spans])
+        if sent is not SpanExportResult.SUCCESS:
+            raise OSError(f"{len(spans)} spans could not be sent")
+
+    def resolve(self, state: GateState, decision: str, note: str | None) -> None:
+        """Tell the server what a person decided; what comes of it comes by the stream."""
+        if self._server is not None and state.gate:
+            self._server.resolve(state.gate, decision, note)
+
+    def close(self, timeout_s: float) -> None:  # noqa: ARG002
+        """Close the exporter."""
+        if self._stream is not None:
+            self._stream.close()
+        self._exporter.shutdown()
+
+
+def exporter_to(endpoint: str, protocol: Protocol, token: str | None) -> SpanExporter:
+    """Return the official exporter to an endpoint: scheme, host and port."""
+    headers = {"authorization": f"Bearer {token}"} if token else None
+    # Only the one that is wanted, because each takes a while to import.
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
+            OTLPSpanExporter as Grpc,
+        )
+
+        return Grpc(endpoint=endpoint, headers=headers, insecure=endpoint.startswith("http://"))
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+        OTLPSpanExporter as Http,
+    )
+
+    return Http(endpoint=f"{endpoint.rstrip('/')}/v1/traces", headers=headers)
+
+
+def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> ReadableSpan:
+    """Return a span that says itself what spans above it say of it; others see no change."""
+    own: dict[str, AttributeValue] = dict(span.attributes or {})
+    found: dict[str, AttributeValue] = {}
+    parent, seen = span.parent, set[int]()
+    while parent is not None and parent.span_id not in seen:
+        seen.add(parent.span_id)
+        above = by_id.get(parent.span_id)
+        if above is None:
+            break
+        said: Any = above.attributes or {}
+        for name in INHERITED:
+            if name in said and name not in own:
+                found.setdefault(name, said[name])
+        parent = above.parent
+    if not found:
+        return span
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=own | found,
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )

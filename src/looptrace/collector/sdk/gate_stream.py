@@ -1,0 +1,195 @@
+"""Gates that come back from a server: a stream of server-sent events, followed on a thread.
+
+The server writes each gate event as one event with an id and, as data, a JSON object that has the
+fields of `Told`. A connection that ends is begun anew, after a wait that grows, from the last id.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from looptrace.collector.sdk.agent_gate import Told
+
+_logger = logging.getLogger(__name__)
+
+STREAM_PATH = "/v1/gates/stream"
+RESOLVE_PATH = "/v1/gates/{id}/resolve"
+# A server says something at least this often, if only that it is there.
+SILENCE_S_MAX = 60.0
+RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0
+# One event has one directive and one reason in it.
+LINE_BYTES_MAX = 64 * 1024
+OK = 200
+
+_TYPES = {"str": str, "int": int, "str | None": str}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the gates come from.
+
+    Raises:
+        ValueError: if the address is no http or https one.
+    """
+
+    url: str  # scheme, host and port; of a path only what stands before `/v1`
+    token: str | None = None
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{self.url!r} is no address; it must be like http://localhost:4318")
+
+    def asked(self, method: str, path: str, *, body: str | None = None, **headers: str) -> Response:
+        """Send a request; raises OSError or HTTPException where that fails."""
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=SILENCE_S_MAX)
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        connection.request(method, parts.path.rstrip("/") + path, body, headers)
+        return connection, connection.getresponse()
+
+    def resolve(self, gate: str, decision: str, note: str | None) -> None:
+        """Tell the server what a person decided.
+
+        Raises:
+            OSError: if the server cannot be reached, or does not take it.
+        """
+        body = json.dumps({"decision": decision, "note": note})
+        path = RESOLVE_PATH.format(id=quote(gate, safe=""))
+        headers = {"Content-Type": "application/json"}
+        connection, response = self.asked("POST", path, body=body, **headers)
+        connection.close()
+        if response.status != OK:
+            raise OSError(f"{self.url} did not resolve gate {gate}: status {response.status}")
+
+
+Response = tuple[HTTPConnection, HTTPResponse]
+
+
+class GateStream:
+    """Follows a server's gates until nobody holds it any more; also in a forked process."""
+
+    def __init__(self, server: Server, tell: Callable[[Told], None]) -> None:
+        self.failures = 0  # connections that ended or did not come about
+        self.nonsense = 0  # events that could not be read
+        self.last_id = ""
+        self._server = server
+        self._tell = tell
+        self._closed = threading.Event()
+        self._begin()
+        restart = weakref.WeakMethod(self._begin)
+        os.register_at_fork(after_in_child=lambda: (begin := restart()) and begin())
+
+    def close(self) -> None:
+        """Follow no longer; a connection that is open ends with the process."""
+        self._closed.set()
+
+    def _begin(self) -> None:
+        if not self._closed.is_set():
+            arguments = (weakref.ref(self), self._closed, self._server)
+            threading.Thread(target=_follow, args=arguments, daemon=True).start()
+
+    def take(self, event_id: str, data: str) -> None:
+        """Take one event in, or count it as nonsense."""
+        try:
+            told = told_of(json.loads(data))
+        except (ValueError, RecursionError):
+            self.nonsense += 1
+            return
+        self.last_id = event_id or self.last_id
+        self._tell(told)
+
+
+def told_of(fields_: Any) -> Told:
+    """Read an event's JSON object; fields that are not known are left out.
+
+    Raises:
+        ValueError: if it is none, lacks a field, or one has the wrong type.
+    """
+    if not isinstance(fields_, dict):
+        raise ValueError("an event is a JSON object")
+    found: dict[str, Any] = {}
+    for field in fields(Told):
+        value = fields_.get(field.name)
+        if value is None:
+            continue
+        if type(value) is not _TYPES[str(field.type)]:
+            raise ValueError(f"{field.name} has the wrong type")
+        found[field.name] = value
+    try:
+        return Told(**found)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+def events_in(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
+    """Read server-sent events: the id and the data of each."""
+    event_id, data = "", list[str]()
+    for raw in lines:
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        name, _, value = line.partition(":")
+        if not line and data:
+            yield event_id, "\n".join(data)
+            data = []
+        elif name == "id":
+            event_id = value.strip()
+        elif name == "data":
+            data.append(value.removeprefix(" "))
+
+
+def _follow(stream: weakref.ref[GateStream], closed: threading.Event, server: Server) -> None:
+    """Read the stream again and again; nothing here holds its owner while it waits."""
+    wait_s = RETRY_FIRST_S
+    while not closed.is_set():
+        held = stream()
+        if held is None:
+            return
+        last_id, before = held.last_id, held.last_id
+        del held
+        try:
+            for event_id, data in _events(server, last_id):
+                held = stream()
+                if held is None or closed.is_set():
+                    return
+                held.take(event_id, data)
+                last_id = held.last_id
+                del held
+        except (OSError, HTTPException) as error:
+            _logger.debug("the gate stream of %s ended: %s", server.url, error)
+        held = stream()
+        if held is None:
+            return
+        held.failures += 1
+        del held
+        wait_s = RETRY_FIRST_S if last_id != before else min(wait_s * 2, RETRY_S_MAX)
+        closed.wait(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - many processes, one server
+
+
+def _events(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
+    headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+    connection, response = server.asked("GET", STREAM_PATH, **headers)
+    try:
+        if response.status != OK:
+            raise OSError(f"status {response.status}")
+        yield from events_in(_lines(response))
+    finally:
+        connection.close()
+
+
+def _lines(response: HTTPResponse) -> Iterator[bytes]:
+    while line := response.readline(LINE_BYTES_MAX + 1):
+        if len(line) > LINE_BYTES_MAX:
+            raise OSError(f"a line has more than {LINE_BYTES_MAX} bytes")
+        yield line
