@@ -1,3 +1,18 @@
 """looptrace finds LLM agents that are stuck in loops, from their OpenTelemetry traces."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from looptrace.collector import LoopSpanProcessor
+
 __version__ = "0.1.0"
+
+
+def instrument(**options: Any) -> LoopSpanProcessor:
+    """Watch the agents of this process for loops: `looptrace.collector.instrument`."""
+    # Only here, because whoever asks for the version does not need OpenTelemetry.
+    from looptrace.collector import instrument as begin  # noqa: PLC0415
+
+    return begin(**options)

@@ -59,8 +59,11 @@ class ForwardEngine:
         self._exporter.shutdown()
 
 
-def exporter_to(endpoint: str, protocol: Protocol, token: str | None) -> SpanExporter:
-    """Return the official exporter to an endpoint: scheme, host and port."""
+def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> SpanExporter:
+    """Return the official exporter to an endpoint: scheme, host and port.
+
+    Without an endpoint the exporter reads the standard variables of the environment.
+    """
     headers = {"authorization": f"Bearer {token}"} if token else None
     # Only the one that is wanted, because each takes a while to import.
     if protocol == "grpc":
@@ -68,12 +71,14 @@ def exporter_to(endpoint: str, protocol: Protocol, token: str | None) -> SpanExp
             OTLPSpanExporter as Grpc,
         )
 
-        return Grpc(endpoint=endpoint, headers=headers, insecure=endpoint.startswith("http://"))
+        insecure = None if endpoint is None else endpoint.startswith("http://")
+        return Grpc(endpoint=endpoint, headers=headers, insecure=insecure)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
         OTLPSpanExporter as Http,
     )
 
-    return Http(endpoint=f"{endpoint.rstrip('/')}/v1/traces", headers=headers)
+    path = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
+    return Http(endpoint=path, headers=headers)
 
 
 def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> ReadableSpan:
