@@ -468,7 +468,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_a_store_of_nothing_can_be_read(tmp_path: Path) -> None:
     """The first ingest of a new deployment may well find no span."""
     done = store.ingest(late_ties().clear(), tmp_path)
-    assert done == store.Ingested(0, 0, 0, 0, ())
+    assert done == store.Ingested(0, 0, 0, 0, 0, 0, 0, ())
     assert store.is_store(tmp_path)
     assert list(store.read_turns(tmp_path)) == []
     assert store.counts(tmp_path) == store.Counts(0, 0)

@@ -28,6 +28,7 @@ from looptrace.collector.warehouse import QueryError, ask, ask_typed, connect
 from tests.otlp import Trace
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+requirement = pytest.mark.requirement
 HOSTILE = "'; DROP VIEW turns; -- \" [red]$task[/red] \x1b[31m\u202e %s {0}"
 INTERRUPT_AFTER_S = 0.5
 
@@ -70,6 +71,16 @@ def trace(session: str, at: str, agent: str, tools: Sequence[Tool]) -> Trace:
     return made
 
 
+def attempts(session: str, *said: tuple[str, list[str] | None, str | None]) -> Trace:
+    """Give a trace of attempts at a task of the session's name: status, blockers, work."""
+    made = Trace(session, at="2026-03-04T09:00:00+00:00")
+    for status, blockers, work in said:
+        about = {} if work is None else {"looptrace.completed_work": work}
+        blocked = {} if blockers is None else {"looptrace.blockers": blockers}
+        made.span("attempt", None, {"looptrace.task.status": status, **about, **blocked})
+    return made
+
+
 def add(folder: Path, *traces: Trace) -> Path:
     """Put traces into a store."""
     rows = []
@@ -92,6 +103,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         trace("stuck-3", "2026-03-03T10:00:00+00:00", "tester", twice),
         trace("fine-1", "2026-03-02T11:00:00+00:00", "coder", fine),
         trace("fine-2", "2026-03-02T12:00:00+00:00", "tester", fine),
+        attempts(
+            "page", ("in_progress", None, "head"), ("blocked", ["key"], None), ("done", None, None)
+        ),
+        attempts("shop", ("blocked", ["key", "host"], None)),
     )
 
 
@@ -204,8 +219,33 @@ def test_agents_that_loop_are_counted_by_task(folder: Path) -> None:
     """An agent that loops in most of its tasks is the one to look at first."""
     rows = rows_of(folder, "agents_that_loop")
     shown = [(row["agent"], row["tasks"], row["looping_tasks"], row["share"]) for row in rows]
-    assert shown == [("coder", 3, 2, 0.667), ("tester", 2, 1, 0.5)]
-    assert all(row["findings"] > 0 and row["loops"] < row["attempts"] for row in rows)
+    assert shown == [("coder", 3, 2, 0.667), ("tester", 2, 1, 0.5), ("", 2, 0, 0.0)]
+    assert all(row["findings"] > 0 and row["loops"] < row["attempts"] for row in rows[:2])
+
+
+@requirement("B1")
+@requirement("B9")
+def test_every_attempt_is_kept(folder: Path) -> None:
+    """Time, status, blockers, completed work and session, in the order of the attempts."""
+    rows = [row for row in rows_of(folder, "attempts") if row["task"] == "page"]
+    shown = [(r["attempt"], r["status"], r["blockers"], r["completed_work"]) for r in rows]
+    assert shown == [
+        (1, "in_progress", None, "head"),
+        (2, "blocked", '["key"]', None),
+        (3, "done", None, None),
+    ]
+    assert {(row["session"], row["agent"], row["subtask"]) for row in rows} == {("page", "", None)}
+    assert [str(row["at"]) for row in rows] == [f"2026-03-04 09:00:0{n}" for n in (1, 2, 3)]
+    assert len({row["span_id"] for row in rows}) == 3
+
+
+@requirement("B8")
+def test_the_status_of_a_task_is_that_of_its_last_attempt(folder: Path) -> None:
+    """What blocked an earlier attempt blocks the last one no more."""
+    page, shop = sorted(rows_of(folder, "task_status"), key=lambda row: str(row["task"]))
+    assert (page["attempts"], page["last_status"], page["last_blockers"]) == (3, "done", None)
+    assert str(page["last_attempt"]) == "2026-03-04 09:00:03"
+    assert (shop["attempts"], shop["last_blockers"]) == (1, '["host","key"]')
 
 
 def test_hostile_values_are_only_values(tmp_path: Path) -> None:
@@ -282,14 +322,17 @@ def test_the_connection_itself_is_hardened(folder: Path, sql: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "rows"),
     [
-        ("SELECT count(DISTINCT task) FROM turns", [(5,)]),
+        ("SELECT count(DISTINCT task) FROM turns", [(7,)]),
         ("FROM turns SELECT task ORDER BY task DESC LIMIT 1 -- the last", [("stuck-3",)]),
         ("WITH x AS (SELECT 1 AS a) SELECT a, a FROM x;", [(1, 1)]),
         (
             "SELECT column_name FROM (DESCRIBE findings) WHERE column_type LIKE 'STRUCT%'",
             [("turns",)],
         ),
-        ("SELECT DISTINCT day::VARCHAR FROM spans ORDER BY 1", [("2026-03-02",), ("2026-03-03",)]),
+        (
+            "SELECT DISTINCT day::VARCHAR FROM spans ORDER BY 1",
+            [("2026-03-02",), ("2026-03-03",), ("2026-03-04",)],
+        ),
     ],
 )
 def test_typed_sql_answers(folder: Path, sql: str, rows: list[tuple[Any, ...]]) -> None:

@@ -41,6 +41,7 @@ class Reset:
     reason: str
     trace_id: str
     span_id: str
+    call_id: str = ""  # names one of several messages that a span shows
     decision: str | None = None  # of the person
     note: str | None = None
 
@@ -181,8 +182,8 @@ def _reset(state: TaskState, moment: Reset) -> Step:
         counted = replace(state, loops=_loops(state, outlast=False))
     events: list[GateEvent] = []
     if state.gate:
-        resolved = _of_reset(state, after, moment, "gate_resolved")
         gate, rule, signature = state.gate.id, state.gate.rule, state.gate.signature
+        resolved = _of_reset(state, after, moment, "gate_resolved", gate)
         events.append(replace(resolved, gate=gate, rule=rule, signature=signature))
     if counted.loop_count:
         reset = _of_reset(state, after, moment, "counter_reset")
@@ -322,9 +323,12 @@ def _tell(
     return after, (event,)
 
 
-def _of_reset(before: TaskState, after: TaskState, moment: Reset, kind: Told) -> GateEvent:
+def _of_reset(
+    before: TaskState, after: TaskState, moment: Reset, kind: Told, gate: str = ""
+) -> GateEvent:
+    at = f"{moment.trace_id} {moment.span_id} {moment.call_id}"
     return GateEvent(
-        id=digest(f"{kind} {after.task} {moment.trace_id} {moment.span_id} {moment.reason}"),
+        id=digest(f"{kind} {after.task} {at} {moment.reason} {gate}"),
         type=kind,
         task=after.task,
         at_ns=moment.at_ns,

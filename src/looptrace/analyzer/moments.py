@@ -34,6 +34,7 @@ def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Mo
             reason=row["reset"],
             trace_id=row["trace_id"],
             span_id=row["span_id"],
+            call_id=row["call_id"] or "",
             decision=row["name"] if by_person else None,
             note=row["text"] if by_person else None,
         )
@@ -45,7 +46,17 @@ def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Mo
     }
 
 
-_RESET_COLUMNS = ("task", "turn", "end_ns", "reset", "trace_id", "span_id", "name", "text")
+_RESET_COLUMNS = (
+    "task",
+    "turn",
+    "end_ns",
+    "reset",
+    "trace_id",
+    "span_id",
+    "call_id",
+    "name",
+    "text",
+)
 
 
 def with_history(events: Sequence[GateEvent], rows: pl.DataFrame, count: int) -> list[GateEvent]:

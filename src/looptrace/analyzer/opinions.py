@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import polars as pl
 
 from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.gates import GateEvent
 from looptrace.analyzer.labels import label, plain
 from looptrace.rules.registry import RULES
 
@@ -111,9 +112,9 @@ class Judge(Protocol):
         """Answer a question."""
 
 
-def needs_opinion(finding: Finding) -> bool:
-    """Tell whether a judge may be asked about a finding: an exact match speaks for itself."""
-    return any(rule.name == finding.rule and not rule.exact for rule in RULES)
+def needs_opinion(found: Finding | GateEvent) -> bool:
+    """Tell whether a judge may be asked about it: an exact match speaks for itself."""
+    return any(rule.name == found.rule and not rule.exact for rule in RULES)
 
 
 def ask(judge: Judge, finding: Finding, turns: pl.DataFrame) -> Opinion | NoOpinion | None:

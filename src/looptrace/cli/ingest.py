@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from typing import IO
 
 import click
 
+from looptrace.analyzer.log_records import log_record
 from looptrace.analyzer.settings import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
@@ -21,12 +25,21 @@ from looptrace.collector import store
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the store; it is made where there is none.",
 )
+@click.option(
+    "--events",
+    type=click.File("a", encoding="utf-8", lazy=False),
+    help="File to add a JSON line to for each thing told of a loop; - is standard output.",
+)
 @config_option
 @click.pass_context
 def ingest(
-    context: click.Context, paths: tuple[str, ...], store_dir: Path, settings: Settings
+    context: click.Context,
+    paths: tuple[str, ...],
+    store_dir: Path,
+    events: IO[str] | None,
+    settings: Settings,
 ) -> None:
-    """Add the spans of PATHS to a store, with their turns and findings.
+    """Add the spans of PATHS to a store, with their turns, findings and gates.
 
     What the store has already is not added twice. With other settings than the last time, all
     that it holds is judged anew. Exits with 2 if some of the input could not be
@@ -34,11 +47,17 @@ def ingest(
     """
     found = traces.read(paths)
     with traces.stopping_on_store_errors():
-        done = store.ingest(found.spans, store_dir, settings.judging)
+        done = store.ingest(found.spans, store_dir, settings.judging, settings.recovery)
+        if events:
+            with store.open_gates(store_dir) as gates:
+                for _, event in gates.events(done.seq_before):
+                    click.echo(json.dumps(log_record(event), ensure_ascii=False), file=events)
     skipped = [*found.skipped, *done.skipped]
     traces.warn_of(skipped)
     click.echo(
         f"{store_dir}: spans new {done.spans_new}, known {done.spans_known}, "
-        f"parts skipped {len(skipped)}; turns {done.turns}, findings {done.findings}"
+        f"parts skipped {len(skipped)}; turns {done.turns}, findings {done.findings}; "
+        f"gates opened {done.gates_opened}, open {done.gates_open}",
+        err=events is sys.stdout,
     )
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)

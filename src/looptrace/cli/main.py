@@ -8,6 +8,7 @@ from looptrace import __version__
 from looptrace.cli.analyze import analyze
 from looptrace.cli.config import config
 from looptrace.cli.explain import explain
+from looptrace.cli.gates import gates
 from looptrace.cli.ingest import ingest
 from looptrace.cli.query import query
 
@@ -18,5 +19,5 @@ def main() -> None:
     """Find AI agents that are stuck in loops, in their OpenTelemetry traces."""
 
 
-for command in (analyze, explain, ingest, query, config):
+for command in (analyze, explain, ingest, gates, query, config):
     main.add_command(command)

@@ -3,13 +3,14 @@
 A store is a folder with a marker file and, for each table, files by day and by bucket. A bucket
 holds whole tasks, and whatever else their turns depend on, so that it is the unit of work.
 
-Spans are the truth, and turns and findings are made from them. So a killed ingest costs nothing:
-the next one brings every span to its bucket and makes the rest anew.
+Spans and what people decided are the truth, and turns, findings and gates are made from them. So a
+killed ingest costs nothing: the next one brings every span to its bucket and makes the rest anew.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,15 +20,19 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.facts import facts_of
 from looptrace.analyzer.family import groups
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint import digest
+from looptrace.analyzer.gates import TaskState
 from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
-from looptrace.analyzer.turns import IS_STEP, IS_USER
+from looptrace.analyzer.turns import IS_STEP, IS_USER, numbered
+from looptrace.collector.gate_store import GateStore
 from looptrace.collector.store_files import (
     BUCKETS,
     FINDING_SCHEMA,
@@ -47,12 +52,15 @@ __all__ = [
     "counts",
     "ingest",
     "is_store",
+    "open_gates",
     "read_turns",
     "require_store",
+    "worked",
 ]
 
 _UNFINISHED = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
-_RULES = f"{NAME}.rules"  # Hash of the rules, with their settings, that the findings come from.
+_RULES = f"{NAME}.rules"  # Hash of the settings that findings and gates come from.
+_GATES = f"{NAME}.gates.db"
 _SCHEMA_VERSION = 1
 
 # More than enough to spread tasks evenly over the buckets.
@@ -62,16 +70,19 @@ _ROW_KEY = ["trace_id", "span_id"]
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What one ingest did, and how many turns and findings the store holds after it.
+    """What one ingest did, and how many turns, findings and open gates the store holds after it.
 
-    `spans_known` were there before. `skipped` are the spans that lost against another with the
-    same id.
+    `spans_known` were there before. `seq_before` is the number of the last event before those that
+    this ingest recorded. `skipped` are the spans that lost against another with the same id.
     """
 
     spans_new: int
     spans_known: int
     turns: int
     findings: int
+    gates_opened: int
+    gates_open: int
+    seq_before: int
     skipped: tuple[Skipped, ...]
 
 
@@ -143,13 +154,45 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
             yield turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
 
 
-def ingest(spans: pl.DataFrame, store_dir: Path, judging: RuleSet = DEFAULT) -> Ingested:
+def worked(store_dir: Path) -> pl.DataFrame:
+    """Read which agents (`agent`) took turns in which tasks (`task`).
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    columns = ["task", "agent", "kind"]
+    with reading(store_dir):
+        buckets = [read_bucket(store_dir, "turns", bucket, columns) for bucket in range(BUCKETS)]
+    pairs = [turns.filter(IS_STEP).select("task", "agent").unique() for turns in buckets]
+    return pl.concat(pairs)
+
+
+def open_gates(store_dir: Path) -> GateStore:
+    """Open the gates of a store.
+
+    Raises:
+        StoreError: if the folder is no store, or its gates cannot be read or were never written.
+    """
+    require_store(store_dir)
+    path = store_dir / _GATES
+    if not path.is_file():
+        raise StoreError(f"{store_dir}: holds no gates yet; run `looptrace ingest` once more.")
+    return GateStore.open(path)
+
+
+def ingest(
+    spans: pl.DataFrame,
+    store_dir: Path,
+    judging: RuleSet = DEFAULT,
+    recovery: Recovery = RECOVERY,
+) -> Ingested:
     """Add spans (`SPAN_SCHEMA`) to a store, which is made where there is none.
 
-    What the store holds afterwards depends only on the set of all spans ever ingested, and its
-    findings on the rules of the last ingest (the default ones unless others are given). One bucket
-    is in memory at a time, beside the given spans. Whatever an ingest that was killed left
-    behind is repaired.
+    What the tables hold afterwards depends only on the set of all spans ever ingested and on what
+    people decided, and the findings on the rules of the last ingest (the default ones unless others
+    are given). Events of gates are only ever added. One bucket is in memory at a time, beside the
+    given spans. Whatever an ingest that was killed left behind is repaired.
 
     Raises:
         StoreError: if the folder is something else than a store, a file cannot be read or
@@ -157,20 +200,28 @@ def ingest(spans: pl.DataFrame, store_dir: Path, judging: RuleSet = DEFAULT) -> 
     """
     spans, skipped = distinct_spans(spans)
     with _locked(store_dir):
-        unfinished = store_dir / _UNFINISHED
-        stale = _stale(store_dir, judging)
+        unfinished, settings = store_dir / _UNFINISHED, _hash(judging, recovery)
+        stale = _stale(store_dir, settings)
         unfinished.touch()
-        known = _known(store_dir, spans)
-        touched, replaced = _place(store_dir, spans.with_columns(ties=_ties(spans)))
-        for bucket in sorted(stale | touched):
-            _derive(store_dir, bucket, judging)
-        (store_dir / _RULES).write_text(_hash(judging), encoding="utf-8")
+        with GateStore.open(store_dir / _GATES) as gates:
+            seq_before = gates.last_seq()
+            known = _known(store_dir, spans)
+            touched, replaced = _place(store_dir, spans.with_columns(ties=_ties(spans)))
+            opened = 0
+            for bucket in sorted(stale | touched | _decided(store_dir, gates)):
+                opened += _derive(store_dir, bucket, judging, recovery, gates)
+            _forget_tasks(store_dir, gates)
+            gates_open = len(gates.gates("open"))
+        (store_dir / _RULES).write_text(settings, encoding="utf-8")
         unfinished.unlink()
         return Ingested(
             spans_new=spans.height - known,
             spans_known=known,
             turns=_count(store_dir, "turns", "kind", IS_STEP),
             findings=_count(store_dir, "findings", "id", pl.lit(value=True)),
+            gates_opened=opened,
+            gates_open=gates_open,
+            seq_before=seq_before,
             skipped=(*skipped, *replaced),
         )
 
@@ -299,29 +350,56 @@ def _bucket_of(group: str) -> int:
     return int.from_bytes(digest, "big") % BUCKETS
 
 
-def _stale(store_dir: Path, judging: RuleSet) -> set[int]:
-    """Return the buckets whose findings may be none of these rules', or lag behind the spans."""
+def _stale(store_dir: Path, settings: str) -> set[int]:
+    """Return the buckets whose findings may be none of these settings, or lag behind the spans."""
     noted = store_dir / _RULES
-    same = noted.is_file() and noted.read_bytes() == _hash(judging).encode()
-    return set() if same and not (store_dir / _UNFINISHED).exists() else set(range(BUCKETS))
+    same = noted.is_file() and noted.read_bytes() == settings.encode()
+    whole = (store_dir / _GATES).exists() and not (store_dir / _UNFINISHED).exists()
+    return set() if same and whole else set(range(BUCKETS))
 
 
-def _hash(judging: RuleSet) -> str:
-    return digest(repr(judging))
+def _hash(judging: RuleSet, recovery: Recovery) -> str:
+    return digest(repr((judging, recovery)))
 
 
-def _derive(store_dir: Path, bucket: int, judging: RuleSet) -> None:
-    """Make a bucket's turns and findings from its spans.
+def _decided(store_dir: Path, gates: GateStore) -> set[int]:
+    """Return the buckets in which a gate was resolved since they were judged."""
+    traces = gates.pending()
+    if not traces:
+        return set()
+    return set(_stored_ties(store_dir).filter(pl.col("trace_id").is_in(traces))["bucket"])
+
+
+def _derive(
+    store_dir: Path, bucket: int, judging: RuleSet, recovery: Recovery, gates: GateStore
+) -> int:
+    """Make a bucket's turns, findings and gates from its spans; returns how many gates opened.
 
     What normalising remarks on concerns how spans are read, not whether they are stored, so that
     it is left to whoever analyses them.
     """
     turns, _ = turns_of(read_bucket(store_dir, "spans", bucket).select(list(SPAN_SCHEMA)))
+    tasks = set(turns["task"])
+    resolutions = gates.resolutions_as_turns(tasks)
+    if not resolutions.is_empty():
+        turns = numbered(pl.concat([turns, resolutions]))
     write_bucket(store_dir, "turns", bucket, turns, turns["start_ns"])
-    findings = _finding_table(findings_of(turns, judging))
+    judged = judged_of(turns, judging, recovery)
+    findings = _finding_table(judged.findings)
     starts = turns.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
     started = findings.join(starts, on=["task", "turn_first"], how="left", maintain_order="left")
     write_bucket(store_dir, "findings", bucket, findings, started["start_ns"])
+    loops_no_more = (gates.tasks() & tasks) - {state.task for state in judged.states}
+    states = [*judged.states, *map(TaskState, sorted(loops_no_more))]
+    new = gates.record(judged.events, states, time.time_ns())
+    return sum(event.type == "gate_opened" for event in new)
+
+
+def _forget_tasks(store_dir: Path, gates: GateStore) -> None:
+    """Let tasks wait for nothing that turned out to be parts of others."""
+    buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
+    gone = gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
+    gates.record((), map(TaskState, sorted(gone)), time.time_ns())
 
 
 def _finding_table(findings: Sequence[Finding]) -> pl.DataFrame:

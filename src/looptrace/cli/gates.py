@@ -1,0 +1,212 @@
+"""`looptrace gates`: the gates of a store, and what a person decides about them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from looptrace.analyzer.labels import plain
+from looptrace.cli import traces
+from looptrace.collector.gate_metrics import AgentMetrics, GateMetrics, metrics_of
+from looptrace.collector.gate_store import DECISIONS, GateDetails, GateError, StoredGate
+from looptrace.collector.store import open_gates, worked
+from looptrace.rules.vocabulary import NS_PER_S
+
+_CELL_LENGTH_MAX = 120
+_LINE_LENGTH_MAX = 500
+_AGENTS_SHOWN_MAX = 10
+_INDENT = 2
+
+_store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
+_format = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json"]),
+    default="terminal",
+    show_default=True,
+    help="How to print it.",
+)
+
+
+@click.group()
+def gates() -> None:
+    """Show the gates of a store, and record what a person decides about them."""
+
+
+@gates.command(name="list")
+@_store
+@click.option("--all", "every", is_flag=True, help="Also those that are open no longer.")
+@_format
+def list_gates(store_dir: Path, every: bool, form: str) -> None:
+    """List the open gates of STORE, the newest first."""
+    with _stopping(), open_gates(store_dir) as store:
+        found = store.gates(None if every else "open")
+    if form == "json":
+        _print_json(found)
+    elif found:
+        _print_gates(found)
+    else:
+        click.echo("There is no gate." if every else "No gate is open; --all shows all gates.")
+
+
+@gates.command()
+@_store
+@click.argument("gate_id", metavar="ID")
+@_format
+def show(store_dir: Path, gate_id: str, form: str) -> None:
+    """Show the gate ID of STORE: why it opened, what failed before, and notes that worked."""
+    with _stopping(), open_gates(store_dir) as store:
+        found = store.gate(gate_id)
+    if form == "json":
+        _print_json(found)
+    else:
+        _print_details(found)
+
+
+@gates.command()
+@_store
+@click.argument("gate_id", metavar="ID")
+@click.option("--decision", required=True, type=click.Choice(DECISIONS), help="What you decide.")
+@click.option("--note", help="What the agent, and whoever meets this loop again, should know.")
+def resolve(store_dir: Path, gate_id: str, decision: str, note: str | None) -> None:
+    """Resolve the gate ID of STORE, as a message of a person to the agent would.
+
+    `continue` means with another approach, and `not_a_loop` that there was no need to stop.
+    """
+    with _stopping(), open_gates(store_dir) as store:
+        store.resolve(gate_id, decision, note, time.time_ns())
+        task = store.gate(gate_id).gate.task
+    click.echo(
+        f"Gate {gate_id} of task {plain(task, _CELL_LENGTH_MAX)} is resolved: {decision}. "
+        "The counters begin anew with the next `looptrace ingest` into this store."
+    )
+
+
+@gates.command()
+@_store
+@_format
+def metrics(store_dir: Path, form: str) -> None:
+    """Print how often the tasks of STORE loop, and how often they are stopped."""
+    with _stopping(), open_gates(store_dir) as store:
+        found = metrics_of(store, worked(store_dir))
+    if form == "json":
+        _print_json(found)
+    else:
+        _print_metrics(found)
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """End the command with one line where a store cannot be used, or a gate not resolved."""
+    try:
+        with traces.stopping_on_store_errors():
+            yield
+    except GateError as error:
+        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
+        sys.exit(traces.EXIT_UNREADABLE)
+
+
+def _print_json(found: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+
+
+def _print_gates(found: Sequence[StoredGate]) -> None:
+    console = Console()
+    for gate in found:
+        whose = f"task {gate.task}" + (f", agent {gate.agent}" if gate.agent else "")
+        head = f"{gate.id}, {_status(gate)}, {_time(gate.opened_ns)}, {whose}"
+        console.print(Text(plain(head, _LINE_LENGTH_MAX), style="bold"))
+        console.print(Padding(Text(plain(gate.reason, _LINE_LENGTH_MAX)), (0, 0, 0, _INDENT)))
+
+
+def _print_details(found: GateDetails) -> None:
+    gate, event = found.gate, found.event
+    about = [
+        ("task", gate.task),
+        ("agent", gate.agent or "-"),
+        ("status", _status(gate)),
+        ("opened", _time(gate.opened_ns)),
+        ("why", f"{gate.why}: {gate.reason}"),
+        ("rule", gate.rule),
+        ("signature", gate.signature),
+        ("loop count", str(gate.loop_count)),
+    ]
+    if gate.resolved_ns is not None:
+        about.append(("resolved", _time(gate.resolved_ns)))
+    if gate.note:
+        about.append(("note", gate.note))
+    console = Console()
+    console.print(Text(f"gate {gate.id}", style="bold"))
+    console.print(_pairs(about))
+    _print_list(
+        console,
+        "failures before it",
+        (f"turn {f.turn}: {f.agent} {f.label}: {f.error or f.signature}" for f in event.history),
+    )
+    _print_list(
+        console,
+        "notes that worked before",
+        (f"{_time(n.resolved_ns)} {n.decision or 'message'}: {n.note}" for n in found.notes),
+    )
+
+
+def _print_list(console: Console, title: str, lines: Iterable[str]) -> None:
+    for number, line in enumerate(lines):
+        if not number:
+            console.print(Text(f"\n{title}", style="bold"))
+        console.print(Padding(Text(plain(line, _LINE_LENGTH_MAX)), (0, 0, 0, _INDENT)))
+
+
+def _print_metrics(found: GateMetrics) -> None:
+    numbers = [
+        (field.name.replace("_", " "), _number(getattr(found, field.name)))
+        for field in fields(found)
+        if field.name != "agents"
+    ]
+    console = Console()
+    console.print(_pairs(numbers))
+    names = [field.name for field in fields(AgentMetrics)]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name in names:
+        table.add_column(name.replace("_", " "), justify="left" if name == "agent" else "right")
+    for agent in found.agents[:_AGENTS_SHOWN_MAX]:
+        named = plain(agent.agent, _CELL_LENGTH_MAX) or "-"
+        table.add_row(Text(named), *(_number(getattr(agent, name)) for name in names[1:]))
+    console.print(table)
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in pairs:
+        table.add_row(Text(name, style="dim"), Text(plain(value, _LINE_LENGTH_MAX)))
+    return table
+
+
+def _status(gate: StoredGate) -> str:
+    if gate.status == "open" and gate.decision:
+        return f"open, decided: {gate.decision}"
+    return f"{gate.status}: {gate.decision}" if gate.decision else gate.status
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.3f}"
+
+
+def _time(at_ns: int) -> str:
+    return f"{datetime.fromtimestamp(at_ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,492 @@
+"""The gate store: what was told of loops, how tasks stand, and what people decided, in SQLite.
+
+An event comes with all that follows from it, its pivot, its gate and its row in the outbox, and
+with the state of its task, in one transaction: whatever is killed when, none is there without the
+others. Events are only ever added, each once by its id, so that recording the same turns again
+changes nothing. What is told lasts; how a task stands is what was judged last.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeVar, get_args
+
+import msgspec
+import polars as pl
+
+from looptrace.analyzer.fingerprint import digest, fingerprinted
+from looptrace.analyzer.gates import GateEvent, TaskState
+from looptrace.analyzer.labels import did_you_mean
+from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.collector.store_lock import StoreError
+
+T = TypeVar("T")
+GateStatus = Literal["open", "resolved", "withdrawn"]
+Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
+DECISIONS: tuple[Decision, ...] = get_args(Decision)
+
+# How long to wait for another process that writes; one transaction takes milliseconds.
+BUSY_TIMEOUT_S = 10
+NOTE_CHARS_MAX = 4_000
+# Notes of earlier gates that are shown with a gate.
+NOTES_MAX = 10
+_EVENTS_A_BATCH = 1_000
+_IDS_SHOWN_MAX = 5
+
+_APPLICATION_ID = 0x6C6F6F70  # "loop"; says whose file it is.
+_SCHEMA_VERSION = 1
+# No event is ever deleted, so that `seq` grows without AUTOINCREMENT, which would write for known
+# events, too.
+_SCHEMA = (
+    """
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        type TEXT NOT NULL,
+        task TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        finding TEXT NOT NULL,
+        at_ns INTEGER NOT NULL,
+        body TEXT NOT NULL -- the whole event as JSON
+    ) STRICT
+    """,
+    "CREATE INDEX events_of_task ON events (task, seq)",
+    """
+    CREATE TABLE tasks (
+        task TEXT PRIMARY KEY,
+        status TEXT NOT NULL,
+        pivot_count INTEGER NOT NULL,
+        loop_count INTEGER NOT NULL,
+        state TEXT NOT NULL, -- the whole state as JSON
+        updated_ns INTEGER NOT NULL -- time of the last event
+    ) STRICT
+    """,
+    """
+    CREATE TABLE gates (
+        id TEXT PRIMARY KEY,
+        event TEXT NOT NULL UNIQUE REFERENCES events (id),
+        task TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        signature TEXT NOT NULL,
+        why TEXT NOT NULL,
+        loop_count INTEGER NOT NULL,
+        opened_ns INTEGER NOT NULL,
+        status TEXT NOT NULL CHECK (status IN ('open', 'resolved', 'withdrawn')),
+        resolved_ns INTEGER,
+        decision TEXT,
+        note TEXT
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX open_gate_of_task ON gates (task) WHERE status = 'open'",
+    "CREATE INDEX gates_by_signature ON gates (signature)",
+    """
+    CREATE TABLE pivots (
+        event TEXT PRIMARY KEY REFERENCES events (id),
+        task TEXT NOT NULL,
+        pivot_count INTEGER NOT NULL,
+        entropy_count INTEGER NOT NULL, -- attempts of the loop that triggered it
+        at_ns INTEGER NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE outbox (
+        event TEXT PRIMARY KEY REFERENCES events (id),
+        created_ns INTEGER NOT NULL,
+        next_try_ns INTEGER NOT NULL,
+        tries INTEGER NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE resolutions (
+        id TEXT PRIMARY KEY,
+        gate TEXT NOT NULL REFERENCES gates (id),
+        at_ns INTEGER NOT NULL,
+        decision TEXT NOT NULL,
+        note TEXT
+    ) STRICT
+    """,
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {_SCHEMA_VERSION}",
+)
+
+_ADD_EVENT = """
+    INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
+"""
+_ADD_GATE = """
+    INSERT INTO gates (id, event, task, rule, signature, why, loop_count, opened_ns, status)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'withdrawn')
+"""
+_PUT_STATE = """
+    INSERT INTO tasks
+    VALUES (?1, ?2, ?3, ?4, ?5, (SELECT coalesce(max(at_ns), 0) FROM events WHERE task = ?1))
+    ON CONFLICT (task) DO UPDATE SET
+        status = excluded.status,
+        pivot_count = excluded.pivot_count,
+        loop_count = excluded.loop_count,
+        state = excluded.state,
+        updated_ns = excluded.updated_ns
+"""
+_RESOLVE_GATE = """
+    UPDATE gates SET status = 'resolved', resolved_ns = ?, decision = ?, note = ? WHERE id = ?
+"""
+_WITHDRAW_GATE = """
+    UPDATE gates SET status = 'withdrawn' WHERE task = ? AND status = 'open' AND id <> ?
+"""
+_OPEN_GATE = """
+    UPDATE gates
+    SET status = 'open', opened_ns = ?1, resolved_ns = NULL, decision = NULL, note = NULL
+    WHERE id = ?2 AND (status <> 'open' OR opened_ns <> ?1)
+"""
+_EVENTS = """
+    SELECT seq, body FROM events
+    WHERE seq > ?1 AND (?2 IS NULL OR task = ?2) ORDER BY seq LIMIT ?3
+"""
+_PENDING = """
+    SELECT json_extract(events.body, '$.trace_id') FROM resolutions
+    JOIN gates ON gates.id = resolutions.gate
+    JOIN events ON events.id = gates.event
+    WHERE gates.status = 'open' AND resolutions.at_ns > gates.opened_ns
+"""
+_RESOLUTIONS = """
+    SELECT resolutions.id, resolutions.at_ns, resolutions.decision, resolutions.note, events.task,
+        json_extract(events.body, '$.session'), json_extract(events.body, '$.trace_id'),
+        json_extract(events.body, '$.span_id')
+    FROM resolutions
+    JOIN gates ON gates.id = resolutions.gate
+    JOIN events ON events.id = gates.event
+    ORDER BY resolutions.at_ns, resolutions.id
+"""
+# A resolution that is in effect lies after its gate's opening, and the gate is open no longer.
+_GATES = """
+    SELECT gates.id, gates.task, gates.rule, gates.signature, gates.why, events.agent,
+        json_extract(events.body, '$.reason') AS reason, gates.loop_count, gates.opened_ns,
+        gates.status, gates.resolved_ns, coalesce(gates.decision, resolutions.decision) AS decision,
+        coalesce(gates.note, resolutions.note) AS note
+    FROM gates
+    JOIN events ON events.id = gates.event
+    LEFT JOIN resolutions
+        ON resolutions.gate = gates.id AND resolutions.at_ns > gates.opened_ns
+        AND gates.status = 'open'
+    WHERE (?1 IS NULL OR gates.id = ?1) AND (?2 IS NULL OR gates.status = ?2)
+        AND (?3 IS NULL OR gates.task = ?3)
+    ORDER BY gates.status <> 'open', gates.opened_ns DESC, gates.id
+"""
+_OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
+_NOTES = """
+    SELECT id AS gate, task, decision, note, resolved_ns FROM gates
+    WHERE signature = ? AND signature <> '' AND id <> ? AND status = 'resolved'
+        AND note <> '' AND decision IS NOT 'cancel'
+    ORDER BY resolved_ns DESC, id LIMIT ?
+"""
+
+
+class GateError(Exception):
+    """A gate cannot be shown or resolved; the message is one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGate:
+    """A gate as it stands.
+
+    `withdrawn` is a gate of which later judging, with late spans or other settings, knows nothing.
+    An open gate with a decision was resolved by a person, which takes effect with the next judging.
+    """
+
+    id: str
+    task: str
+    rule: str
+    signature: str
+    why: str
+    agent: str
+    reason: str
+    loop_count: int
+    opened_ns: int
+    status: GateStatus
+    resolved_ns: int | None
+    decision: str | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a person wrote when resolving an earlier gate."""
+
+    gate: str
+    task: str
+    decision: str | None
+    note: str
+    resolved_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateDetails:
+    """A gate, the event that opened it with the failures before, and notes that worked.
+
+    The notes are those of resolved gates with the same signature, newest first.
+    """
+
+    gate: StoredGate
+    event: GateEvent
+    notes: tuple[Note, ...]
+
+
+class GateStore:
+    """One connection to a gate store. Several processes may each have one."""
+
+    def __init__(self, path: Path, sql: sqlite3.Connection) -> None:
+        self.path = path
+        self._sql = sql
+
+    @classmethod
+    def open(cls, path: Path) -> GateStore:
+        """Open a gate store; it is made where there is none.
+
+        Raises:
+            StoreError: if the file is something else, of another version, or cannot be used.
+        """
+        with _explained(path):
+            sql = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+            try:
+                _prepare(path, sql)
+            except BaseException:
+                sql.close()
+                raise
+        return cls(path, sql)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._sql.close()
+
+    def __enter__(self) -> GateStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def record(
+        self, events: Iterable[GateEvent], states: Iterable[TaskState], now_ns: int
+    ) -> list[GateEvent]:
+        """Record what was told, and how tasks stand, in one transaction; returns what was new.
+
+        Which gates are open is what the states say, so that whoever judges a task again must judge
+        all of its turns so far before it records.
+
+        Raises:
+            StoreError: if the file cannot be written; then nothing of it is recorded.
+        """
+        with self._transaction():
+            new = [event for event in events if self._add(event, now_ns)]
+            for state in states:
+                self._put(state)
+        return new
+
+    def _add(self, event: GateEvent, now_ns: int) -> bool:
+        """Add an event and what follows from it; says whether it was new."""
+        about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
+        row = (*about, event.at_ns, _json(event))
+        if not self._sql.execute(_ADD_EVENT, row).rowcount:
+            return False
+        self._sql.execute("INSERT INTO outbox VALUES (?, ?, ?, 0)", (event.id, now_ns, now_ns))
+        if event.type == "pivot_issued":
+            pivot = (event.id, event.task, event.pivots, event.attempts, event.at_ns)
+            self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
+        elif event.type == "gate_opened":
+            of = (event.gate, event.id, event.task, event.rule, event.signature)
+            self._sql.execute(_ADD_GATE, (*of, event.why, event.loop_count, event.at_ns))
+        elif event.type == "gate_resolved":
+            said = (event.at_ns, event.decision, event.note, event.gate)
+            self._sql.execute(_RESOLVE_GATE, said)
+        return True
+
+    def _put(self, state: TaskState) -> None:
+        """Let a task stand so, and its gate be the one that is open."""
+        body = msgspec.to_builtins(state)
+        body["granted"] = sorted(state.granted)  # A set has no order of its own.
+        columns = (state.task, state.status, state.pivots, state.loop_count, _json(body))
+        self._sql.execute(_PUT_STATE, columns)
+        gate = state.gate
+        self._sql.execute(_WITHDRAW_GATE, (state.task, gate.id if gate else ""))
+        if gate:
+            self._sql.execute(_OPEN_GATE, (gate.at_ns, gate.id))
+
+    def tasks(self) -> set[str]:
+        """Return the names of all tasks whose state was recorded."""
+        return {task for (task,) in self._rows("SELECT task FROM tasks")}
+
+    def state(self, task: str) -> TaskState:
+        """Return how a task stands; one that is not known is active."""
+        rows = self._rows("SELECT state FROM tasks WHERE task = ?", task)
+        return _read(rows[0][0], TaskState, self.path) if rows else TaskState(task)
+
+    def last_seq(self) -> int:
+        """Return the number of the last event, 0 where there is none."""
+        return int(self._rows("SELECT coalesce(max(seq), 0) FROM events")[0][0])
+
+    def events(
+        self, after_seq: int = 0, task: str | None = None
+    ) -> Iterator[tuple[int, GateEvent]]:
+        """Return the events after a number, with their numbers, in the order of recording."""
+        while rows := self._rows(_EVENTS, after_seq, task, _EVENTS_A_BATCH):
+            for seq, body in rows:
+                yield seq, _read(body, GateEvent, self.path)
+            after_seq = rows[-1][0]
+
+    def gates(self, status: GateStatus | None = None, task: str | None = None) -> list[StoredGate]:
+        """Return gates, the open ones first, then the newest."""
+        return [StoredGate(*row) for row in self._rows(_GATES, None, status, task)]
+
+    def gate(self, gate_id: str) -> GateDetails:
+        """Return a gate with what led to it.
+
+        Raises:
+            GateError: if there is none with this id.
+        """
+        rows = self._rows(_GATES, gate_id, None, None)
+        if not rows:
+            ids = [gate.id for gate in self.gates()]
+            near = get_close_matches(gate_id, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
+            raise GateError(f"there is no gate {gate_id!r}. {did_you_mean(gate_id, near)}")
+        gate = StoredGate(*rows[0])
+        ((opening,),) = self._rows(_OPENING, gate_id)
+        notes = self._rows(_NOTES, gate.signature, gate_id, NOTES_MAX)
+        event = _read(opening, GateEvent, self.path)
+        return GateDetails(gate, event, tuple(Note(*row) for row in notes))
+
+    def resolve(self, gate_id: str, decision: str, note: str | None, at_ns: int) -> int:
+        """Record what a person decided; returns the time from which it holds.
+
+        That is after the gate was opened, also where the agent's clock runs ahead. It takes effect
+        when the task's turns are judged with `resolutions_as_turns`.
+
+        Raises:
+            GateError: if there is no such gate or decision, or the gate is open no longer.
+            StoreError: if the file cannot be written.
+        """
+        if decision not in DECISIONS:
+            raise GateError(
+                f"there is no decision {decision!r}. {did_you_mean(decision, DECISIONS)}"
+            )
+        if note and len(note) > NOTE_CHARS_MAX:
+            raise GateError(f"the note has more than {NOTE_CHARS_MAX} characters.")
+        with self._transaction():
+            gate = self.gate(gate_id).gate
+            if gate.status == "withdrawn":
+                raise GateError(f"gate {gate_id} was withdrawn; there is nothing to resolve.")
+            if gate.status == "resolved" or gate.decision:
+                decided = gate.decision or "a message in the trace"
+                raise GateError(f"gate {gate_id} is resolved already, by {decided}.")
+            at_ns = max(at_ns, gate.opened_ns + 1)
+            row = (digest(f"resolution {gate_id} {at_ns}"), gate_id, at_ns, decision, _clean(note))
+            self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?)", row)
+        return at_ns
+
+    def pending(self) -> set[str]:
+        """Return the traces with a gate whose resolution is recorded and not yet in effect."""
+        return {trace_id for (trace_id,) in self._rows(_PENDING)}
+
+    def resolutions_as_turns(self, tasks: Collection[str]) -> pl.DataFrame:
+        """Return what was decided on these tasks as messages of a person (`TURN_SCHEMA`).
+
+        They are not numbered: that is done together with the turns that they are added to.
+        """
+        names = ("call_id", "end_ns", "name", "text", "task", "session", "trace_id", "span_id")
+        said = [dict(zip(names, row, strict=True)) for row in self._rows(_RESOLUTIONS)]
+        turns = [
+            {**row, "kind": "user", "agent": "", "start_ns": row["end_ns"]}
+            for row in said
+            if row["task"] in tasks
+        ]
+        return fingerprinted(pl.DataFrame(turns, TURN_SCHEMA, orient="row"))
+
+    def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
+        """Return the answer to a query as a table."""
+        return pl.DataFrame(self._rows(sql), schema, orient="row")
+
+    def _rows(self, sql: str, *values: str | int | None) -> Sequence[tuple[Any, ...]]:
+        with _explained(self.path):
+            return self._sql.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with _explained(self.path), self._sql:
+            self._sql.execute("BEGIN IMMEDIATE")
+            yield
+
+
+def _prepare(path: Path, sql: sqlite3.Connection) -> None:
+    """Check whose file it is, and make the tables where it is nobody's yet."""
+    if _is_new(sql):
+        sql.execute("PRAGMA journal_mode = WAL")
+        with sql:
+            sql.execute("BEGIN IMMEDIATE")
+            for statement in _SCHEMA if _is_new(sql) else ():
+                sql.execute(statement)
+    if _pragma(sql, "application_id") != _APPLICATION_ID:
+        raise StoreError(f"{path}: is a database of something else; give another place.")
+    version = _pragma(sql, "user_version")
+    if version != _SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: was written by another version of looptrace (schema {version}; known is "
+            f"schema {_SCHEMA_VERSION}); update looptrace."
+        )
+    sql.execute("PRAGMA synchronous = FULL")
+    sql.execute("PRAGMA foreign_keys = ON")
+
+
+def _is_new(sql: sqlite3.Connection) -> bool:
+    return not _pragma(sql, "application_id") and not _pragma(sql, "schema_version")
+
+
+def _pragma(sql: sqlite3.Connection, name: str) -> int:
+    return int(sql.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Put what keeps the file from being used on one line."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            raise
+        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+        advice = _ADVICE.get(code, "check space and permissions, then try again")
+        raise StoreError(f"{path}: cannot be used ({error}); {advice}.") from error
+
+
+_PRIMARY_CODE = 0xFF
+_DAMAGED = "move it away: the next ingest finds the gates anew, without what people decided"
+_ADVICE = {
+    sqlite3.SQLITE_BUSY: "another process is writing; try again",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _read(body: str, kind: type[T], path: Path) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{path}: holds what cannot be read ({error}); {_DAMAGED}.") from error
+
+
+def _clean(note: str | None) -> str | None:
+    """Replace what is no text, such as a part of a terminal's bytes."""
+    return None if note is None else note.encode("utf-8", "replace").decode()

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from looptrace.cli.main import main
+from looptrace.collector import store
+from tests.collector.test_store import call, looping, spans_of
+from tests.otlp import Trace
+
+requirement = pytest.mark.requirement
+HOSTILE = "task \x1b[31m[red]\u202e"
+
+
+def run(*arguments: str | Path) -> Result:
+    """Run looptrace, which may never end with a traceback."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def listed(folder: Path, *more: str) -> list[dict[str, Any]]:
+    """Give the gates that are listed."""
+    result = run("gates", "list", folder, "--format", "json", *more)
+    assert result.exit_code == 0
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a store with one gate."""
+    store.ingest(spans_of(looping("s1")), tmp_path / "s")
+    return tmp_path / "s"
+
+
+@requirement("D4")
+@requirement("A16")
+def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
+    """The next ingest applies it, and a later gate of the same loop shows the note."""
+    (gate,) = listed(folder)
+    shown = run("gates", "show", folder, gate["id"]).stdout
+    assert "total is 3" in shown
+    assert "LADDER" in shown
+    assert "notes that worked" not in shown
+
+    resolved = run(
+        "gates", "resolve", folder, gate["id"], "--decision", "continue", "--note", "Ask Ada."
+    )
+    assert resolved.exit_code == 0
+    assert "next `looptrace ingest`" in resolved.stdout
+    assert "open, decided: continue" in run("gates", "list", folder).stdout
+    store.ingest(spans_of(looping("s2")), folder)
+
+    (later,) = listed(folder)
+    assert later["task"] == "s2"
+    assert [one["status"] for one in listed(folder, "--all")] == ["open", "resolved"]
+    assert "Ask Ada." in run("gates", "show", folder, later["id"]).stdout
+    details = json.loads(run("gates", "show", folder, later["id"], "--format", "json").stdout)
+    assert [note["note"] for note in details["notes"]] == ["Ask Ada."]
+    assert len(details["event"]["history"]) == 3
+
+
+def test_what_cannot_be_done_is_one_line(folder: Path, tmp_path: Path) -> None:
+    """A mistyped id, a second decision and a folder of something else are no tracebacks."""
+    (gate,) = listed(folder)
+    decided = ("--decision", "cancel")
+    assert run("gates", "resolve", folder, gate["id"], *decided).exit_code == 0
+    wrong = gate["id"][:-1] + "x"
+    for arguments, words in (
+        (("resolve", folder, gate["id"], *decided), "resolved already, by cancel"),
+        (("resolve", folder, wrong, *decided), f"Did you mean {gate['id']}?"),
+        (("show", folder, "nope"), "there is no gate 'nope'"),
+        (("list", tmp_path), "is not a store"),
+        (("metrics", tmp_path), "is not a store"),
+    ):
+        result = run("gates", *arguments)
+        assert result.exit_code == 2
+        assert words in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+    result = run("gates", "resolve", folder, gate["id"], "--decision", "forget")
+    assert result.exit_code == 2
+    assert "not_a_loop" in result.stderr
+
+
+def test_a_store_without_gates_says_so(folder: Path) -> None:
+    """An empty list is an answer, and a missing file is none."""
+    store.ingest(spans_of(looping("s1")).clear(), folder / "none")
+    assert "No gate is open" in run("gates", "list", folder / "none").stdout
+    assert "There is no gate" in run("gates", "list", folder / "none", "--all").stdout
+    (folder / "looptrace-store.gates.db").unlink()
+    assert "no gates yet" in run("gates", "list", folder).stderr
+    assert not (folder / "looptrace-store.gates.db").exists()
+
+
+def test_a_damaged_file_is_one_line(folder: Path) -> None:
+    """Also for an ingest, which then changes nothing."""
+    (folder / "looptrace-store.gates.db").write_bytes(b"Chapter 1. " * 999)
+    for arguments in (("gates", "list", folder), ("gates", "metrics", folder)):
+        result = run(*arguments)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+        assert "move it away" in result.stderr
+    with pytest.raises(store.StoreError, match="not a database"):
+        store.ingest(spans_of(looping("s1")), folder)
+    (folder / "looptrace-store.gates.db").unlink()
+    store.ingest(spans_of(looping("s1")), folder)
+    assert len(listed(folder)) == 1
+
+
+def test_hostile_names_stay_on_their_line(tmp_path: Path) -> None:
+    """Names come from traces, that is from anybody."""
+    trace = Trace("s")
+    for _ in range(5):
+        call(trace, {"looptrace.task.id": HOSTILE, "gen_ai.agent.name": HOSTILE}, tool=HOSTILE)
+    store.ingest(spans_of(trace), tmp_path)
+    (gate,) = listed(tmp_path)
+    assert gate["task"] == HOSTILE
+    for arguments in (("list", tmp_path), ("show", tmp_path, gate["id"]), ("metrics", tmp_path)):
+        shown = run("gates", *arguments).stdout
+        assert "\x1b[31m" not in shown
+        assert "\u202e" not in shown
+        assert "[red]" in shown
+
+
+@requirement("A15")
+def test_metrics_are_printed(folder: Path) -> None:
+    """In words, and as JSON."""
+    found = json.loads(run("gates", "metrics", folder, "--format", "json").stdout)
+    assert (found["tasks"], found["loop_detection_rate"], found["gates_open"]) == (1, 1.0, 1)
+    shown = run("gates", "metrics", folder).stdout
+    assert "loop detection rate" in shown
+    assert "false positive rate" in shown
+
+
+@requirement("A14")
+def test_an_ingest_writes_what_it_told_as_json_lines(folder: Path, tmp_path: Path) -> None:
+    """A file grows by what was new, and on standard output nothing else is printed."""
+    (tmp_path / "s2.jsonl").write_text(looping("s2").lines())
+    log = tmp_path / "events.jsonl"
+    ingest = ("ingest", tmp_path / "s2.jsonl", "--store", folder, "--events")
+    first, again = run(*ingest, log), run(*ingest, log)
+    assert "gates opened 1, open 2" in first.stdout
+    assert "gates opened 0, open 2" in again.stdout
+    detected, line = map(json.loads, log.read_text().splitlines())
+    assert detected["event"] == "loop_detected"
+    assert (line["event"], line["task"], line["loop_count"]) == ("gate_triggered", "s2", 2)
+
+    (gate, _) = (one["id"] for one in listed(folder))
+    run("gates", "resolve", folder, gate, "--decision", "reviewed")
+    printed = run(*ingest, "-")
+    names = [json.loads(text)["event"] for text in printed.stdout.splitlines()]
+    assert names == ["gate_resolved", "loop_counter_reset"]
+    assert "gates opened 0, open 1" in printed.stderr
+
+
+def test_another_program_reads_the_gates_in_sql(folder: Path) -> None:
+    """The tables are documented, so that nobody needs looptrace to look into them."""
+    with closing(sqlite3.connect(folder / "looptrace-store.gates.db")) as sql:
+        rows = sql.execute("SELECT task, rule, status FROM gates").fetchall()
+    assert rows == [("s1", "repeated_failure", "open")]
+
+
+def test_an_ingest_decides_by_the_settings(tmp_path: Path) -> None:
+    """Without pivots the first loop that asks for one is a gate."""
+    trace = Trace("s")
+    same = [{"role": "assistant", "parts": [{"type": "text", "content": "No way."}]}]
+    given = [{"role": "tool", "parts": [{"type": "tool_call_response", "response": "error"}]}]
+    for _ in range(3):
+        said = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps(same)}
+        trace.span("chat", None, {**said, "gen_ai.input.messages": json.dumps(given)})
+    (tmp_path / "s.jsonl").write_text(trace.lines())
+    (tmp_path / "strict.toml").write_text("[recovery]\nmax_pivots = 0\n")
+    ingest = ("ingest", tmp_path / "s.jsonl", "--store", tmp_path / "store")
+    assert "gates opened 0, open 0" in run(*ingest).stdout
+    assert "gates opened 1, open 1" in run(*ingest, "--config", tmp_path / "strict.toml").stdout
+    (gate,) = listed(tmp_path / "store")
+    assert gate["why"] == "MAX_PIVOTS_EXCEEDED"
