@@ -264,7 +264,10 @@ def test_polling_is_never_a_repeat() -> None:
     assert findings_of(numbered(written(*waits)))
     assert findings_of(numbered(written(*waits, sameness=polls))) == []
     failing = numbered(written(*[raised("no such job")] * 6, sameness=polls))
-    assert {finding.rule for finding in findings_of(failing)} == {"repeated_failure"}
+    assert {finding.rule for finding in findings_of(failing)} == {
+        "no_measurable_progress",
+        "repeated_failure",
+    }
 
 
 def test_a_team_declares_masks() -> None:

@@ -204,7 +204,7 @@ def test_a_gate_shows_the_last_failures() -> None:
     gate = next(event for event in events if event.type == "gate_opened")
 
     assert [failure.turn for failure in gate.history] == list(range(1, gate.turn + 1))
-    events = told('test()->!"a {n}" x20 test()->!"boom" x3')
+    events = told('test()->!"a {n}" x20 test()->!"boom" x3', RepeatedFailure())
     gate = next(event for event in events if event.type == "gate_opened")
     assert [failure.turn for failure in gate.history] == list(range(14, 24))
 
@@ -295,7 +295,7 @@ def test_a_restart_tells_nothing_twice(steps: list[dict[str, Any]], seed: int) -
     """An engine that is fed the turns once more has the same events and states."""
     turns = table(steps).sort("order_ns", maintain_order=True)
     cut = random.Random(seed).randint(0, turns.height)
-    judged = judged_of(turns)
+    judged = judged_of(table(steps))
     first = LiveEngine()
     before = first.feed(turns[:cut]).events
     second = LiveEngine()

@@ -22,7 +22,9 @@ from looptrace.analyzer.settings import rules_of_profile
 from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
+from looptrace.rules.degradation import Degradation
 from looptrace.rules.monologue import Monologue
+from looptrace.rules.no_measurable_progress import NoMeasurableProgress
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.registry import default_rules
 from looptrace.rules.repeated_call import RepeatedCall
@@ -136,7 +138,9 @@ def test_batch_and_live_agree(
 ) -> None:
     """Whatever the batch sizes, the order of arrival, the overrides, and how tasks interleave."""
     turns = table(steps)
-    counted_on = (PhaseVisits(max_visits=2), TransitionRepeats(max_transitions=1))
+    visits = (PhaseVisits(max_visits=2), TransitionRepeats(max_transitions=1))
+    soon = (NoMeasurableProgress(attempts_min=2), Degradation(attempts_min=2))
+    counted_on = (*visits, *soon)
     replaced = {rule.name for rule in counted_on}
     rules = (*(rule for rule in default_rules() if rule.name not in replaced), *counted_on)
     judging = RuleSet(rules, changes, Counting(converging={"fix": "tests_failed"}))

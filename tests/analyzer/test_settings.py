@@ -608,7 +608,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ),
         (
             f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycl]",
-            "7: there is no 'cycl' in overrides.rules. Did you mean cycle? There is: repeated_ca",
+            "7: there is no 'cycl' in overrides.rules. Did you mean cycle? There is: max_iter",
         ),
         (
             f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 2",

@@ -11,12 +11,15 @@ from looptrace.rules.vocabulary import (
     NS_PER_S,
     gathered,
     in_a_row,
+    mirrored,
     own,
     pair,
     recent,
+    rises,
     rounds,
     same_among,
     same_as,
+    shortest,
     streak,
     within,
 )
@@ -60,20 +63,35 @@ def columns(rows: list[Row]) -> Turns:
         external=outcome == FAILED,
         status=outcome,
         task_kind=outcome,
+        untested=outcome == FAILED,
         phase=call,
         phase_before=outcome,
         enters=call != outcome,
         visits=call,
         moves=call,
+        twin=np.zeros(len(rows), dtype=np.bool_),
+        steps=call,
+        began_ns=call,
+        errors=call,
+        errors_before=call,
+        tests_total=call.astype(np.float64),
         tests_failed=call.astype(np.float64),
         coverage=call.astype(np.float64),
         better=call,
         measured=call,
+        compared=call,
+        stale=call,
+        stale_before=call,
+        spins=call,
+        spins_before=call,
+        found=call,
         call=call,
         outcome=outcome,
         error=outcome,
         signature=call,
         response=call,
+        chant_times=call,
+        chant_chars=call,
         talks_on=call,
     )
 
@@ -198,6 +216,18 @@ def test_within_measures_the_time_to_an_earlier_turn(
     assert expected == by_lane(lane, within(lane, back, seconds))
 
 
+@given(turns)
+def test_rises_compares_with_the_turn_before(rows: list[Row]) -> None:
+    """A figure that nobody knows neither rises nor is risen above, and lanes begin anew."""
+    lane = columns(rows).lane(BY_AGENT)
+    figures = np.where(lane.call == UNKNOWN, np.nan, lane.call.astype(np.float64))
+    expected = [
+        [i > 0 and one[i] > one[i - 1] != UNKNOWN for i in range(len(one))]
+        for one in by_lane(lane, lane.call)
+    ]
+    assert expected == by_lane(lane, rises(lane, figures))
+
+
 @given(turns, st.integers(2, 5), st.integers(0, 200))
 def test_recent_cuts_what_took_too_long(rows: list[Row], needed: int, seconds: int) -> None:
     """A count that needs more time than there is stays below what is needed."""
@@ -244,6 +274,39 @@ def test_pair_is_equal_where_both_are(rows: list[Row]) -> None:
         else:
             assert code_of.setdefault(half, code) == code != UNKNOWN
     assert len(set(code_of.values())) == len(code_of)
+
+
+def reads_alike_backwards(ring: list[int]) -> bool:
+    """Turn the ring round and see whether it fits itself somewhere."""
+    back = ring[::-1]
+    return any(ring == back[at:] + back[:at] for at in range(len(ring)))
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=20), st.integers(1, 8))
+def test_mirrored_knows_what_goes_forth_and_back(codes: list[int], period: int) -> None:
+    """A ring that is walked forth and back reads alike from its other end."""
+    places = np.arange(period - 1, len(codes))
+    expected = [reads_alike_backwards(codes[i - period + 1 : i + 1]) for i in places]
+    assert expected == mirrored(np.array(codes), places, period).tolist()
+
+
+@given(turns, st.integers(2, 4), st.integers(2, 8))
+def test_shortest_prefers_the_first_period_with_enough_rounds(
+    rows: list[Row], needed: int, straight_max: int
+) -> None:
+    """Of the periods that hold several codes, and are straight or go forth and back."""
+    lane, periods = columns(rows).lane(BY_AGENT), range(2, 9)
+    seen = {period: rounds(lane, lane.call, period).tolist() for period in periods}
+    expected = []
+    for i, code in enumerate(lane.call.tolist()):
+        best = (0, 1)
+        for period in (p for p in periods if seen[p][i] > best[0] and best[0] < needed):
+            ring = lane.call[i - period + 1 : i + 1].tolist()
+            if set(ring) != {code} and (period <= straight_max or reads_alike_backwards(ring)):
+                best = (seen[period][i], period)
+        expected.append(best)
+    pattern = shortest(lane, lane.call, periods, needed, straight_max)
+    assert expected == list(zip(pattern.reached.tolist(), pattern.period.tolist(), strict=True))
 
 
 @given(turns)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
-from looptrace.analyzer.turns import IS_USER
+from looptrace.analyzer.turns import IS_STEP, IS_USER
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -36,6 +37,10 @@ _COMPLETES = (
     (pl.col("kind") == "attempt") & (pl.col("name") == "done") & pl.col("subtask").is_null()
 )
 
+# What is counted since something happened, which for steps is never: own failures in a row, figures
+# since the best, attempts and failures since there was progress.
+SINCE = ("steps", "errors", "stale", "spins")
+
 # The last settled turn of each of these groups carries its counts forward.
 GROUPS = (("task",), ("task", "agent"), _VISITED, _MOVED, _MEASURED)
 
@@ -49,6 +54,11 @@ _COLUMNS = {
     "moves": pl.Int64,
     "converging": pl.Int64,
     "better": pl.Int64,
+    "twin": pl.Boolean,
+    "began_ns": pl.Int64,
+    "work": pl.String,
+    **{f"{name}{part}": pl.Int64 for name in SINCE for part in ("", "_all", "_before")},
+    "compared": pl.Int64,
     **{f"{metric}_better": pl.Int64 for metric in METRICS},
     "tests_failed_best": pl.Int64,
     "coverage_best": pl.Float64,
@@ -81,7 +91,10 @@ def counted(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     the task. `phase_before` is the last known phase before the turn, and `enters` says that its own
     is another one. `visits` counts the turns that entered its phase, and `moves` those that came to
     it from `phase_before`; both in the epoch. `better` counts the turns of the epoch that brought
-    progress, and `measured` is the call whose figures a turn has.
+    progress, and `measured` is the call whose figures a turn has. `twin` marks what a turn of the
+    same parallel step did already, `steps` counts the turns of the epoch, and `began_ns` is when
+    its first one ended. `compared` counts figures that can be compared with earlier ones of their
+    call and leave something to do, and `SINCE` names what is counted since something came of it.
     """
     rows = turns.with_columns(settled=pl.lit(value=False))
     return _with_counts(rows, how, _from_start).drop("settled")
@@ -110,7 +123,10 @@ def _with_counts(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr
         *(count(f"{name}_sum", tokens, "task", "agent") for name, tokens in spent.items()),
         *(count(f"{name}_total", tokens, "task") for name, tokens in spent.items()),
     )
-    return _phases(_progress(rows, count), how, count)
+    rows = rows.with_columns(
+        twin=_unless_settled("twin", _twin(rows)),
+    )
+    return _phases(_tries(_progress(rows, count)), how, count)
 
 
 def _reset(idle_s: int) -> pl.Expr:
@@ -130,9 +146,12 @@ def _reset(idle_s: int) -> pl.Expr:
 def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame:
     """Count which turns brought progress; the first figures of a call are what others beat."""
     nothing = pl.lit(0, pl.Int64)
-    if all(rows[metric].null_count() == rows.height for metric in METRICS):  # As in most traces.
+    bare = all(rows[metric].null_count() == rows.height for metric in METRICS)
+    if bare and not (rows["better"] > 0).any():  # As in most traces.
         return rows.with_columns(
             nothing.alias("better"),
+            nothing.alias("compared"),
+            *(pl.lit(value=False).alias(name) for name in ("compares", "gains", "improves")),
             *(nothing.alias(f"{metric}_better") for metric in METRICS),
             measured=pl.lit(None, pl.String),
             tests_failed_best=pl.lit(None, pl.Int64),
@@ -152,11 +171,107 @@ def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame
         "markers": pl.col("markers") > 0,
     }
     new = {metric: holds.fill_null(value=False) for metric, holds in new.items()}
+    rivals = [pl.col(name, f"{name}_best_before").is_not_null() for name in METRICS[:2]]
     rows = rows.with_columns(
-        count("better", pl.any_horizontal(*new.values()), "task", "epoch"),
+        compares=pl.any_horizontal(*(pl.all_horizontal(both) for both in rivals))
+        & (pl.col("tests_failed").is_null() | (pl.col("tests_failed") > 0)),
+        gains=new["tests_failed"] | new["coverage"],
+        improves=pl.any_horizontal(*new.values()),
+    )
+    rows = rows.with_columns(
+        count("compared", pl.col("compares"), "task", "epoch"),
+        count("better", pl.col("improves"), "task", "epoch"),
         *(count(f"{name}_better", holds, "task", "epoch") for name, holds in new.items()),
     )
     return rows.drop("tests_failed_best_before", "coverage_best_before")
+
+
+def _twin(rows: pl.DataFrame) -> pl.Expr:
+    """Say which turns do once more what the one before them does, in the same parallel step."""
+    if rows["step"].null_count() == rows.height:
+        return pl.lit(value=False)
+    first = pl.col("order_ns").min().over("task", "trace_id", "step")
+    named = ("task", "agent", "trace_id", "step", "order_ns", "call", "outcome")
+    same = (pl.col(name) == pl.col(name).shift(1) for name in named)
+    return (pl.all_horizontal(*same) & (pl.col("order_ns") == first)).fill_null(value=False)
+
+
+def _tries(rows: pl.DataFrame) -> pl.DataFrame:
+    """Count what was tried since something came of it; equal calls of one step are one try."""
+    call, attempt = pl.col("kind") == "tool", pl.col("kind") == "attempt"
+    own = pl.col("own") & ~pl.col("twin")
+    rows = _with_work(rows, attempt)
+    done = attempt & (pl.col("name") == "done").fill_null(value=False)
+    progress = pl.col("improves") | pl.col("works") | pl.col("new_work") | done
+    tries = own | attempt | (pl.col("kind") == "progress")
+    never = pl.lit(value=False)
+    since = {
+        "steps": (IS_STEP, never),
+        "errors": (own, call & ~pl.col("failed").fill_null(value=False)),
+        "stale": (pl.col("compares"), pl.col("gains")),
+        "spins": (tries, progress),
+    }
+    groups = _Groups(rows)
+    added = [
+        column
+        for name, (what, ends) in since.items()
+        for column in groups.since(rows, name, *rows.select(what=what, ends=ends).get_columns())
+    ]
+    began = groups.of_first(rows["began_ns"].fill_null(rows["end_ns"]))
+    return rows.with_columns(*added, began_ns=began).drop(
+        "compares", "gains", "improves", "new_work"
+    )
+
+
+def _with_work(rows: pl.DataFrame, attempt: pl.Expr) -> pl.DataFrame:
+    """Add the last completed work that was reported, and which turns report other work."""
+    if rows["work"].null_count() == rows.height and not (rows["kind"] == "attempt").any():
+        return rows.with_columns(new_work=pl.lit(value=False))
+    said = pl.when("settled").then("work").otherwise(pl.when(attempt).then("outcome"))
+    rows = rows.with_columns(work=said.forward_fill().over("task", "epoch"))
+    before = pl.col("work").shift(1).over("task", "epoch")
+    other = pl.col("outcome").is_not_null() & pl.col("outcome").ne_missing(before)
+    return rows.with_columns(new_work=attempt & other)
+
+
+class _Groups:
+    """The epochs of ordered tasks, as rows that stand together; settled rows come first in each.
+
+    Counting is done in NumPy, because a window of Polars for each count takes ten times as long.
+    """
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        tasks, epochs = rows["task"], rows["epoch"]
+        begins = ((tasks != tasks.shift(1)) | (epochs != epochs.shift(1))).fill_null(value=True)
+        self.settled = rows["settled"].to_numpy()
+        self.number = np.cumsum(begins.to_numpy())
+        self.first = np.flatnonzero(begins.to_numpy())[self.number - 1]
+        ends = np.ones(rows.height, dtype=np.bool_)
+        ends[:-1] = ~self.settled[1:] | begins.to_numpy()[1:]
+        self.carries = self.settled & ends  # the last settled row of each group
+
+    def since(
+        self, rows: pl.DataFrame, name: str, what: pl.Series, ends: pl.Series
+    ) -> list[pl.Series]:
+        """Count what there was since the last turn that ends a count: `name`, and what it is of."""
+        known, known_before = (
+            rows[f"{name}{part}"].fill_null(0).to_numpy() for part in ("_all", "_before")
+        )
+        new = np.where(self.settled, np.where(self.carries, known, 0), what.to_numpy())
+        total = np.cumsum(new)
+        total = total - (total - new)[self.first]
+        marks = np.where(ends.to_numpy(), total, 0)
+        marks = np.where(self.settled, np.where(self.carries, known_before, 0), marks)
+        apart = self.number * (len(total) + total.max(initial=0) + 1)
+        before = np.maximum.accumulate(marks + apart) - apart
+        total = np.where(self.settled, known, total)
+        before = np.where(self.settled, known_before, before)
+        parts = {"": total - before, "_all": total, "_before": before}
+        return [pl.Series(f"{name}{part}", values) for part, values in parts.items()]
+
+    def of_first(self, values: pl.Series) -> pl.Series:
+        """Return for each row the value of the first one of its group."""
+        return pl.Series(values.to_numpy()[self.first])
 
 
 def _known(metric: str) -> pl.Expr:

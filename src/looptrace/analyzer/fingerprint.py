@@ -62,6 +62,21 @@ CHANGES = re.compile(
     "write|edit|replace|patch|create|insert|delete|remove|rename|move", re.IGNORECASE
 )
 SEARCHES = re.compile("search|grep|find|query|lookup|browse|retrieve", re.IGNORECASE)
+# Tools that only look at something, so that nothing has come of a call.
+READS = re.compile(
+    r"(^|[_.-])(read|list|ls|get|fetch|open|view|show|cat|status|check)($|[_.-])", re.IGNORECASE
+)
+# A query may also change things, so that only an empty answer to it tells of a search.
+QUERIES = r"(?i)query"
+FOUND_NOTHING = (
+    r"(?i)^\W*(none|null|nil|empty|nothing|n/a)?\W*$"
+    r"|\b(no|0|zero|any) (\w+ )?(results?|rows?|match(es)?|records?|hits?|entries|documents?)\b"
+    r"|\b(not|nothing|none) found\b|\bdid not match\b"
+)
+# What tells that a call was done, and nothing of what came of it.
+ACKNOWLEDGES = r"(?i)^\W*(ok|okay|done|success|true)\W*$"
+# Kinds of task that tests cannot judge.
+UNTESTED = r"(?i)^(set-?up|doc|config|refactor)"
 
 # What signatures are written from.
 _SIGNED = (
@@ -107,7 +122,7 @@ def fingerprinted(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataF
     failed = pl.col("failed").fill_null(value=False)
     hidden = failed & pl.col("error").is_in(_that_say_nothing(turns.filter(failed)["error"]))
     turns = with_places(with_figures(turns).with_columns(hidden=hidden), digest)
-    compared = pl.col("kind").is_in(["tool", "attempt"])
+    compared = pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])
     turns = turns.with_columns(
         pl.col("response", "talks_on").str.strip_chars(),
         asked=compared_arguments(turns, sameness),
@@ -164,7 +179,7 @@ def _polls(sameness: Sameness) -> pl.Expr:
 def _outcome() -> pl.Expr:
     failed = pl.concat_str(pl.lit("failed "), "went_wrong")
     outcome = pl.when(pl.col("failed")).then(failed).otherwise("gave")
-    return pl.when(pl.col("kind").is_in(["tool", "attempt"])).then(outcome)
+    return pl.when(pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])).then(outcome)
 
 
 def _error_kind(turns: pl.DataFrame) -> pl.Expr:

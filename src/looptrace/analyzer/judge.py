@@ -6,6 +6,7 @@ changed. A stretch is a maximal run of firing turns of one lane, with all turns 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.fingerprint import EXTERNAL, UNTOLD, digest
+from looptrace.analyzer.counts import SINCE
+from looptrace.analyzer.fingerprint import (
+    ACKNOWLEDGES,
+    CHANGES,
+    EXTERNAL,
+    FOUND_NOTHING,
+    QUERIES,
+    READS,
+    SEARCHES,
+    UNTESTED,
+    UNTOLD,
+    digest,
+)
 from looptrace.analyzer.labels import label
 from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
+from looptrace.analyzer.texts import with_chants
 from looptrace.analyzer.values import parsed
 from looptrace.rules.contract import Loop, Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
@@ -35,8 +49,21 @@ _CODES = (
     "response",
     "talks_on",
 )
-_FIGURES = ("tests_failed", "coverage")
-_COUNTS = ("epoch", "asked", "visits", "moves", "better")
+_FIGURES = ("tests_failed", "tests_total", "coverage")
+_COUNTS = (
+    "epoch",
+    "asked",
+    "visits",
+    "moves",
+    "better",
+    "began_ns",
+    "compared",
+    "chant_times",
+    "chant_chars",
+    "steps",
+    *(f"{name}{part}" for name in SINCE[1:] for part in ("", "_before")),
+)
+_MASKS = ("external", "enters", "twin", "untested")
 _HEX_DIGITS = 16
 
 # What a verdict says of each turn.
@@ -175,6 +202,7 @@ class Stretch:
             failed=self.failing > self.index_of(fired),
             phase=self.last.phase,
             phase_before=self.last.phase_before,
+            phases=tuple(row.phase or "" for row in self.first),
         )
         return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
 
@@ -247,19 +275,53 @@ def folded(opened: dict[Key, Stretch], found: Sequence[Stretch]) -> Folded:
 def coded(turns: pl.DataFrame) -> pl.DataFrame:
     """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown).
 
-    Added too is `external`, which marks failures of the outside. The codes hold in this process
-    only, because the hash differs between versions of Polars.
+    Added too is `external`, which marks failures of the outside, `own`, which marks the others,
+    `works`, which marks calls that did not fail and do more than look something up, and `untested`.
+    The codes hold in this process only, because the hash differs between versions of Polars.
     """
     external = pl.col("error_kind").is_in(EXTERNAL).fill_null(value=False)
+    call = pl.col("kind") == "tool"
     own = pl.col("failed") & ~external & (pl.col("error_kind") != UNTOLD)
+    fine = call & ~pl.col("failed").fill_null(value=False)
+    changes = _named(turns, CHANGES)
+    searches = _named(turns, SEARCHES) & ~changes
+    looks = searches | (_named(turns, READS) & ~changes)
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
     )
-    turns = turns.with_columns(*(_code(name) for name in _CODES), external=external)
-    return turns.with_columns(
-        error_code=pl.when(own).then("outcome_code").otherwise(UNKNOWN),
-        status_code=pl.when(pl.col("kind") == "attempt").then(status).otherwise(UNKNOWN),
+    turns = with_chants(turns).with_columns(*(_code(name) for name in _CODES), external=external)
+    turns = turns.with_columns(
+        own=(call & pl.col("failed") & ~external).fill_null(value=False),
+        untested=pl.col("task_kind").str.contains(UNTESTED).fill_null(value=False),
+        works=fine & ~looks,
+        searches=searches,
     )
+    return turns.with_columns(
+        _found(turns),
+        error_code=pl.when(own).then("outcome_code").otherwise(UNKNOWN),
+        status_code=pl.when(pl.col("kind").is_in(["attempt", "switch"]))
+        .then(status)
+        .otherwise(UNKNOWN),
+    )
+
+
+def _found(turns: pl.DataFrame) -> pl.Series:
+    """Code tool and answer of searches, each alone in its step, where the answer says something."""
+    name, result = pl.col("name"), pl.col("result")
+    alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches")
+    tells = ~result.str.contains(ACKNOWLEDGES)
+    surely = ~name.str.contains(QUERIES) | result.str.contains(FOUND_NOTHING)
+    rows = turns.with_row_index("row").filter(alone & ~pl.col("failed").fill_null(value=False))
+    found = rows.filter(tells & surely).select("row", code=_hash("name") ^ pl.col("outcome_code"))
+    codes = np.full(turns.height, UNKNOWN, dtype=np.int64)
+    codes[found["row"].to_numpy()] = found["code"].to_numpy()
+    return pl.Series("found_code", codes)
+
+
+def _named(turns: pl.DataFrame, tools: re.Pattern[str]) -> pl.Series:
+    """Say which turns have a name that fits a pattern; names are few."""
+    fitting = [name for name in turns["name"].drop_nulls().unique() if tools.search(name)]
+    return turns["name"].is_in(fitting).fill_null(value=False)
 
 
 def stretches(
@@ -333,14 +395,19 @@ def _verdict(forms: Forms, lane: Lane, held: Codes) -> Verdict:
 
 
 def _code(name: str) -> pl.Expr:
-    text = pl.col(name)
-    code = pl.when(text.is_not_null()).then(text.hash()).otherwise(UNKNOWN)
-    return code.reinterpret(signed=True).alias(f"{name}_code")
+    code = pl.when(pl.col(name).is_not_null()).then(_hash(name)).otherwise(UNKNOWN)
+    return code.alias(f"{name}_code")
+
+
+def _hash(name: str) -> pl.Expr:
+    return pl.col(name).hash().reinterpret(signed=True)
 
 
 def columns(table: pl.DataFrame) -> Turns:
     """Return turns that are ordered, coded and counted as the columns that rules see."""
-    codes = {name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error", "status")}
+    codes = {
+        name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error", "status", "found")
+    }
     return Turns(
         task=_numbered(table["task"]),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
@@ -348,8 +415,7 @@ def columns(table: pl.DataFrame) -> Turns:
         failed=table["failed"].fill_null(value=False).to_numpy(),
         phase_before=table.select(_code("phase_before")).to_series().to_numpy(),
         measured=table.select(_code("measured")).to_series().to_numpy(),
-        external=table["external"].to_numpy(),
-        enters=table["enters"].to_numpy(),
+        **{name: table[name].to_numpy() for name in _MASKS},
         **{name: table[name].cast(pl.Float64).fill_null(nan).to_numpy() for name in _FIGURES},
         **{name: table[name].to_numpy() for name in _COUNTS},
         **codes,

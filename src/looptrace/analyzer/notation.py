@@ -10,9 +10,11 @@
 | `(?)`, `->?`, `say(?)` | the arguments, the result, the text are unknown |
 | `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
 | `say("text", asked="news")` | the same, given without the agent's responses before it |
+| `say("words "*20)` | a response that says its words so many times |
 | `user("text")` | a message of a person |
-| `handoff(agent, "request")` | a request to another agent |
+| `handoff(agent, "request")->answer` | a request to another agent |
 | `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
+| `switch(status, blockers)->work` | an attempt, as a turn of its session |
 | `progress(tests_failed=3, coverage=80)` | recorded figures; also `markers=1` |
 | `... x5` | five times; within, `{n}` counts 1, 2, 3, ... |
 | `( ... ) x3` | a group, three times; `{n}` counts the rounds of the innermost `x` |
@@ -52,6 +54,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _GIVEN = re.compile(r'\s*,?\s*(?P<how>given|asked)=(?:"(?P<text>[^"]*)"|(?P<word>\S+))\s*$')
+_CHANTED = re.compile(r'"(?P<text>[^"]*)"\s*\*\s*(?P<times>\d+)')
 _CLOSING = {"(": ")", "[": "]"}
 
 
@@ -201,8 +204,8 @@ def _row(turn: _Written, index: int, end_s: int) -> dict[str, Any]:
     if turn.name == "say":
         return row | _said(turn.arguments)
     if turn.name == "handoff":
-        return row | _handed_on(turn.arguments)
-    if turn.name == "attempt":
+        return row | _handed_on(turn)
+    if turn.name in ("attempt", "switch"):
         return row | _attempted(turn)
     if turn.name == "progress":
         return row | {"kind": "progress"} | _figures(turn.arguments)
@@ -230,16 +233,17 @@ def _talk_on(rows: list[dict[str, Any]], written: list[_Written]) -> None:
             last[turn.agent] = row["text"]
 
 
-def _handed_on(written: str) -> dict[str, Any]:
-    agent, _, request = (part.strip() for part in written.partition(","))
+def _handed_on(turn: _Written) -> dict[str, Any]:
+    agent, _, request = (part.strip() for part in turn.arguments.partition(","))
     asked = None if request == "?" else request.strip('"')
-    return {"kind": "handoff", "name": agent, "arguments": asked, "text": asked}
+    said = {"arguments": asked, "text": asked, "result": turn.result}
+    return {"kind": "handoff", "name": agent} | said
 
 
 def _attempted(turn: _Written) -> dict[str, Any]:
     status, comma, blockers = (part.strip() for part in turn.arguments.partition(","))
     known = blockers if comma and blockers != "?" else None
-    return {"kind": "attempt", "name": status, "arguments": known, "result": turn.result}
+    return {"kind": turn.name, "name": status, "arguments": known, "result": turn.result}
 
 
 def _figures(written: str) -> dict[str, float]:
@@ -251,6 +255,8 @@ def _said(written: str) -> dict[str, Any]:
     given = _GIVEN.search(written)
     text = written[: given.start()] if given else written
     news = (given["text"] if given["text"] is not None else given["word"]) if given else None
+    chanted = _CHANTED.fullmatch(text.strip())
     said = None if text.strip() == "?" else text.strip().strip('"')
+    said = chanted["text"] * int(chanted["times"]) if chanted else said
     known = None if given and given["word"] == "?" else news
     return {"kind": "model", "name": "model", "text": said, "response": said, "arguments": known}

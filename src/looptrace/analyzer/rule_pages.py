@@ -9,6 +9,11 @@ from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 
 _EXAMPLE = re.compile(r"^- `(?P<turns>[^`]+)`", re.MULTILINE)
+_WHOSE = {
+    "agent": "each agent of a task",
+    "task": "the whole task",
+    "subtask": "each sub-task",
+}
 _GENERATED = "<!-- Made from the rule's docstring by `make docs`; edit it there. -->"
 _JUDGED = "What it finds is no exact match: a [judge](../judge.md) may be asked, if there is one."
 
@@ -33,7 +38,6 @@ def page(rule: type[Rule]) -> str:
     ]
     ladder = [f"| {rung.attempts} | `{rung.action}` |" for rung in rule().ladder]
     judged = [] if rule.exact else ["", _JUDGED]
-    whose = "each agent of a task" if rule.lane.by == "agent" else "the whole task"
     lines = [
         f"# `{rule.name}`",
         "",
@@ -44,7 +48,7 @@ def page(rule: type[Rule]) -> str:
         "The notation is explained in [writing a rule](../writing-a-rule.md).",
         "",
         "## Looks at",
-        f"The {' and '.join(rule.lane.kinds)} turns of {whose}, in their order.",
+        f"The {' and '.join(rule.lane.kinds)} turns of {_WHOSE[rule.lane.by]}, in their order.",
         *judged,
         "",
         "## Settings",

@@ -14,6 +14,7 @@ from typing import Any
 
 from looptrace.analyzer.counts import DAY_S, METRICS, Counting
 from looptrace.analyzer.labels import plain
+from looptrace.analyzer.plugins import default_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
@@ -27,7 +28,6 @@ from looptrace.rules.contract import (
     SettingError,
     numbers,
 )
-from looptrace.rules.registry import default_rules
 
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
@@ -107,7 +107,7 @@ class _Form:
 
 def default() -> Settings:
     """Return the settings that hold where there is no file."""
-    return Settings(DEFAULT_PROFILE, RuleSet())
+    return Settings(DEFAULT_PROFILE, RuleSet(default_rules()))
 
 
 def rules_of_profile(profile: str) -> tuple[Rule, ...]:

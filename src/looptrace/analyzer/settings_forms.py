@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from looptrace.analyzer import plugins
 from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
@@ -165,7 +166,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def toml_of(settings: Settings) -> str:
     """Write settings as a file that says every one of them."""
     judging, sameness = settings.judging, settings.sameness
-    forms: dict[str, Rule | None] = {rule.name: None for rule in default_rules()}
+    forms: dict[str, Rule | None] = {rule.name: None for rule in plugins.default_rules()}
     forms |= {rule.name: rule for rule in judging.rules}
     judges = bool(judging.rules or judging.overrides)
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
@@ -196,7 +197,7 @@ def starter() -> str:
     lines += ["", f"# {_SECTION_DOCS['recovery']}", "[recovery]"]
     for name, value, bounds, doc in _recovery_rows():
         lines += [f"# {doc} {bounds.capitalize()}.", f"#{name} = {_toml(value)}"]
-    for rule in default_rules():
+    for rule in plugins.default_rules():
         lines += ["", f"# {summary(type(rule))}", f"[rules.{rule.name}]"]
         lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = true"]
         for name, (value, about) in rule.settings().items():

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from looptrace.analyzer.labels import plain
+from looptrace.analyzer.plugins import PluginError
 from looptrace.analyzer.settings import (
     FILE_NAME,
     Settings,
@@ -31,7 +32,7 @@ def _stopping() -> Iterator[None]:
     """End the command with one line where settings cannot be used."""
     try:
         yield
-    except SettingsError as error:
+    except (SettingsError, PluginError) as error:
         click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
         sys.exit(EXIT_UNREADABLE)
 

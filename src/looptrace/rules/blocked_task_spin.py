@@ -16,7 +16,7 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import STATUSES, UNKNOWN, Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, recent
+from looptrace.rules.vocabulary import in_a_row, pair, recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,11 @@ class BlockedTaskSpin(Rule):
     - `attempt(blocked, missing part {n}) x4`: other blockers each time.
     - `attempt(blocked, ?) x4`: nobody said what blocks it.
     - `(attempt(blocked, key) attempt(in_progress)) x3`: there is work in between.
+    - `($a attempt(blocked, key) $b attempt(blocked, key)) x2`: one thing blocks two sub-tasks.
     """
 
     name = "blocked_task_spin"
-    lane = LaneSpec(by="task", kinds=("attempt",))
+    lane = LaneSpec(by="subtask", kinds=("attempt",))
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Attempts in a row, blocked by the same, that make a loop."
@@ -53,7 +54,7 @@ class BlockedTaskSpin(Rule):
         blockers = np.where(blocked, lane.call, UNKNOWN)
         reached = in_a_row(lane, blockers)
         reached = recent(lane, reached, self.attempts_min, self.window_s)
-        return repeats(reached, self.attempts_min, blockers)
+        return repeats(reached, self.attempts_min, pair(blockers, lane.subtask))
 
     def say(self, loop: Loop) -> str:
         """Name the blockers."""

@@ -16,7 +16,7 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import STATUSES, Lane, LaneSpec
-from looptrace.rules.vocabulary import recent, streak
+from looptrace.rules.vocabulary import pair, recent, streak
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,11 @@ class CompletedTaskRevisit(Rule):
     - `attempt(in_progress)->"part {n}" x4 attempt(done)`: work, and then the end of it.
     - `(attempt(done) attempt(pending)) x3`: the task was opened anew.
     - `(user("Once more.") attempt(done)) x4`: a person asked for it.
+    - `$a attempt(done) $b attempt(done) $c attempt(done)`: three sub-tasks are done, each once.
     """
 
     name = "completed_task_revisit"
-    lane = LaneSpec(by="task", kinds=("attempt",))
+    lane = LaneSpec(by="subtask", kinds=("attempt",))
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Attempts in a row, all done, that make a loop."
@@ -52,7 +53,7 @@ class CompletedTaskRevisit(Rule):
         done = lane.status == STATUSES.index("done") + 1
         reached = streak(lane, done)
         reached = recent(lane, reached, self.attempts_min, self.window_s)
-        return repeats(reached, self.attempts_min, done.astype(np.int64))
+        return repeats(reached, self.attempts_min, pair(done.astype(np.int64), lane.subtask))
 
     def say(self, loop: Loop) -> str:
         """Say how often the finished task was attempted."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 
 from looptrace.rules.turns import Codes, Lane, LaneSpec, Mask
+from looptrace.rules.vocabulary import Pattern, gathered
 
 # What a finding asks for, from the mildest to the strongest.
 Action = Literal["warn", "retry_later", "pivot", "force_next", "unblock_authority", "gate"]
@@ -76,6 +77,7 @@ class Loop:
     failed: bool  # true where every turn of the loop is known to have failed
     phase: str | None = None  # of the last turn, and the one before it
     phase_before: str | None = None
+    phases: tuple[str, ...] = ()  # of the turns that the others repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,12 @@ def counts(reached: Codes, needed: int, what: Codes) -> Verdict:
     """Return the verdict of a rule that counts from the start of the task."""
     one = np.broadcast_to(np.int64(1), reached.shape)
     return Verdict(reached, needed, one, one, what, spans="fired")
+
+
+def cycles(codes: Codes, pattern: Pattern, needed: int) -> Verdict:
+    """Return the verdict of a rule that counts the rounds of a pattern of codes."""
+    period = pattern.period
+    return Verdict(pattern.reached, needed, period, needed * period, gathered(codes, period))
 
 
 def repeats(reached: Codes, needed: int, what: Codes) -> Verdict:

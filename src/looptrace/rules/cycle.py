@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, setting
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, cycles, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import gathered, in_a_row, own, pair, rounds
+from looptrace.rules.vocabulary import own, pair, shortest
 
 PERIOD_MIN = 2  # A period of 1 is what `repeated_call` finds.
 
@@ -52,17 +50,9 @@ class Cycle(Rule):
     def judge(self, lane: Lane) -> Verdict:
         """Find at each turn the shortest period with enough rounds, else the one with most."""
         same = own(lane, pair(lane.call, lane.outcome))
-        alike = in_a_row(lane, same)
-        reached, period = np.zeros_like(same), np.full_like(same, PERIOD_MIN)
-        for candidate in range(PERIOD_MIN, self.period_max + 1):
-            found = rounds(lane, same, candidate)
-            places = np.flatnonzero(found)  # Few, so that only these are compared.
-            several = alike[places] < candidate  # else one call in a row, which is no cycle
-            better = (found[places] > reached[places]) & (reached[places] < self.rounds_min)
-            places = places[several & better]
-            reached[places], period[places] = found[places], candidate
-        length = self.rounds_min * period
-        return Verdict(reached, self.rounds_min, period, length, gathered(same, period))
+        periods = range(PERIOD_MIN, self.period_max + 1)
+        pattern = shortest(lane, same, periods, self.rounds_min, self.period_max)
+        return cycles(same, pattern, self.rounds_min)
 
     def say(self, loop: Loop) -> str:
         """Write the pattern with arrows."""

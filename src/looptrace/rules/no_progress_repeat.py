@@ -14,7 +14,7 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, recent
+from looptrace.rules.vocabulary import in_a_row, pair, recent
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,11 @@ class NoProgressRepeat(Rule):
     - `attempt(in_progress)->"{n} of 9 pages" x5`: the work grows.
     - `attempt(in_progress) x5`: nobody said what was completed.
     - `attempt(in_progress)->a attempt(in_progress)->b attempt(in_progress)->a`: different work.
+    - `$a attempt(in_progress)->none $b attempt(in_progress)->none x2`: two sub-tasks begin.
     """
 
     name = "no_progress_repeat"
-    lane = LaneSpec(by="task", kinds=("attempt",))
+    lane = LaneSpec(by="subtask", kinds=("attempt",))
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Attempts in a row with the same completed work that make a loop."
@@ -49,7 +50,7 @@ class NoProgressRepeat(Rule):
         """Count the attempts in a row that report the same work, all within the window."""
         reached = in_a_row(lane, lane.outcome)
         reached = recent(lane, reached, self.attempts_min, self.window_s)
-        return repeats(reached, self.attempts_min, lane.outcome)
+        return repeats(reached, self.attempts_min, pair(lane.outcome, lane.subtask))
 
     def say(self, loop: Loop) -> str:
         """Name the work."""

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from looptrace.rules.agent_cycle import AgentCycle
 from looptrace.rules.blocked_task_spin import BlockedTaskSpin
+from looptrace.rules.chant import Chant
 from looptrace.rules.collaboration_loop import CollaborationLoop
 from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
+from looptrace.rules.consecutive_errors import ConsecutiveErrors
 from looptrace.rules.contract import Rule
+from looptrace.rules.cross_task_cycle import CrossTaskCycle
 from looptrace.rules.cycle import Cycle
+from looptrace.rules.degradation import Degradation
 from looptrace.rules.external_failure import ExternalFailure
+from looptrace.rules.max_iterations import MaxIterations
+from looptrace.rules.max_runtime import MaxRuntime
 from looptrace.rules.monologue import Monologue
+from looptrace.rules.no_measurable_progress import NoMeasurableProgress
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
+from looptrace.rules.phase_cycle import PhaseCycle
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.response_repeat import ResponseRepeat
+from looptrace.rules.same_result import SameResult
 from looptrace.rules.signature_repeat import SignatureRepeat
 from looptrace.rules.transition_repeats import TransitionRepeats
 
+# Guards stand where they are checked: two before the loops, and failures in a row after them.
 RULES: tuple[type[Rule], ...] = (
+    MaxIterations,
+    MaxRuntime,
     RepeatedCall,
     SignatureRepeat,
     ResponseRepeat,
@@ -31,6 +44,14 @@ RULES: tuple[type[Rule], ...] = (
     TransitionRepeats,
     Monologue,
     ExternalFailure,
+    SameResult,
+    Degradation,
+    NoMeasurableProgress,
+    PhaseCycle,
+    AgentCycle,
+    CrossTaskCycle,
+    Chant,
+    ConsecutiveErrors,
 )
 
 

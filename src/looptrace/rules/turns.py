@@ -31,8 +31,11 @@ Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "use
 class LaneSpec:
     """Which turns a rule looks at: each agent's within the task, the whole task's, or a sub-task's.
 
-    `failures` leaves only those that are known to have failed, and `entering` those that enter a
-    phase. A lane ends where the counts of its task begin anew: at a person's message, after a long
+    `failures` leaves only those that are known to have failed, `entering` those that enter a phase,
+    and `measured` those with figures. Of equal calls that one response asked for in parallel only
+    the first is there: they are one try.
+
+    A lane ends where the counts of its task begin anew: at a person's message, after a long
     pause, and, unless it is one of attempts, where the task was completed.
     """
 
@@ -40,6 +43,7 @@ class LaneSpec:
     kinds: tuple[Kind, ...]
     failures: bool = False
     entering: bool = False
+    measured: bool = False
 
     @property
     def outlasts_completion(self) -> bool:
@@ -62,31 +66,48 @@ class Turns:
     external: Mask  # known to be a failure of the outside, not the agent's own
     status: Codes  # of an attempt: index into STATUSES, counted from 1; 0 for other turns
     task_kind: Codes
+    untested: Mask  # the kind of its task is one that tests cannot judge
     phase: Codes
     phase_before: Codes  # the last known phase before the turn
     enters: Mask  # the turn's phase is another than the one before it
     visits: Codes  # how often the phase was entered in the epoch
     moves: Codes  # how often from `phase_before`
+    twin: Mask  # the same call and outcome as the turn before it, in one parallel step
+    steps: Codes  # counts the turns of the epoch, up to this one
+    began_ns: Codes  # when the first turn of the epoch ended
+    errors: Codes  # own failures of calls in a row, up to this turn
+    errors_before: Codes  # those of the epoch before the row began
     tests_failed: Figures
+    tests_total: Figures
     coverage: Figures  # percent
     better: Codes  # counts the turns of the epoch that brought progress, up to this one
+    compared: Codes  # counts the figures of the epoch, up to this turn, that others came before
+    stale: Codes  # counts those since the last that were the best so far
+    stale_before: Codes  # those before
+    spins: Codes  # counts attempts, recorded figures and own failures since the last progress
+    spins_before: Codes  # those before
     measured: Codes  # what the figures are of: the call that tests; unknown without figures
     call: Codes  # tool and arguments; what a model was given; request handed on; blockers
-    outcome: Codes  # result or error of a tool; work that an attempt completed
+    outcome: Codes  # result or error of a tool; answer to a request; work of an attempt
+    found: Codes  # tool and result of a single call that only looks something up
     error: Codes  # message of a failure that is the agent's own
     signature: Codes
     response: Codes  # text and calls of a model
+    chant_times: Codes  # how often a model's text says its last words, one after the other
+    chant_chars: Codes  # and how many characters these are in all
     talks_on: Codes  # the response that a model goes on from, where neither asks for calls
 
     def lane(self, spec: LaneSpec) -> Lane:
         """Return the turns of `spec`, each lane's standing together in their order."""
         wanted = np.zeros(len(KINDS), dtype=np.bool_)
         wanted[[KINDS.index(kind) for kind in spec.kinds]] = True
-        seen = wanted[self.kind]
+        seen = wanted[self.kind] & ~self.twin
         if spec.failures:
             seen = seen & self.failed
         if spec.entering:
             seen = seen & self.enters
+        if spec.measured:
+            seen = seen & (self.measured != UNKNOWN)
         rows = np.flatnonzero(seen)
         by = self.task[rows]
         if spec.by != "task":
@@ -122,6 +143,12 @@ class Lane:
         return after
 
     @property
+    def subtask(self) -> Codes:
+        """The declared task of each turn of the lane; a task is one of its own."""
+        declared = self.turns.subtask[self.rows]
+        return np.where(declared == UNKNOWN, 1, declared)
+
+    @property
     def end_ns(self) -> Codes:
         """When each turn of the lane ended."""
         return self.turns.end_ns[self.rows]
@@ -145,6 +172,26 @@ class Lane:
     def outcome(self) -> Codes:
         """Result or error of each turn of the lane."""
         return self.turns.outcome[self.rows]
+
+    @property
+    def found(self) -> Codes:
+        """Tool and answer of each turn of the lane that is a search, alone in its step."""
+        return self.turns.found[self.rows]
+
+    @property
+    def phase(self) -> Codes:
+        """The declared phase of each turn of the lane."""
+        return self.turns.phase[self.rows]
+
+    @property
+    def agent(self) -> Codes:
+        """The agent of each turn of the lane."""
+        return self.turns.agent[self.rows]
+
+    @property
+    def measured(self) -> Codes:
+        """What the figures of each turn of the lane are of."""
+        return self.turns.measured[self.rows]
 
     @property
     def error(self) -> Codes:

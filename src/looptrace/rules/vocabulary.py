@@ -7,9 +7,21 @@ does not change when later turns arrive.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
-from looptrace.rules.turns import UNKNOWN, Codes, Lane, Mask
+from looptrace.rules.turns import UNKNOWN, Codes, Figures, Lane, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What goes round at each turn: how many rounds end there, and how many turns make one."""
+
+    reached: Codes
+    period: Codes
+
 
 NS_PER_S = 1_000_000_000
 
@@ -71,6 +83,13 @@ def within(lane: Lane, back: int, seconds: int) -> Mask:
     return near & (lane.position >= back)
 
 
+def rises(lane: Lane, figures: Figures) -> Mask:
+    """Say of each turn whether its figure is known to be above that of the turn before it."""
+    above = np.zeros(len(figures), dtype=np.bool_)
+    above[1:] = figures[1:] > figures[:-1]  # False where either is NaN.
+    return above & (lane.position > 0)
+
+
 def recent(lane: Lane, counts: Codes, needed: int, seconds: int) -> Codes:
     """Cut counts below `needed` where the last `needed` turns do not lie within so many seconds."""
     return np.where(within(lane, needed - 1, seconds), counts, np.minimum(counts, needed - 1))
@@ -82,6 +101,36 @@ def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
     places = np.flatnonzero(counts)
     counts[places] = counts[places] // period + 1
     return counts
+
+
+def mirrored(codes: Codes, places: Codes, period: int) -> Mask:
+    """Say of each place whether the `period` turns up to it, as a ring, read alike backwards."""
+    ring = codes[places[:, None] - np.arange(period)]
+    turned = [np.roll(ring[:, ::-1], shift, axis=1) for shift in range(period)]
+    alike: Mask = np.any([(ring == one).all(axis=1) for one in turned], axis=0)
+    return alike
+
+
+def shortest(
+    lane: Lane, codes: Codes, periods: Iterable[int], needed: int, straight_max: int
+) -> Pattern:
+    """Find at each turn the first of the periods with enough rounds, else the one with most.
+
+    One thing in a row is no pattern of several: a round holds at least two different codes. Where a
+    period is above `straight_max`, its pattern must go forth and back.
+    """
+    alike = in_a_row(lane, codes)
+    reached, period = np.zeros_like(codes), np.ones_like(codes)
+    for candidate in periods:
+        found = rounds(lane, codes, candidate)
+        places = np.flatnonzero(found)  # Few, so that only these are compared.
+        several = alike[places] < candidate
+        if candidate > straight_max:
+            several &= mirrored(codes, places, candidate)
+        better = (found[places] > reached[places]) & (reached[places] < needed)
+        places = places[several & better]
+        reached[places], period[places] = found[places], candidate
+    return Pattern(reached, period)
 
 
 def gathered(codes: Codes, length: Codes) -> Codes:

@@ -1,0 +1,52 @@
+"""The rule `chant`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.turns import Lane, LaneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Chant(Rule):
+    """One response of a model says the same words over and over, to its end.
+
+    A model that falls into a chant does not find out of it and stops where its tokens end, so only
+    the end of a text is looked at. The words must come again letter by letter, one right after the
+    other; numbered steps, tables and lists differ from line to line.
+
+    ## Looping
+    - `say("I will try it again. "*20)`
+
+    ## Not looping
+    - `say("I will try it again. "*9)`: too few to be sure.
+    - `say("ha "*20)`: too short to be sure.
+    - `say("| --- | --- |"*90)`: a table has no words here.
+    - `say("I will try it again.") x20`: this is the matter of `response_repeat`.
+    - `say(?) x20`: what was said is unknown.
+    """
+
+    name = "chant"
+    lane = LaneSpec(by="agent", kinds=("model",))
+
+    times_min: int = setting(10, ge=3, le=1_000, doc="Times in a row that make a loop.")
+    chars_min: int = setting(200, ge=100, le=8_000, doc="Characters that they must have in all.")
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "warn"), Rung(50, "pivot")))
+
+    @property
+    def lookback(self) -> int:
+        """The turn itself."""
+        return 1
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Compare the count of each text that is long enough."""
+        turns, rows = lane.turns, lane.rows
+        times = np.where(turns.chant_chars[rows] >= self.chars_min, turns.chant_times[rows], 0)
+        return counts(times, self.times_min, turns.response[rows])
+
+    def say(self, loop: Loop) -> str:
+        """Say how often, and quote the response."""
+        return f"one response says the same words {loop.attempts} times: “{loop.labels[0]}”"

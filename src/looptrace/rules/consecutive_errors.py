@@ -1,0 +1,46 @@
+"""The rule `consecutive_errors`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.turns import Lane, LaneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ConsecutiveErrors(Rule):
+    """One call of a task after the other fails, by the agent's own fault.
+
+    This is a guard, which does not ask whether the failures are alike. Calls of all agents count;
+    failures of the outside neither count nor end the row.
+
+    ## Looping
+    - `run({n})->!"boom {n}" x11`
+
+    ## Not looping
+    - `run({n})->!"boom {n}" x10`: as many as are allowed.
+    - `(run({n})->!"boom {n}" x5 read({n})->"text {n}") x9`: some succeed.
+    - `fetch({n})->!"connection refused {n}" x20`: the failures are of the outside.
+    - `(run({n})->!"boom {n}" x9 user("Go on.")) x3`: a person spoke.
+    """
+
+    name = "consecutive_errors"
+    lane = LaneSpec(by="task", kinds=("tool",))
+
+    max_errors: int = setting(10, ge=1, le=1_000, doc="Failed calls in a row that are no loop yet.")
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
+
+    @property
+    def lookback(self) -> int:
+        """The turn itself; the engine counts from the start of the task."""
+        return 1
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Compare the count of failures in a row."""
+        turns, rows = lane.turns, lane.rows
+        return counts(turns.errors[rows], self.max_errors + 1, turns.errors_before[rows])
+
+    def say(self, loop: Loop) -> str:
+        """Name the guard, and how far it was exceeded."""
+        return f"the task exceeded consecutive_errors ({self.max_errors}) with {loop.attempts}"

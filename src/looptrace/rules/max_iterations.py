@@ -1,0 +1,48 @@
+"""The rule `max_iterations`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.turns import Lane, LaneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class MaxIterations(Rule):
+    """A task takes more turns than it may.
+
+    This is a guard, which asks neither what was done nor whether it repeats. The turns are those
+    of all agents since the task began, was completed, or a person last spoke.
+
+    ## Looping
+    - `read({n})->"text {n}" x1001`
+
+    ## Not looping
+    - `read({n})->"text {n}" x1000`: as many as are allowed.
+    - `read({n})->"text {n}" x600 user("Go on.") read({n})->"text {n}" x600`: a person spoke.
+    """
+
+    name = "max_iterations"
+    lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt", "progress"))
+
+    max_iterations: int = setting(
+        1_000, ge=1, le=1_000_000, doc="Turns of a task that are no loop yet."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
+
+    @property
+    def lookback(self) -> int:
+        """The turn itself; the engine counts from the start of the task."""
+        return 1
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Compare the count of turns."""
+        turns, rows = lane.turns, lane.rows
+        return counts(turns.steps[rows], self.max_iterations + 1, turns.epoch[rows] + 1)
+
+    def say(self, loop: Loop) -> str:
+        """Name the guard, and how far it was exceeded."""
+        return (
+            f"the task exceeded max_iterations ({self.max_iterations}) with {loop.attempts} turns"
+        )

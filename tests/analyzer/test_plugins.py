@@ -1,0 +1,95 @@
+"""Rules of one's own, in real distributions on the path of another process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.otlp import Trace
+
+RULE = '''
+from dataclasses import dataclass
+
+from looptrace.rules.contract import Rung, ladder_setting, repeats, setting
+from looptrace.rules.repeated_call import RepeatedCall
+
+
+@dataclass(frozen=True, slots=True)
+class Twice(RepeatedCall):
+    """A call comes twice with one result."""
+
+    name = "twice"
+
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(2, "warn"),))
+    attempts_min: int = setting(2, ge=2, le=9, doc="Calls in a row that make a loop.")
+
+
+Clash = RepeatedCall
+NoRule = dict
+'''
+CALL = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "read",
+    "gen_ai.tool.call.arguments": '{"path": "a"}',
+    "gen_ai.tool.call.result": "text",
+}
+
+
+def looptrace(folder: Path, target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Install a distribution in a folder, and run a command that sees it."""
+    about = folder / "own_rules-1.2.dist-info"
+    about.mkdir(exist_ok=True)
+    (folder / "own_rules.py").write_text(RULE)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-rules\nVersion: 1.2\n")
+    (about / "entry_points.txt").write_text(f"[looptrace.rules]\none = {target}\n")
+    paths = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, "-m", "looptrace", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path("src").resolve()) + os.pathsep + paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.requirement("D7")
+def test_a_rule_of_another_distribution_judges_and_is_set(tmp_path: Path) -> None:
+    """It is one more rule: in the settings in force, in findings, and in the settings file."""
+    trace = Trace("session-1")
+    for _ in range(2):
+        trace.span("execute_tool read", attributes=CALL)
+    (tmp_path / "trace.jsonl").write_text(trace.lines())
+    shown = looptrace(tmp_path, "own_rules:Twice", "config", "show").stdout
+    found = looptrace(tmp_path, "own_rules:Twice", "analyze", "trace.jsonl").stdout
+    (tmp_path / "looptrace.toml").write_text("[rules.twice]\nenabled = false\n")
+    silent = looptrace(tmp_path, "own_rules:Twice", "analyze", "trace.jsonl").stdout
+
+    assert "[rules.twice]\nenabled = true\nattempts_min = 2\n" in shown
+    assert "warn by twice" in found
+    assert "twice" not in silent
+
+
+@pytest.mark.requirement("D7")
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("own_rules:Clash", "there is a rule 'repeated_call' already"),
+        ("own_rules:NoRule", "it is no class that keeps the contract of a rule"),
+        ("own_rules:Absent", "it cannot be imported"),
+        ("no_such_module:Rule", "it cannot be imported"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_names_its_distribution(
+    tmp_path: Path, target: str, why: str
+) -> None:
+    """One line says which distribution, what is wrong, and what to do."""
+    done = looptrace(tmp_path, target, "config", "show")
+
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"the rule '{target}' of own-rules 1.2 cannot be used: {why}" in done.stderr
