@@ -37,6 +37,7 @@ UNKNOWN = 0
 PERIOD_MIN = 2
 
 Same = tuple[int, int] | int
+PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,11 @@ class Answers:
         self.unchanged = self.unchanged + 1 if news == self.news != UNKNOWN else 0
         self.responses = self.responses + 1 if response == self.response != UNKNOWN else 1
         self.response, self.news = response, news
-        # Two responses have one piece of news between them that must be the same as before.
+        # Two responses have one piece of news between them that must be the same as before; where
+        # two are a loop, the news of both must be.
         known = UNKNOWN not in (response, news)
-        if not known or min(self.responses, self.unchanged + 2) < self.needed:
+        free = 1 if self.needed == PAIR else 2
+        if not known or min(self.responses, self.unchanged + free) < self.needed:
             return
         since = here - self.needed + 1
         if self.open and since <= self.open[1] and self.what == (response, news):

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
+import shlex
+import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 
 from looptrace.analyzer.dialects import KEYS
 from looptrace.analyzer.rule_pages import pages
@@ -44,10 +52,83 @@ def dialects_page() -> str:
     return "\n".join([*lines, ""])
 
 
+_EXAMPLES_HEAD = """# Examples
+
+<!-- Made from the scripts in examples/ by `make docs`; edit them there. -->
+
+One small agent for each of the five sources of the requirements, and what looptrace tells of it:
+the task, the turn, what is to be done by which rule, and why. Each script records its agent with
+the OpenTelemetry SDK, as its author would. [`recorder.py`](../examples/recorder.py) starts and ends
+the spans, and fixes their ids and times so that every run is the same.
+
+An agent is the span `invoke_agent NAME`, a tool call `execute_tool NAME`, and a model's response
+`chat MODEL`, all with the attributes of the GenAI conventions. On the agent's span the scripts add
+what these have no word for: `looptrace.task.id`, `looptrace.task.parent_id`,
+`looptrace.task.status`, `looptrace.blockers`, `looptrace.completed_work`; on a tool's
+`looptrace.phase`. A person who steps in is the span event `looptrace.human_intervention` with
+`looptrace.note`.
+
+A script writes its spans to `build/examples/NAME.json`, which is OTLP: `looptrace analyze` and
+`looptrace explain` read it too. Run the commands in the project's root, in its environment
+(`make test` makes one in `.venv`).
+"""
+_EXAMPLES = ("a_failures", "b_attempts", "c_outputs", "d_phases", "e_pivots")
+
+
+def examples_page() -> str:
+    """Return the page of the examples, with what looptrace tells of each."""
+    if str(DOCS.parent) not in sys.path:  # As where this file is run as a script.
+        sys.path.append(str(DOCS.parent))
+    modules = [import_module(f"examples.{name}") for name in _EXAMPLES]
+    return "\n".join([_EXAMPLES_HEAD, *map(_example, modules)])
+
+
+def _example(module: ModuleType) -> str:
+    """Write what an example is about, its script, the command, and its output."""
+    recorder = import_module("examples.recorder")
+    title, _, about = (inspect.getdoc(module) or "").partition("\n\n")
+    # The script between its imports and its last lines, which only start it.
+    source = inspect.getsource(module).partition("import Recorder, tell\n")[2]
+    script = source.partition("\n\nif __name__")[0].strip()
+    name = module.__name__.rpartition(".")[2]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.json"
+        recorder.recorded(module.work, path)
+        output = recorder.told(path)
+    return (
+        f"## {title.rstrip('.')}\n\n{about}\n\n```python\n{script}\n```\n\n"
+        f"```sh\npython -m examples.{name}\n```\n\n```text\n{output}```\n"
+    )
+
+
+_COMMAND = re.compile(r"```sh\n(looptrace [^\n]+)\n```\n\n```text\n.*?```", re.DOTALL)
+
+
+def backtest_page() -> str:
+    """Return the page of the backtest, with the output of the first command that shows one."""
+    page = (DOCS / "backtest.md").read_text(encoding="utf-8")
+    return _COMMAND.sub(_with_output, page, count=1)
+
+
+def _with_output(match: re.Match[str]) -> str:
+    _, *arguments = shlex.split(match[1])
+    done = subprocess.run(  # noqa: S603 - The command stands on a page of this project.
+        [sys.executable, "-m", "looptrace", *arguments],
+        cwd=DOCS.parent,
+        env={**os.environ, "COLUMNS": "80"},
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    return f"```sh\n{match[1]}\n```\n\n```text\n{done.stdout.strip()}\n```"
+
+
 def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with the text that they should have."""
     wanted = {DOCS / "rules" / name: text for name, text in pages().items()}
+    wanted[DOCS / "backtest.md"] = backtest_page()
     wanted[DOCS / "dialects.md"] = dialects_page()
+    wanted[DOCS / "examples.md"] = examples_page()
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     return {

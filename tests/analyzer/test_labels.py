@@ -107,6 +107,11 @@ def test_megabytes_cost_no_time() -> None:
         ({"kind": "handoff", "name": "reviewer"}, "→ reviewer"),
         ({"kind": "handoff", "name": "reviewer", "text": "Please."}, "→ reviewer: Please."),
         ({"kind": "attempt", "phase": "test"}, "test"),
+        ({"kind": "attempt", "name": "done"}, "done"),
+        (
+            {"kind": "attempt", "name": "blocked", "arguments": '["key","port 22"]'},
+            "blocked (key, port 22)",
+        ),
         ({"kind": "user"}, "?"),
     ],
 )

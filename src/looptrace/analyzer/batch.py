@@ -102,10 +102,12 @@ def judged_of(
         findings += map(finding_of, found)
         grown = [Growth(loop, fired) for loop in found for fired in loop.fired]
         looping = rows.filter(pl.col("task").is_in({loop.task for loop in found}))
+        told: list[GateEvent] = []
         for task, moments in sorted(moments_of(looping, grown).items()):
-            state, told = decided(TaskState(task), moments, recovery)
+            state, of_task = decided(TaskState(task), moments, recovery)
             states.append(state)
-            events += with_history(told, looping, recovery.history_max)
+            told += of_task
+        events += with_history(told, looping, recovery.history_max)
     return Judged(tuple(in_order(findings)), tuple(events), tuple(states))
 
 

@@ -33,7 +33,7 @@ from looptrace.analyzer.fingerprint import (
 from looptrace.analyzer.labels import label
 from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
 from looptrace.analyzer.texts import with_chants
-from looptrace.analyzer.values import parsed
+from looptrace.analyzer.values import names_in
 from looptrace.rules.contract import Loop, Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
 from looptrace.rules.vocabulary import NS_PER_S
@@ -187,8 +187,7 @@ class Stretch:
         first = self.first[0]
         if first.kind != "attempt" or first.arguments is None:
             return ()
-        named = parsed(first.arguments)
-        return tuple(str(parsed(name)) for name in (named if isinstance(named, list) else [named]))
+        return names_in(first.arguments)
 
     def seconds_at(self, fired: Fired) -> float:
         """How long the loop had lasted when the rule fired."""

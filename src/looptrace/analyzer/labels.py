@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
+from looptrace.analyzer.values import names_in
+
 # A label fits on one line of a terminal beside the words of a sentence.
 LABEL_LENGTH_MAX = 72
 
@@ -53,12 +55,14 @@ def call_label(name: str | None, arguments: str | None, length_max: int = LABEL_
 
 
 def label(row: Mapping[str, Any], length_max: int = LABEL_LENGTH_MAX) -> str:
-    """Say in one line what a row of the turn table did: the call, the hand-off, or the words."""
+    """Say in one line what a row of the turn table did: the call, the hand-off, the words."""
     name, text = row["name"], row["text"]
     if row["kind"] == "tool":
         return call_label(name, row["arguments"], length_max)
     if row["kind"] == "handoff":
         return plain(f"→ {name or _UNKNOWN}" + (f": {text}" if text else ""), length_max)
+    if row["kind"] == "attempt" and name and row["arguments"]:
+        return plain(f"{name} ({', '.join(names_in(row['arguments']))})", length_max)
     return plain(text or name or row["phase"] or _UNKNOWN, length_max)
 
 

@@ -61,21 +61,22 @@ _RESET_COLUMNS = (
 
 def with_history(events: Sequence[GateEvent], rows: pl.DataFrame, count: int) -> list[GateEvent]:
     """Add to each gate the last failures before it in its task (rows of counted turns)."""
-    tasks = [event.task for event in events if event.type == "gate_opened"]
+    tasks = {event.task for event in events if event.type == "gate_opened"}
     if not tasks:
         return list(events)
-    rows = rows.filter(pl.col("task").is_in(tasks) & ~IS_USER)
+    gated = rows.filter(pl.col("task").is_in(tasks) & ~IS_USER)
+    by_task = gated.partition_by("task", as_dict=True)
     return [
-        replace(event, history=_history(event, rows, count)) if event.task in tasks else event
+        replace(event, history=_history(event, by_task[event.task,], count))
+        if event.type == "gate_opened"
+        else event
         for event in events
     ]
 
 
 def _history(event: GateEvent, rows: pl.DataFrame, count: int) -> tuple[Failure, ...]:
-    """Return the last failures since the last reset up to a gate."""
-    if event.type != "gate_opened":
-        return ()
-    before = rows.filter((pl.col("task") == event.task) & (pl.col("turn") <= event.turn))
+    """Return the last failures of a task since its last reset up to a gate."""
+    before = rows.filter(pl.col("turn") <= event.turn)
     epoch = before.filter(pl.col("turn") == event.turn)["epoch"].first()
     failed = before.filter(pl.col("failed") & (pl.col("epoch") == epoch))
     return tuple(_failure(row) for row in failed.tail(count).iter_rows(named=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from typing import Any
 
 from looptrace.analyzer.findings import Analysis
 
@@ -29,6 +30,11 @@ def json_report(analysis: Analysis) -> str:
         "skipped": [asdict(skipped) for skipped in analysis.skipped],
         "findings": [asdict(finding) for finding in analysis.findings],
     }
+    return json_text(report)
+
+
+def json_text(report: dict[str, Any]) -> str:
+    """Write a report as JSON that neither a terminal nor an editor acts on."""
     text = json.dumps(report, ensure_ascii=False, indent=2)
     return _UNSAFE.sub(_escaped, text) + "\n"
 

@@ -115,6 +115,11 @@ def rules_of_profile(profile: str) -> tuple[Rule, ...]:
     return tuple(_scaled(rule, PROFILES[profile].scale) for rule in default_rules())
 
 
+def of_profile(profile: str) -> Settings:
+    """Return a profile as it stands."""
+    return Settings(profile, RuleSet(rules_of_profile(profile)), PROFILES[profile].recovery)
+
+
 def load(path: Path) -> Settings:
     """Read a settings file.
 

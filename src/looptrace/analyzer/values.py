@@ -44,6 +44,12 @@ def is_redacted(value: object) -> bool:
     return isinstance(value, str) and bool(_REDACTED.fullmatch(value.strip()))
 
 
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the names in a text, which is a list in JSON, or one name."""
+    found = parsed(text)
+    return tuple(str(parsed(name)) for name in (found if isinstance(found, list) else [found]))
+
+
 def canonical(value: object) -> str:
     """Return one text for values that mean the same: keys sorted, no spacing, 1.0 written as 1.
 

@@ -28,7 +28,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @contextmanager
-def _stopping() -> Iterator[None]:
+def stopping_on_settings_errors() -> Iterator[None]:
     """End the command with one line where settings cannot be used."""
     try:
         yield
@@ -40,7 +40,7 @@ def _stopping() -> Iterator[None]:
 def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
     """Read the file that is named, else the one that is here, and apply the environment."""
     here = Path(FILE_NAME)
-    with _stopping():
+    with stopping_on_settings_errors():
         if path is None and not here.exists():
             return overridden(default(), os.environ)
         return overridden(load(path or here), os.environ)
@@ -71,7 +71,7 @@ def show(settings: Settings) -> None:
 @click.argument("file", default=FILE_NAME, type=_FILE)
 def check(file: Path) -> None:
     """Say whether FILE (by default looptrace.toml) can be used; exits with 2 if not."""
-    with _stopping():
+    with stopping_on_settings_errors():
         load(file)
     click.echo(f"{file}: ok")
 

@@ -37,9 +37,9 @@ def analysis(paths: Sequence[str], judging: RuleSet) -> Analysis:
     folder = _store(paths)
     if folder is None:
         found = read(paths)
-        with _working():
+        with working():
             return analyse(found.spans, found.skipped, judging)
-    with stopping_on_store_errors(), _working():
+    with stopping_on_store_errors(), working():
         parts = [analysis_of(turns, 0, judging=judging) for turns in store.read_turns(folder)]
         counts = store.counts(folder)
     return joined(parts, counts.sessions, counts.spans)
@@ -50,7 +50,7 @@ def turns(paths: Sequence[str]) -> tuple[Iterable[pl.DataFrame], Sequence[Skippe
     folder = _store(paths)
     if folder is None:
         found = read(paths)
-        with _working():
+        with working():
             table, noted = turns_of(found.spans)
         return [table], [*found.skipped, *noted]
     with stopping_on_store_errors():
@@ -69,7 +69,7 @@ def read(paths: Sequence[str]) -> SpansRead:
         )
 
 
-def _working() -> Status:
+def working() -> Status:
     """Show on a terminal that the reading is over and the work goes on."""
     return Console(stderr=True).status("looking for loops")
 

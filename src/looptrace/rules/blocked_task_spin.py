@@ -58,4 +58,4 @@ class BlockedTaskSpin(Rule):
 
     def say(self, loop: Loop) -> str:
         """Name the blockers."""
-        return f"{loop.labels[0]} stopped {loop.attempts} attempts"
+        return f"{loop.attempts} attempts in a row were {loop.labels[0]}"

@@ -10,6 +10,8 @@ from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, 
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, same_as, streak
 
+PAIR = 2
+
 
 @dataclass(frozen=True, slots=True)
 class ResponseRepeat(Rule):
@@ -19,7 +21,7 @@ class ResponseRepeat(Rule):
     response is what the model was given since it last spoke: results of tools, or a message. A
     model that answers "yes" to a hundred different questions is at work, one that answers an
     unchanged error with the same sentence is stuck. The news before the first response of a loop
-    is free: that was the task.
+    is free: that was the task. Where two responses make a loop, both must answer the same news.
 
     ## Looping
     - `say("I cannot find the file.", given="Go on.") x3`
@@ -50,7 +52,9 @@ class ResponseRepeat(Rule):
         """Count equal responses in a row, as far back as the news stayed the same."""
         response, news = lane.response, lane.call
         nothing_new = streak(lane, same_as(lane, news, 1))
-        answers = np.minimum(in_a_row(lane, response), nothing_new + 2)
+        # Where two make a loop none has free news, or any two equal responses would be one.
+        answering = nothing_new + 1 + (self.attempts_min > PAIR)
+        answers = np.minimum(in_a_row(lane, response), answering)
         reached = np.where(news == UNKNOWN, np.minimum(answers, 1), answers)
         return repeats(reached, self.attempts_min, pair(response, news))
 

@@ -1,0 +1,43 @@
+"""A. Failures: one failure in two sub-tasks, by two agents, is one loop.
+
+`coder` fails twice, a rate limit in between is not its fault, and `fixer`, which takes over another
+part of the task, fails the same way: that is the third time, and a gate opens. A person says what
+to do, which resolves the gate and lets the count begin anew. The same failure in another task is
+another count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from examples.recorder import Recorder, tell
+
+CART = {"path": "tests/test_cart.py"}
+FAILURE = "AssertionError: expected 42, got 41 (cart.py:17)"
+
+
+def work(record: Recorder) -> None:
+    """Record two agents at one task, and a third at another."""
+    totals = {"looptrace.task.id": "totals", "looptrace.task.parent_id": "checkout"}
+    with record.agent("coder", totals):
+        record.tool("run_tests", CART, error=FAILURE)
+        record.tool("edit_file", {"path": "cart.py", "new": "round(total)"}, "saved")
+        record.tool("fetch_docs", {"page": "rounding"}, error="HTTPError: 429 Too Many Requests")
+        record.tool("run_tests", CART, error=FAILURE)
+
+    taxes = {"looptrace.task.id": "taxes", "looptrace.task.parent_id": "checkout"}
+    with record.agent("fixer", taxes):
+        record.tool("edit_file", {"path": "tax.py", "new": "net * 0.19"}, "saved")
+        record.tool("run_tests", CART, error=FAILURE)  # The third: here a gate opens.
+        record.person("The test is wrong, 41 is right. Change the test.")
+        record.tool("run_tests", CART, error=FAILURE)  # The first since a person stepped in.
+        record.tool("edit_file", {"path": "tests/test_cart.py", "new": "== 41"}, "saved")
+        record.tool("run_tests", CART, "12 passed")
+
+    with record.agent("coder", {"looptrace.task.id": "search"}):
+        record.tool("run_tests", CART, error=FAILURE)  # Another task begins at 0.
+        record.tool("run_tests", CART, error=FAILURE)
+
+
+if __name__ == "__main__":
+    tell(work, Path(__file__).stem)

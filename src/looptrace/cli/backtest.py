@@ -1,0 +1,86 @@
+"""`looptrace backtest`: what two settings would have done with the same traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from looptrace.analyzer import prices
+from looptrace.analyzer.backtest import backtest as compared
+from looptrace.analyzer.report_backtest import json_backtest, print_backtest
+from looptrace.analyzer.settings import PROFILES, Settings, load, of_profile
+from looptrace.analyzer.settings_file import SettingsError
+from looptrace.cli import traces
+from looptrace.cli.config import config_option, stopping_on_settings_errors
+
+IN_FORCE = "the settings in force"
+
+
+def _side(name: str) -> Settings:
+    """Return the settings of a profile, or of a file."""
+    if name in PROFILES:
+        return of_profile(name)
+    if not Path(name).exists():
+        known = ", ".join(PROFILES)
+        raise SettingsError(f"{name}: there is no such file, and no such profile ({known}).")
+    return load(Path(name))
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True)
+@click.option(
+    "--a", "a", metavar="SETTINGS", help="A profile or a settings file.  [default: as --config]"
+)
+@click.option(
+    "--b",
+    "b",
+    metavar="SETTINGS",
+    required=True,
+    help="A profile or a settings file, to compare with A.",
+)
+@click.option(
+    "--prices",
+    "prices_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that says what models cost; without it there is no money in the report.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json"]),
+    default="terminal",
+    show_default=True,
+    help="Form of the report.",
+)
+@config_option
+@click.pass_context
+def backtest(
+    context: click.Context,
+    paths: tuple[str, ...],
+    a: str | None,
+    b: str,
+    prices_file: Path | None,
+    form: str,
+    settings: Settings,
+) -> None:
+    """Compare two SETTINGS over PATHS: trace files, folders, globs, a store, or -.
+
+    Says which gates each would have opened, at which turn, and what the turns after it cost.
+    Profiles and files are taken as they stand; LOOPTRACE_ variables change the settings in force
+    only. Exits with 0; and with 2 if some of the input could not be read.
+    """
+    with stopping_on_settings_errors():
+        sides = settings if a is None else _side(a), _side(b)
+        table = prices.load(prices_file) if prices_file else None
+    parts, skipped = traces.turns(paths)
+    with traces.working():
+        found = compared(parts, *sides, table)
+    names = (a or IN_FORCE, b)
+    if form == "json":
+        click.echo(json_backtest(found, names, skipped), nl=False)
+    else:
+        print_backtest(found, names, Console())
+    traces.warn_of(skipped)
+    context.exit(traces.EXIT_UNREADABLE if skipped else 0)
