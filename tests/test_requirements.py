@@ -8,7 +8,7 @@ from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.notation import turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.phase_visits import PhaseVisits
-from looptrace.rules.registry import RULES
+from looptrace.rules.registry import RULES, default_rules
 from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.transition_repeats import TransitionRepeats
 from tests.drivers import batch
@@ -172,3 +172,16 @@ def test_a_loop_of_the_task_names_its_agent() -> None:
     two = found('@A test()->!"boom" x2 @B test()->!"boom"', "repeated_failure")
 
     assert [finding.agent for finding in one + two] == ["A", ""]
+
+
+@requirement("C3")
+def test_outputs_that_are_almost_alike_are_an_option() -> None:
+    """At least 90 % alike, against the last 5 outputs; off unless switched on."""
+    said = "I looked at the failing login test{s} again and could not find the reason"
+    text = " ".join(f'look({n})->"{said.format(s="s" * (n % 2))}"' for n in range(3))
+    rule = RULE_OF["near_duplicate_output"]()
+    values = {name: value for name, (value, _) in rule.settings().items()}
+
+    assert len(found(text, rule)) == 1
+    assert (values["similar_percent"], values["window"]) == (90, 5)
+    assert rule not in default_rules()

@@ -24,6 +24,7 @@ from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.degradation import Degradation
 from looptrace.rules.monologue import Monologue
+from looptrace.rules.near_duplicate_output import NearDuplicateOutput
 from looptrace.rules.no_measurable_progress import NoMeasurableProgress
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.registry import default_rules
@@ -140,7 +141,8 @@ def test_batch_and_live_agree(
     turns = table(steps)
     visits = (PhaseVisits(max_visits=2), TransitionRepeats(max_transitions=1))
     soon = (NoMeasurableProgress(attempts_min=2), Degradation(attempts_min=2))
-    counted_on = (*visits, *soon)
+    alike = NearDuplicateOutput(attempts_min=2, chars_min=1)
+    counted_on = (*visits, *soon, alike)
     replaced = {rule.name for rule in counted_on}
     rules = (*(rule for rule in default_rules() if rule.name not in replaced), *counted_on)
     judging = RuleSet(rules, changes, Counting(converging={"fix": "tests_failed"}))

@@ -32,7 +32,7 @@ from looptrace.analyzer.settings import (
 from looptrace.analyzer.settings_file import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
 from looptrace.analyzer.settings_forms import page, schema, starter, toml_of
 from looptrace.rules.contract import ACTIONS, Rule, Rung
-from looptrace.rules.registry import RULES, default_rules
+from looptrace.rules.registry import RULES, default_rules, known_rules
 
 WARN_GATE = ("warn", "gate")
 VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
@@ -73,7 +73,7 @@ def refused(text: str) -> str:
 
 def test_balanced_is_what_holds_without_a_file() -> None:
     """Whoever writes down the default profile changes nothing."""
-    assert rules_of_profile("balanced") == default_rules()
+    assert rules_of_profile("balanced") == known_rules()
     assert read("") == read('profile = "balanced"') == default()
 
 
@@ -121,11 +121,13 @@ def test_every_rule_can_be_tuned(rule: type[Rule]) -> None:
     """A rule whose ladder or numbers a file cannot set would be set in stone."""
     most = {name: about["le"] for name, (_, about) in rule().settings().items()}
     lines = [f"{name} = {value}" for name, value in most.items()]
-    most_of_all = rule_in(read("\n".join([f"[rules.{rule.name}]", *lines])), rule.name)
+    most_of_all = rule_in(
+        read("\n".join([f"[rules.{rule.name}]", "enabled = true", *lines])), rule.name
+    )
 
     assert {name: value for name, (value, _) in most_of_all.settings().items()} == most
     rungs = '[{ attempts = 4, action = "warn" }, { attempts = 9, action = "pivot" }]'
-    tuned = rule_in(read(f"[rules.{rule.name}]\nladder = {rungs}"), rule.name)
+    tuned = rule_in(read(f"[rules.{rule.name}]\nenabled = true\nladder = {rungs}"), rule.name)
 
     changes: dict[str, Any] = {"ladder": (Rung(4, "warn"), Rung(9, "pivot"))}
 
@@ -277,7 +279,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Make tables whose keys are the right ones more often than not."""
-    known = [name for rule in default_rules() for name in rule.settings()]
+    known = [name for rule in known_rules() for name in rule.settings()]
     known += [*SECTIONS, *SELECTORS, "ladder", "attempts", "action", "", "a.b", 'a"\n']
     names = st.sampled_from([*known, *(rule.name for rule in RULES)])
     return st.dictionaries(names, inner, max_size=5)
@@ -465,7 +467,7 @@ def test_starter_file_changes_nothing() -> None:
     assert examples.judging.counting.converging == {"refine": "tests_failed"}
     assert examples.sameness.tools["get_status"].polling
     assert examples.sameness.masks == (Mask("build-[0-9]+", "<build>"),)
-    for rule in default_rules():
+    for rule in known_rules():
         for _, about in rule.settings().values():
             assert f"# {about['doc']} {about['ge']} to {about['le']}." in text
 
@@ -688,7 +690,7 @@ def test_schema_describes_what_can_be_set() -> None:
     assert list(described["properties"]) == list(SECTIONS)
     assert described["properties"]["profile"]["enum"] == list(PROFILES)
     assert list(rules) == [rule.name for rule in RULES]
-    for rule in default_rules():
+    for rule in known_rules():
         keys = rules[rule.name]["properties"]
         assert list(keys) == ["enabled", *rule.settings(), "ladder"]
         for bound in ("minimum", "maximum"):

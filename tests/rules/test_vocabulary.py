@@ -93,6 +93,7 @@ def columns(rows: list[Row]) -> Turns:
         chant_times=call,
         chant_chars=call,
         talks_on=call,
+        texts=(),
     )
 
 

@@ -352,7 +352,8 @@ class Ruled:
 
 def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
     """Apply each rule to turns that are ordered, coded and counted."""
-    turns, every = columns(table), judging.forms()
+    every = judging.forms()
+    turns = columns(table, texts=any(rule.reads_texts for one in every for rule in one.rules))
     lanes = {spec: turns.lane(spec) for spec in {forms.lane for forms in every}}
     fits = [_fits(table, override) for override in judging.overrides]
     for forms in every:
@@ -402,13 +403,20 @@ def _hash(name: str) -> pl.Expr:
     return pl.col(name).hash().reinterpret(signed=True)
 
 
-def columns(table: pl.DataFrame) -> Turns:
-    """Return turns that are ordered, coded and counted as the columns that rules see."""
+def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
+    """Return turns that are ordered, coded and counted as the columns that rules see.
+
+    The texts of their outputs are there on request only.
+    """
+    put_out = (
+        pl.when(pl.col("kind") == "model").then("text").otherwise(pl.coalesce("error", "result"))
+    )
     codes = {
         name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error", "status", "found")
     }
     return Turns(
         task=_numbered(table["task"]),
+        texts=tuple(table.select(put_out).to_series()) if texts else (),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),

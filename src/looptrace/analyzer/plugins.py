@@ -20,8 +20,8 @@ class PluginError(ValueError):
     """A rule of an installed distribution cannot be used; the message names the distribution."""
 
 
-def default_rules() -> tuple[Rule, ...]:
-    """Return every rule, installed ones last, with its default settings.
+def known_rules() -> tuple[Rule, ...]:
+    """Return every rule, installed ones last, with its default settings, also those that are off.
 
     Raises:
         PluginError: if an installed one cannot be used.

@@ -14,7 +14,7 @@ from typing import Any
 
 from looptrace.analyzer.counts import DAY_S, METRICS, Counting
 from looptrace.analyzer.labels import plain
-from looptrace.analyzer.plugins import default_rules
+from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
@@ -107,17 +107,18 @@ class _Form:
 
 def default() -> Settings:
     """Return the settings that hold where there is no file."""
-    return Settings(DEFAULT_PROFILE, RuleSet(default_rules()))
+    return of_profile(DEFAULT_PROFILE)
 
 
 def rules_of_profile(profile: str) -> tuple[Rule, ...]:
-    """Return every rule as a profile has it."""
-    return tuple(_scaled(rule, PROFILES[profile].scale) for rule in default_rules())
+    """Return every rule as a profile has it, also those that have to be switched on."""
+    return tuple(_scaled(rule, PROFILES[profile].scale) for rule in known_rules())
 
 
 def of_profile(profile: str) -> Settings:
     """Return a profile as it stands."""
-    return Settings(profile, RuleSet(rules_of_profile(profile)), PROFILES[profile].recovery)
+    rules = tuple(rule for rule in rules_of_profile(profile) if rule.on_by_default)
+    return Settings(profile, RuleSet(rules), PROFILES[profile].recovery)
 
 
 def load(path: Path) -> Settings:
@@ -142,7 +143,7 @@ def parsed(data: bytes, name: str) -> Settings:
     """
     top = read(data, name).table(SECTIONS)
     profile = top.at("profile", DEFAULT_PROFILE).choice("profile", PROFILES)
-    bases = {rule.name: _Form(rule) for rule in rules_of_profile(profile)}
+    bases = {rule.name: _Form(rule, rule.on_by_default) for rule in rules_of_profile(profile)}
     bases |= _forms(top.at("rules", {}), bases)
     rules = tuple(form.rule for form in bases.values() if form.enabled)
     overrides = _overrides(top.at("overrides", []), bases)

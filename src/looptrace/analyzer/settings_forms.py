@@ -35,7 +35,7 @@ from looptrace.analyzer.settings import (
 )
 from looptrace.analyzer.settings_file import FILE_BYTES_MAX, LINE_DOTS_MAX, TEXT_CHARS_MAX
 from looptrace.rules.contract import ACTIONS, RUNG_ATTEMPTS_MAX, RUNGS_MAX, Rule, Rung, numbers
-from looptrace.rules.registry import default_rules
+from looptrace.rules.registry import known_rules
 
 _ENABLED_DOC = "Whether the rule judges at all."
 _LADDER_DOC = "Which action from how many attempts on; attempts rise, and no action gets weaker."
@@ -166,7 +166,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def toml_of(settings: Settings) -> str:
     """Write settings as a file that says every one of them."""
     judging, sameness = settings.judging, settings.sameness
-    forms: dict[str, Rule | None] = {rule.name: None for rule in plugins.default_rules()}
+    forms: dict[str, Rule | None] = {rule.name: None for rule in plugins.known_rules()}
     forms |= {rule.name: rule for rule in judging.rules}
     judges = bool(judging.rules or judging.overrides)
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
@@ -197,9 +197,9 @@ def starter() -> str:
     lines += ["", f"# {_SECTION_DOCS['recovery']}", "[recovery]"]
     for name, value, bounds, doc in _recovery_rows():
         lines += [f"# {doc} {bounds.capitalize()}.", f"#{name} = {_toml(value)}"]
-    for rule in plugins.default_rules():
+    for rule in plugins.known_rules():
         lines += ["", f"# {summary(type(rule))}", f"[rules.{rule.name}]"]
-        lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = true"]
+        lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = {_toml(rule.on_by_default)}"]
         for name, (value, about) in rule.settings().items():
             lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
         lines += [f"# {_LADDER_DOC}", f"#{LADDER} = {_toml(rule.ladder)}"]
@@ -227,7 +227,7 @@ def page() -> str:
 
 def schema() -> str:
     """Return the JSON schema of the file; that ladders rise is more than it can say."""
-    rules = _object({rule.name: _rule_schema(rule) for rule in default_rules()})
+    rules = _object({rule.name: _rule_schema(rule) for rule in known_rules()})
     attempts = {"type": "integer", "minimum": 1, "maximum": RUNG_ATTEMPTS_MAX}
     rung = _object({"attempts": attempts, "action": {"enum": list(ACTIONS)}})
     definitions = {
@@ -340,11 +340,15 @@ def _rules_page() -> list[str]:
     """Return a table for each rule, with what each profile makes of it."""
     profiles = {name: rules_of_profile(name) for name in PROFILES}
     lines = []
-    for index, rule in enumerate(default_rules()):
+    for index, rule in enumerate(known_rules()):
         variants = [rules[index] for rules in profiles.values()]
         words = f"{summary(type(rule))} [More](rules/{rule.name}.md)"
         lines += _table_head(f"`[rules.{rule.name}]`", words, profiles)
-        lines.append(_row(ENABLED, ["true"] * len(profiles), "true or false", _ENABLED_DOC))
+        lines.append(
+            _row(
+                ENABLED, [_toml(rule.on_by_default)] * len(profiles), "true or false", _ENABLED_DOC
+            )
+        )
         for name, (_, about) in rule.settings().items():
             values = [str(getattr(variant, name)) for variant in variants]
             lines.append(_row(name, values, _bounds(about), about["doc"]))
@@ -433,7 +437,7 @@ def _mask_schema() -> dict[str, Any]:
 def _rule_schema(rule: Rule) -> dict[str, Any]:
     """Describe a rule's table; defaults are those of the default profile."""
     properties: dict[str, Any] = {
-        ENABLED: {"type": "boolean", "default": True, "description": _ENABLED_DOC}
+        ENABLED: {"type": "boolean", "default": rule.on_by_default, "description": _ENABLED_DOC}
     }
     for name, (value, about) in rule.settings().items():
         properties[name] = _number_schema(value, about)

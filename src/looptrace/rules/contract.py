@@ -120,6 +120,10 @@ class Rule(ABC):
     lane: ClassVar[LaneSpec]
     # Whether what it finds is the same beyond doubt. Of what is not, a judge may be asked.
     exact: ClassVar[bool] = True
+    # Whether it judges where nobody says otherwise.
+    on_by_default: ClassVar[bool] = True
+    # Whether it reads the texts of its lane, which are kept for such rules only.
+    reads_texts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_ladder(f"{self.name}.ladder", self.ladder)

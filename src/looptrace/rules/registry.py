@@ -16,6 +16,7 @@ from looptrace.rules.external_failure import ExternalFailure
 from looptrace.rules.max_iterations import MaxIterations
 from looptrace.rules.max_runtime import MaxRuntime
 from looptrace.rules.monologue import Monologue
+from looptrace.rules.near_duplicate_output import NearDuplicateOutput
 from looptrace.rules.no_measurable_progress import NoMeasurableProgress
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.phase_cycle import PhaseCycle
@@ -51,10 +52,16 @@ RULES: tuple[type[Rule], ...] = (
     AgentCycle,
     CrossTaskCycle,
     Chant,
+    NearDuplicateOutput,
     ConsecutiveErrors,
 )
 
 
-def default_rules() -> tuple[Rule, ...]:
-    """Return every rule with its default settings."""
+def known_rules() -> tuple[Rule, ...]:
+    """Return every rule with its default settings, also those that have to be switched on."""
     return tuple(rule() for rule in RULES)
+
+
+def default_rules() -> tuple[Rule, ...]:
+    """Return the rules that judge where nobody says otherwise, with their default settings."""
+    return tuple(rule for rule in known_rules() if rule.on_by_default)

@@ -95,6 +95,7 @@ class Turns:
     response: Codes  # text and calls of a model
     chant_times: Codes  # how often a model's text says its last words, one after the other
     chant_chars: Codes  # and how many characters these are in all
+    texts: tuple[str | None, ...]  # outputs; none at all where no rule reads them
     talks_on: Codes  # the response that a model goes on from, where neither asks for calls
 
     def lane(self, spec: LaneSpec) -> Lane:
@@ -202,6 +203,11 @@ class Lane:
     def signature(self) -> Codes:
         """Short canonical form of what each turn of the lane did or how it failed."""
         return self.turns.signature[self.rows]
+
+    @property
+    def texts(self) -> list[str | None]:
+        """What each turn of the lane put out: the result of a tool, the words of a model."""
+        return [self.turns.texts[row] for row in self.rows.tolist()]
 
     @property
     def response(self) -> Codes:
