@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import inspect
-import os
+import json
 import re
 import shlex
-import subprocess
 import sys
+from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
+from typing import Any
+
+from click.testing import CliRunner
 
 from looptrace.analyzer.dialects import KEYS
 from looptrace.analyzer.rule_pages import pages
 from looptrace.analyzer.settings_forms import page, schema
 from looptrace.analyzer.span_kinds import DIALECTS
+from looptrace.cli.main import main as looptrace
 
 DOCS = Path(__file__).parent
+
+# A page that shows what a command prints: the command in a comment, and the block below it.
+_SHOWN = re.compile(
+    r"(?P<head><!-- `make docs` runs: looptrace (?P<command>[^\n]*) -->\n+"
+    r"(?P<fence>`{3,})(?P<form>\w+)\n)"
+    r".*?(?P<tail>^(?P=fence)$)",
+    re.DOTALL | re.MULTILINE,
+)
+_COLUMNS = 100
 
 _DIALECTS_HEAD = """# Dialects
 
@@ -101,36 +114,41 @@ def _example(module: ModuleType) -> str:
     )
 
 
-_COMMAND = re.compile(r"```sh\n(looptrace [^\n]+)\n```\n\n```text\n.*?```", re.DOTALL)
-
-
-def backtest_page() -> str:
-    """Return the page of the backtest, with the output of the first command that shows one."""
-    page = (DOCS / "backtest.md").read_text(encoding="utf-8")
-    return _COMMAND.sub(_with_output, page, count=1)
+def with_outputs(text: str) -> str:
+    """Return a page with what its commands print now, run at the top of the tree."""
+    return _SHOWN.sub(_with_output, text)
 
 
 def _with_output(match: re.Match[str]) -> str:
-    _, *arguments = shlex.split(match[1])
-    done = subprocess.run(  # noqa: S603 - The command stands on a page of this project.
-        [sys.executable, "-m", "looptrace", *arguments],
-        cwd=DOCS.parent,
-        env={**os.environ, "COLUMNS": "80"},
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-    )
-    return f"```sh\n{match[1]}\n```\n\n```text\n{done.stdout.strip()}\n```"
+    environment = {"COLUMNS": str(_COLUMNS), "LOOPTRACE_LOOP_THRESHOLD": None}
+    with chdir(DOCS.parent):
+        printed = CliRunner().invoke(
+            looptrace, shlex.split(match["command"]), env=environment, catch_exceptions=False
+        )
+    output = printed.stdout.strip("\n")
+    if match["form"] == "json":
+        output = json.dumps(_first_of_lists(json.loads(output)), ensure_ascii=False, indent=2)
+    lines = [line.rstrip() for line in output.split("\n")]
+    return "\n".join([match["head"].rstrip("\n"), *lines, match["tail"]])
+
+
+def _first_of_lists(value: Any) -> Any:
+    """Leave all but the first of each list out, so that a page can be read."""
+    if isinstance(value, dict):
+        return {key: _first_of_lists(inner) for key, inner in value.items()}
+    return [_first_of_lists(inner) for inner in value[:1]] if isinstance(value, list) else value
 
 
 def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with the text that they should have."""
     wanted = {DOCS / "rules" / name: text for name, text in pages().items()}
-    wanted[DOCS / "backtest.md"] = backtest_page()
     wanted[DOCS / "dialects.md"] = dialects_page()
     wanted[DOCS / "examples.md"] = examples_page()
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
+    for path in DOCS.glob("*.md"):
+        if _SHOWN.search(text := path.read_text(encoding="utf-8")):
+            wanted[path] = with_outputs(text)
     return {
         path: text
         for path, text in wanted.items()

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -20,9 +21,14 @@ from looptrace.analyzer.findings import (
     Summary,
     Unknown,
 )
+from looptrace.analyzer.gates import Failure, GateEvent, Told
+from looptrace.analyzer.opinions import NoOpinion, Opinion
 from looptrace.analyzer.report import (
+    EVENTS_SHOWN_MAX,
     GROUPS_SHOWN_MAX,
+    WHY_TEXTS,
     Group,
+    at_text,
     cost_text,
     duration_text,
     grouped,
@@ -33,8 +39,10 @@ from looptrace.analyzer.report_terminal import print_report
 from looptrace.analyzer.spans import Skipped
 from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.rules.contract import ACTIONS, Action
+from tests.schemas import conflicts, fields
 
 DOCS = Path(__file__).parents[2] / "docs"
+SCHEMA = "findings.schema.json"
 TRACE = "5f3c1a9e0b7d4c2e8a61f0d39b5c7e12"
 REASON = "run_tests(tests/test_cart.py) failed the same way 5 times, turns 2\N{EN DASH}10"
 ACTION_RED, ACTION_MAGENTA, ACTION_YELLOW = "\x1b[1;31m", "\x1b[1;35m", "\x1b[1;33m"
@@ -114,11 +122,39 @@ def analysis(
     rows: list[dict[str, Any]] | None = None,
     skipped: tuple[Skipped, ...] = (),
     summary: Summary | None = None,
+    events: tuple[GateEvent, ...] = (),
 ) -> Analysis:
     """Make an analysis of twelve turns, unless others are given."""
     rows = pytest_turns(12) if rows is None else rows
     counts = summary or Summary(1, 3, len(rows), 38, 12_345, 2_100, Unknown(0, 0))
-    return Analysis(counts, skipped, findings, (), pl.DataFrame(rows, schema=TURN_SCHEMA))
+    return Analysis(counts, skipped, findings, events, pl.DataFrame(rows, schema=TURN_SCHEMA))
+
+
+def event(type_: Told, at: int, **fields: Any) -> GateEvent:
+    """Make an event of a loop; a gate event leaves the task paused."""
+    is_gate = type_ == "gate_opened"
+    known: dict[str, Any] = {
+        "id": f"{type_} {at}",
+        "task": "fix-cart",
+        "at_ns": 1_772_442_000_123_456_789,
+        "status": "paused_for_intervention" if is_gate else "active",
+        "status_before": "active",
+        "trace_id": TRACE,
+    }
+    if type_ in ("loop_detected", "pivot_issued", "gate_opened"):
+        known |= {"rule": "repeated_call", "attempts": 5, "loop_count": 4, "reason": REASON}
+    if is_gate:
+        known |= {"action": "gate", "gate": f"gate {at}", "why": "LADDER"}
+    return GateEvent(type=type_, turn=at, **known | fields)
+
+
+WARNED = event("loop_detected", 6, action="warn", loop_count=2)
+OPENED = event("gate_opened", 10)
+RESOLVED = event("gate_resolved", 12, gate="gate 10", reason="person", decision="continue")
+RESET = event("counter_reset", 12, reason="person", loop_count=4)
+OPINION = Opinion(
+    is_regressive=False, no_progress=True, is_external=False, reasoning="It tries the same."
+)
 
 
 def printed(content: Analysis, *, width: int = 80, color: bool = False) -> str:
@@ -177,6 +213,13 @@ def hostile_analysis(text: str) -> Analysis:
     Columns hold no lone surrogates, but the name of a file that is not UTF-8 does.
     """
     where, text = text, text.replace("\ud800", "\ufffd")
+    failure = Failure(1, 0, text, text, text, None, text, text, text, text)
+    told = [
+        event("gate_opened", 2, reason=text, agent=text, signature=text, history=(failure,)),
+        event("gate_resolved", 5, reason="person", decision=text, note=text),
+        event("counter_reset", 1, reason=text, loop_count=2),
+        event("loop_detected", 1, action="unblock_authority", blockers=(text,)),
+    ]
     # An agent or a session that is named like its task would not be shown.
     base = finding(task=text, agent=f"{text} agent", reason=text)
     hostile = replace(base, id=text, session=f"{text} session", trace_id=text, signature=text)
@@ -186,7 +229,8 @@ def hostile_analysis(text: str) -> Analysis:
         turn(number, kind, task=text, arguments=text, **words)
         for number, kind in enumerate(("tool", "model", "handoff", "attempt", "user"), start=1)
     ]
-    return analysis(hostile, other, rows=rows, skipped=(Skipped(where, where),))
+    events = tuple(replace(one, task=text) for one in told)
+    return analysis(hostile, other, rows=rows, skipped=(Skipped(where, where),), events=events)
 
 
 # ---- Which findings are one loop
@@ -345,6 +389,83 @@ def test_action_has_its_colour(action: Action, escape: str) -> None:
     assert f"{escape}{action}" in printed(analysis(finding(action=action)), color=True)
 
 
+def test_terminal_report_shows_what_was_decided() -> None:
+    """What was told at which turn, and why a person must decide now."""
+    text = printed(analysis(finding(), events=(WARNED, OPENED)))
+
+    assert "1 loop in 1 of 3 tasks; 1 gate open.\n" in text
+    assert (
+        "\n"
+        "  what was decided:\n"
+        "  turn 6: warn by repeated_call, loop count 2\n"
+        "  turn 10: gate by repeated_call, loop count 4: the ladder of the rule says so\n"
+        "  The gate is open: a person must decide how the task goes on.\n"
+    ) in text
+    assert text.endswith("To hand a gate on: looptrace escalation PATH --task ID\n")
+
+
+def test_gate_that_is_resolved_waits_for_nobody() -> None:
+    """The report must not call a person to what a person has decided already."""
+    text = printed(analysis(finding(), events=(OPENED, RESOLVED, RESET)))
+
+    assert "  turn 12: gate resolved by a person: continue\n" in text
+    assert "  turn 12: counter reset from 4: a person spoke\n" in text
+    assert "open" not in text
+    assert "escalation" not in text
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (
+            event("loop_detected", 3, action="retry_later", retry_after_s=120),
+            "retry_later by repeated_call, loop count 4: after 120 s",
+        ),
+        (
+            event("pivot_issued", 3, action="pivot", pivots=2),
+            "pivot by repeated_call, loop count 4: change of course 2",
+        ),
+        (event("counter_reset", 3, reason="idle", loop_count=3), "counter reset from 3: the task"),
+        (event("gate_opened", 3, why="MAX_PIVOTS_EXCEEDED"), "no pivot is left"),
+    ],
+)
+def test_each_event_says_what_it_is_about(told: GateEvent, line: str) -> None:
+    """A wait without its length, or a pivot without its number, would leave a reader guessing."""
+    content = analysis(finding(), events=(told,))
+
+    assert line in printed(content, width=120)
+    assert line in " ".join(Page(html_report(content)).text.split())
+
+
+def test_long_list_of_decisions_shows_its_start_and_its_end() -> None:
+    """A task of many resets must not push the others off the screen; the gate is at the end."""
+    many = tuple(event("counter_reset", at, reason="idle", loop_count=2) for at in range(1, 60))
+    content = analysis(finding(), events=(*many, OPENED))
+
+    for text in (printed(content), " ".join(Page(html_report(content)).text.split())):
+        assert f"… {60 - EVENTS_SHOWN_MAX} more events: all are in --format json" in text
+        assert "gate by repeated_call" in text
+    assert printed(content).count("counter reset") == EVENTS_SHOWN_MAX - 1
+
+
+@pytest.mark.requirement("A13")
+def test_opinion_stands_beside_its_gate() -> None:
+    """What a judge thinks, or why it thinks nothing, is read where the gate is."""
+    content = analysis(finding(), events=(OPENED,))
+    said = "judge: regressive: no, no progress: yes, external: no. It tries the same."
+
+    for given, line in (
+        (OPINION, said),
+        (NoOpinion("it is away"), "judge: no opinion: it is away"),
+    ):
+        asked = {"gate 10": given}
+        console = Console(file=StringIO(), width=120, _environ={})
+        print_report(content, console, asked)
+        assert line in console.file.getvalue()  # type: ignore[attr-defined]
+        assert line in " ".join(Page(html_report(content, asked)).text.split())
+    assert "judge" not in printed(content)
+
+
 def test_silence_is_said() -> None:
     """An empty report could be a broken one."""
     text = printed(analysis())
@@ -415,6 +536,43 @@ def test_html_report_shows_the_loop() -> None:
     assert page.text.count("✗ AssertionError: 107 != 100") == 6
     roles = [row.get("class", "") for row in page.all("tr") if "is-" in row.get("class", "")]
     assert roles == ["is-first"] * 2 + ["is-repeat"] * 8
+
+
+def test_html_report_marks_what_was_decided_on_the_timeline() -> None:
+    """A reader sees at which turn the agent was warned, and where it had to stop."""
+    rows = [*pytest_turns(12), turn(12, "user", text="Try the other file.")]
+    events = (WARNED, OPENED, RESOLVED, RESET)
+    page = Page(html_report(analysis(finding(), rows=rows, events=events)))
+
+    marks = {path["class"]: path["d"] for path in page.all("path")}
+    assert [marks[kind].split(" ")[0] for kind in ("warn", "gate", "reset")] == [
+        f"M{(at - 1) * 20}" for at in (6, 10, 12)
+    ]
+    text = " ".join(page.text.split())
+    assert "turn 10 gate by repeated_call, loop count 4: the ladder of the rule says so" in text
+    assert "Try the other file. gate resolved by a person: continue counter reset" in text
+    assert text.count("gate resolved") == 2
+
+
+def test_decisions_of_a_task_are_listed_once() -> None:
+    """Two loops of one task have one list; a loop of another task has none of it."""
+    other = finding("cycle", (20, 21, 22, 23), "warn", agent="tester", period=2)
+    page = Page(
+        html_report(analysis(finding(), other, finding(task="b", action="warn"), events=(OPENED,)))
+    )
+
+    assert len([section for section in page.all("section") if "id" in section]) == 3
+    assert page.text.count("What was decided") == 1
+    assert page.text.count("The gate is open") == 1
+
+
+def test_strongest_decision_marks_a_crowded_cell() -> None:
+    """Of a warning and a gate in one cell the gate is what must be seen."""
+    events = (event("gate_opened", 9), event("loop_detected", 10, action="warn"))
+    page = Page(html_report(analysis(finding(), rows=pytest_turns(4000), events=events)))
+
+    assert [path["class"] for path in page.all("path") if path["d"].endswith("z")][-1] == "gate"
+    assert "warn" not in {path["class"] for path in page.all("path")}
 
 
 def test_turns_of_a_cycle_are_named_by_their_place() -> None:
@@ -540,50 +698,18 @@ def test_links_of_the_table_lead_to_the_loops() -> None:
 # ---- JSON
 
 
-def conflicts(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str = "$") -> list[str]:
-    """Name what a value breaks of the part of JSON Schema that the documented schema uses."""
-    schema = {**root["$defs"].get(schema.get("$ref", "").removeprefix("#/$defs/"), {}), **schema}
-    found = [] if is_of_type(value, schema.get("type")) else [f"{at} is no {schema['type']}"]
-    if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{at} is none of {schema['enum']}")
-    if "const" in schema and value != schema["const"]:
-        found.append(f"{at} is not {schema['const']}")
-    if isinstance(value, int | float) and value < schema.get("minimum", value):
-        found.append(f"{at} is below {schema['minimum']}")
-    if isinstance(value, dict):
-        properties = schema.get("properties", {})
-        differing = value.keys() ^ properties.keys() | value.keys() ^ set(schema["required"])
-        found += [f"{at}.{key} is missing or not described" for key in sorted(differing)]
-        for key in value.keys() & properties.keys():
-            found += conflicts(value[key], properties[key], root, f"{at}.{key}")
-    if isinstance(value, list):
-        for item in value:
-            found += conflicts(item, schema["items"], root, f"{at}[]")
-    return found
-
-
-def is_of_type(value: Any, name: str | None) -> bool:
-    """Tell whether a value has the type of this name; JSON has no numbers that are booleans."""
-    types: dict[str, Any] = {"object": dict, "array": list, "string": str, "integer": int}
-    types["number"] = (int, float)
-    return name is None or (isinstance(value, types[name]) and not isinstance(value, bool))
-
-
-def schema() -> dict[str, Any]:
-    """Read the documented schema."""
-    parsed: dict[str, Any] = json.loads((DOCS / "findings.schema.json").read_text("utf-8"))
-    return parsed
-
-
 def full_report() -> Any:
     """Write and read back a report in which no list is empty."""
     skipped = (Skipped("night.jsonl:3", "not JSON"),)
-    return json.loads(json_report(analysis(finding(), skipped=skipped)))
+    failed = Failure(9, 0, "coder", "run_tests()", "s", "other", "E", "secret", TRACE, "f" * 16)
+    gate = replace(OPENED, history=(failed,), blockers=("no key",))
+    content = analysis(finding(), skipped=skipped, events=(WARNED, gate, RESOLVED, RESET))
+    return json.loads(json_report(content, {"gate 10": OPINION}))
 
 
 def test_json_report_keeps_to_the_documented_schema() -> None:
     """Programs are written against the schema, so the output has its fields and no others."""
-    assert conflicts(full_report(), schema(), schema()) == []
+    assert conflicts(full_report(), SCHEMA) == []
 
 
 def test_schema_check_sees_each_kind_of_conflict() -> None:
@@ -594,14 +720,20 @@ def test_schema_check_sees_each_kind_of_conflict() -> None:
     report["schema"] = 2
     report["findings"][0]["action"] = "stop"
     report["findings"][0]["turns"][0]["extra"] = 1
+    report["events"][0]["why"] = "BECAUSE"
+    report["events"][1]["history"][0]["error"] = "secret"
+    report["events"][1]["opinion"]["no_progress"] = "yes"
     del report["skipped"][0]["why"]
 
-    assert set(conflicts(report, schema(), schema())) == {
+    assert set(conflicts(report, SCHEMA)) == {
         "$.spans is no integer",
         "$.turns is below 0",
         "$.schema is not 1",
         f"$.findings[].action is none of {list(ACTIONS)}",
         "$.findings[].turns[].extra is missing or not described",
+        f"$.events[].why is none of {[*WHY_TEXTS, None]}",
+        "$.events[].history[].error is missing or not described",
+        "$.events[].opinion.no_progress is no ['boolean', 'null']",
         "$.skipped[].why is missing or not described",
     }
 
@@ -612,21 +744,7 @@ def test_documented_example_keeps_to_the_schema() -> None:
     example = re.search(r"```json\n(.*?)```", text, re.DOTALL)
 
     assert example is not None
-    assert conflicts(json.loads(example[1]), schema(), schema()) == []
-
-
-def fields(described: dict[str, Any], prefix: str = "") -> list[str]:
-    """List the fields of an object of the schema, as the table of the page names them."""
-    names = []
-    for name, field in described["properties"].items():
-        names.append(f"{prefix}{name}")
-        inner, suffix = (field["items"], "[].") if "items" in field else (field, ".")
-        if "$ref" in inner:
-            inner = schema()["$defs"][inner["$ref"].removeprefix("#/$defs/")]
-        # A finding has a table of its own.
-        if "properties" in inner and name != "findings":
-            names += fields(inner, f"{prefix}{name}{suffix}")
-    return names
+    assert conflicts(json.loads(example[1]), SCHEMA) == []
 
 
 def test_page_describes_every_field() -> None:
@@ -635,7 +753,7 @@ def test_page_describes_every_field() -> None:
 
     described = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
 
-    assert described == fields(schema()) + fields(schema()["$defs"]["finding"])
+    assert described == [*fields(SCHEMA), *fields(SCHEMA, "finding"), *fields(SCHEMA, "event")]
 
 
 def test_json_report_says_what_was_found() -> None:
@@ -653,6 +771,38 @@ def test_json_report_says_what_was_found() -> None:
         (2, "first"),
         (4, "repeat"),
     ]
+
+
+@pytest.mark.requirement("A14")
+def test_json_report_has_every_event_with_its_directive() -> None:
+    """Log shippers read from here what came about, with task, agent, time, reason and history."""
+    warned, gate, resolved, reset = full_report()["events"]
+
+    types = [one["type"] for one in (warned, gate, resolved, reset)]
+    assert types == ["loop_detected", "gate_opened", "gate_resolved", "counter_reset"]
+    assert {one["at"] for one in (warned, gate)} == {"2026-03-02T09:00:00.123456Z"}
+    assert warned["directive"].startswith("You have done the same 5 times")
+    assert (resolved["directive"], reset["directive"]) == (None, None)
+    assert (gate["why"], gate["loop_count"], gate["history"][0]["turn"]) == ("LADDER", 4, 9)
+    assert gate["opinion"] == asdict(OPINION) | {"no_opinion": None}
+    assert (reset["reason"], reset["loop_count"]) == ("person", 4)
+
+
+def test_json_report_keeps_what_was_said_to_itself() -> None:
+    """A report that goes to a log must not carry a person's words or the text of an error."""
+    talkative = replace(RESOLVED, note="secret")
+    text = json_report(analysis(finding(), events=(talkative,)))
+
+    assert "secret" not in text
+    assert "secret" not in json.dumps(full_report())
+
+
+@pytest.mark.parametrize("ns", [0, -1, 1_772_442_000_123_456_789, 2**63 - 1])
+def test_times_are_written_to_the_microsecond(ns: int) -> None:
+    """Floating point would lose the last digits of a time in nanoseconds."""
+    at = datetime.fromisoformat(at_text(ns))
+
+    assert (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) == ns // 1000
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

@@ -1,4 +1,4 @@
-"""`looptrace analyze` and `looptrace explain` as a stranger would use them."""
+"""`looptrace analyze`, `explain` and `escalation` as a stranger would use them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
 from tests.otlp import Trace
+from tests.plugins import install_judges
+from tests.schemas import conflicts
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces"
 LOOPING = str(TRACES / "nightly_migration_loop.jsonl")
@@ -77,6 +79,43 @@ def test_gate_asks_for_more_than_a_warning(tmp_path: Path) -> None:
 
     assert run("analyze", str(path), "--fail-on", "finding").exit_code == 1
     assert run("analyze", str(path), "--fail-on", "gate").exit_code == 0
+
+
+def test_a_gate_that_was_resolved_was_a_gate(tmp_path: Path) -> None:
+    """A pipeline asks whether an agent had to be stopped, not whether it still is."""
+    path = tmp_path / "resolved.jsonl"
+    trace = calls("earth", 5)
+    path.write_text(trace.lines())
+    before = as_json(str(path))["events"]
+    said = {"looptrace.decision": "continue", "looptrace.note": "Use a spade."}
+    trace.span("person", None, events=[("looptrace.human_intervention", said)])
+    path.write_text(trace.lines())
+    after = as_json(str(path))["events"]
+
+    assert [event["type"] for event in before] == ["loop_detected", "gate_opened"]
+    assert [event["type"] for event in after][2:] == ["gate_resolved", "counter_reset"]
+    assert after[:2] == before
+    assert after[2]["decision"] == "continue"
+    assert "spade" not in json.dumps(after)
+    assert run("analyze", str(path), "--fail-on", "gate").exit_code == 1
+
+
+def test_a_finding_whose_ladder_ends_in_a_gate_is_no_gate(tmp_path: Path) -> None:
+    """`--fail-on gate` asks for what was decided: a pivot made the loop count anew."""
+    path = tmp_path / "five.jsonl"
+    path.write_text(calls("earth", 5).lines())
+    pivots = tmp_path / "pivots.toml"
+    pivots.write_text(
+        "[rules.repeated_call]\n"
+        "ladder = [{ attempts = 3, action = 'pivot' }, { attempts = 5, action = 'gate' }]\n"
+        "[rules.signature_repeat]\nenabled = false\n"
+    )
+    found = run("analyze", str(path), "--fail-on", "gate", "--config", str(pivots))
+
+    assert "gate by repeated_call\n" in found.stdout
+    assert "turn 3: pivot by repeated_call" in found.stdout
+    assert found.exit_code == 0
+    assert run("analyze", str(path), "--fail-on", "gate").exit_code == 1
 
 
 def test_unreadable_parts_win_over_findings(tmp_path: Path) -> None:
@@ -146,6 +185,43 @@ def test_explain_shows_how_far_each_rule_got() -> None:
     assert "cycle: silent, got to 0 of 2" in found
 
 
+@pytest.mark.requirement("C7")
+def test_explain_says_what_was_decided_and_what_would_change_it() -> None:
+    """Beside the turns what was told, below them the setting with which it would not have been."""
+    found = run("explain", LOOPING).stdout
+
+    assert "→ warn by repeated_call, loop count 2" in found
+    assert "would be silent with rules.repeated_call.attempts_min = 8 (now 3)" in found
+    assert "turn 10: gate by repeated_failure, loop count 2: the ladder of the rule says" in found
+    assert "would have come at turn 12 with rules.repeated_failure.attempts_min = 4 (now" in found
+    assert "enabled = false there is a gate by repeated_call at turn 14" in " ".join(found.split())
+
+
+@pytest.mark.requirement("C7")
+def test_explain_names_the_setting_of_a_silent_rule(tmp_path: Path) -> None:
+    """The value that it names makes the rule fire, when somebody writes it into a file."""
+    path = tmp_path / "two.jsonl"
+    path.write_text(calls("earth", 2).lines())
+    told = run("explain", str(path)).stdout
+    assert "repeated_call: silent, got to 2 of 3\n  would fire with rules.repeated_call." in told
+
+    (tmp_path / "soon.toml").write_text("[rules.repeated_call]\nattempts_min = 2\n")
+    found = as_json(str(path), "--config", str(tmp_path / "soon.toml"))
+    assert "rules.repeated_call.attempts_min = 2 (now 3)" in told
+    assert {finding["rule"] for finding in found["findings"]} == {"repeated_call"}
+    assert as_json(str(path))["findings"] == []
+
+
+@pytest.mark.requirement("C7")
+def test_explain_speaks_to_machines() -> None:
+    """The same as JSON, with the events of `analyze`."""
+    explained = json.loads(run("explain", LOOPING, "--format", "json").stdout)
+
+    assert conflicts(explained, "explain.schema.json") == []
+    assert explained["events"] == as_json(LOOPING)["events"]
+    assert explained["gates"][0]["without_rule"] == {"rule": "repeated_call", "turn": 14}
+
+
 def test_explain_says_what_is_unknown() -> None:
     """A loop that nobody could see is explained by what the trace lacks."""
     found = run("explain", str(TRACES / "redacted_unknown.jsonl")).stdout
@@ -162,6 +238,135 @@ def test_explain_helps_to_name_the_task() -> None:
     assert "migrations-2026-03-14" in found.stderr
 
 
+@pytest.mark.requirement("A17")
+@pytest.mark.requirement("C6")
+def test_escalation_hands_a_gate_on(tmp_path: Path) -> None:
+    """As Markdown to read and as JSON to work with, from files and from a store."""
+    store = str(tmp_path / "store")
+    run("ingest", str(TRACES), "--store", store)
+    text = run("escalation", LOOPING).stdout
+    report = json.loads(run("escalation", LOOPING, "--format", "json").stdout)
+
+    assert text.startswith("# Gate: a task stopped after 3 attempts of the same\n")
+    assert "   10  repeat  db-keeper: apply_migration(billing, 0042_split" in text
+    assert conflicts(report, "escalation.schema.json") == []
+    gate = report["gate"]["gate"]
+    assert run("escalation", store, "--gate", gate).stdout == text
+    assert run("escalation", store, "--task", "migrations-2026-03-14").stdout == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([str(TRACES)], "name one by --task or --gate; the input has 4, among them: 85b80f8"),
+        ([str(TRACES), "--task", "nobody"], "there is no such gate; the input has 4"),
+        ([LOOPING, "--gate", "abc"], "there is no such gate; the input has 1"),
+        ([HEALTHY], "no gate was opened in the input"),
+    ],
+)
+def test_escalation_names_the_gates_there_are(arguments: list[str], message: str) -> None:
+    """Whoever asks for a gate that there is not learns which there are."""
+    found = run("escalation", *arguments)
+
+    assert found.exit_code == 2
+    assert message in " ".join(found.stderr.split())
+
+
+JUDGE = """
+import os
+from pathlib import Path
+from looptrace.analyzer.opinions import Opinion
+
+class Strict:
+    def opinion(self, question):
+        with Path(os.environ["ASKED"]).open("a") as asked:
+            asked.write(f"{question.rule} after {question.history[-1][:2]}\\n")
+        return Opinion(True, True, False, "It only talks.")
+
+def broken():
+    raise RuntimeError("no model here")
+
+class Lost:
+    def opinion(self, question):
+        raise TimeoutError("no answer in time")
+"""
+ALIKE = """[rules.response_repeat]
+enabled = false
+[rules.monologue]
+attempts_min = 4
+ladder = [{ attempts = 4, action = "gate" }]
+"""
+TALK = str(TRACES / "support_bot_same_answer_loop.jsonl")
+
+
+@pytest.fixture
+def judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install judges, and settings by which talk alone opens a gate; returns what was asked."""
+    install_judges(
+        tmp_path / "strict_judges",
+        monkeypatch,
+        JUDGE,
+        strict="Strict",
+        lost="Lost",
+        broken="broken",
+    )
+    asked = tmp_path / "asked"
+    asked.touch()
+    monkeypatch.setenv("ASKED", str(asked))
+    (tmp_path / "looptrace.toml").write_text(ALIKE)
+    monkeypatch.chdir(tmp_path)
+    return asked
+
+
+@pytest.mark.requirement("A13")
+def test_judge_is_asked_once_about_a_gate_that_is_no_exact_match(judges: Path) -> None:
+    """Its opinion is shown in every report, and changes nothing that was decided."""
+    without = as_json(TALK)
+    found = as_json(TALK, "--judge", "strict")
+
+    assert judges.read_text() == "monologue after 4.\n"
+    (gate,) = found["events"]
+    assert (gate["type"], gate["rule"], gate["turn"]) == ("gate_opened", "monologue", 4)
+    assert gate["opinion"]["reasoning"] == "It only talks."
+    assert without["events"] == [gate | {"opinion": None}]
+    assert without["findings"] == found["findings"]
+    assert "external: no. It only talks." in run("analyze", TALK, "--judge", "strict").stdout
+    assert "It only talks." in run("escalation", TALK, "--judge", "strict").stdout
+    assert judges.read_text().count("\n") == 3
+
+
+@pytest.mark.requirement("A13")
+def test_judge_is_never_asked_about_exact_matches(judges: Path) -> None:
+    """A call that failed the same way speaks for itself."""
+    found = as_json(LOOPING, "--judge", "strict")
+
+    assert judges.read_text() == ""
+    assert [event["opinion"] for event in found["events"]] == [None, None]
+
+
+@pytest.mark.requirement("A13")
+@pytest.mark.usefixtures("judges")
+def test_judge_that_fails_is_no_opinion_and_no_error() -> None:
+    """The analysis ends as it would without, and the report says why nobody has an opinion."""
+    found = run("analyze", TALK, "--judge", "lost", "--format", "json")
+    (gate,) = json.loads(found.stdout)["events"]
+
+    assert found.exit_code == 0
+    assert gate["opinion"]["no_opinion"] == "the judge failed: TimeoutError: no answer in time"
+    assert gate["opinion"]["no_progress"] is None
+
+
+@pytest.mark.parametrize("command", ["analyze", "escalation"])
+@pytest.mark.usefixtures("judges")
+def test_judge_that_cannot_be_had_stops_the_command(command: str) -> None:
+    """A report without the opinion that was asked for would be taken for one with it."""
+    for name, why in (("strcit", "Did you mean strict?"), ("broken", "no model here")):
+        found = run(command, TALK, "--judge", name)
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert found.stderr.startswith("Error: ")
+        assert why in found.stderr
+
+
 def test_text_from_traces_is_never_markup(tmp_path: Path) -> None:
     """A result may hold what the terminal library would obey."""
     path = tmp_path / "markup.jsonl"
@@ -172,7 +377,7 @@ def test_text_from_traces_is_never_markup(tmp_path: Path) -> None:
     assert "\x1b[31m" not in told
 
 
-@pytest.mark.parametrize("command", ["analyze", "explain"])
+@pytest.mark.parametrize("command", ["analyze", "explain", "escalation"])
 def test_nothing_to_read_is_an_error(command: str, tmp_path: Path) -> None:
     """A wrong path must not look like a healthy agent."""
     found = run(command, str(tmp_path / "nowhere"))

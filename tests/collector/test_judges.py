@@ -7,6 +7,7 @@ import pytest
 
 from looptrace.analyzer.opinions import NoOpinion, Question
 from looptrace.collector.judges import JudgeError, judge_named
+from tests.plugins import install_judges
 
 requirement = pytest.mark.requirement
 
@@ -31,15 +32,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
     def install_one(distribution: str = "judges", **offered: str) -> Path:
         folder = tmp_path / distribution
-        metadata = folder / f"{distribution}-1.0.dist-info"
-        metadata.mkdir(parents=True)
-        (folder / f"{distribution}_module.py").write_text(MODULE)
-        (metadata / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n"
-        )
-        lines = [f"{name} = {distribution}_module:{what}" for name, what in offered.items()]
-        (metadata / "entry_points.txt").write_text("\n".join(["[looptrace.judges]", *lines]))
-        monkeypatch.syspath_prepend(str(folder))
+        install_judges(folder, monkeypatch, MODULE, **offered)
         return folder
 
     return install_one

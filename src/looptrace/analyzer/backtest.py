@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint import compared_by
 from looptrace.analyzer.gates import GateEvent, Why
 from looptrace.analyzer.prices import TOKENS_PER_PRICE, Price, Prices
-from looptrace.analyzer.sameness import Sameness
 from looptrace.analyzer.settings import Settings
-from looptrace.analyzer.turns import IS_STEP, IS_USER, numbered
+from looptrace.analyzer.turns import IS_STEP, IS_USER
 from looptrace.rules.contract import Action
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -117,8 +116,8 @@ def backtest(
     for part in parts:
         tasks += part["task"].n_unique()
         turns += part.filter(IS_STEP).height
-        as_a = _compared_by(part, a.sameness)
-        as_b = as_a if a.sameness == b.sameness else _compared_by(part, b.sameness)
+        as_a = compared_by(part, a.sameness)
+        as_b = as_a if a.sameness == b.sameness else compared_by(part, b.sameness)
         judged_a.add(as_a, a, prices)
         judged_b.add(as_b, b, prices)
     places = sorted({*judged_a.gates, *judged_b.gates})
@@ -132,11 +131,6 @@ def backtest(
             Row(place[0], judged_a.gates.get(place), judged_b.gates.get(place)) for place in places
         ),
     )
-
-
-def _compared_by(turns: pl.DataFrame, sameness: Sameness) -> pl.DataFrame:
-    """Compare turns anew, whatever they were compared by when they were stored."""
-    return numbered(fingerprinted(turns, sameness))
 
 
 @dataclass(slots=True)

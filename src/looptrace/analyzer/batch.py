@@ -16,6 +16,7 @@ from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import Skipped
 from looptrace.analyzer.turns import IS_STEP, TURN_SCHEMA
 
@@ -28,9 +29,10 @@ def analyse(
     skipped: Sequence[Skipped] = (),
     judging: RuleSet = DEFAULT,
     recovery: Recovery = RECOVERY,
+    sameness: Sameness = NOTHING,
 ) -> Analysis:
     """Find the loops in spans (`SPAN_SCHEMA`), with the default rules unless others are given."""
-    turns, noted = turns_of(spans)
+    turns, noted = turns_of(spans, sameness)
     return analysis_of(turns, spans.height, (*skipped, *noted), judging, recovery)
 
 
@@ -100,15 +102,25 @@ def judged_of(
         rows = counted(coded(part), judging.counting)
         found = stretches(rows, judging)[0]
         findings += map(finding_of, found)
-        grown = [Growth(loop, fired) for loop in found for fired in loop.fired]
-        looping = rows.filter(pl.col("task").is_in({loop.task for loop in found}))
-        told: list[GateEvent] = []
-        for task, moments in sorted(moments_of(looping, grown).items()):
-            state, of_task = decided(TaskState(task), moments, recovery)
-            states.append(state)
-            told += of_task
-        events += with_history(told, looping, recovery.history_max)
+        of_tasks, told = decided_of(rows, found, recovery)
+        states += of_tasks
+        events += told
     return Judged(tuple(in_order(findings)), tuple(events), tuple(states))
+
+
+def decided_of(
+    rows: pl.DataFrame, found: Sequence[Stretch], recovery: Recovery
+) -> tuple[list[TaskState], list[GateEvent]]:
+    """Take each task with a loop through what happened in its turns, which are counted."""
+    grown = [Growth(loop, fired) for loop in found for fired in loop.fired]
+    looping = rows.filter(pl.col("task").is_in({loop.task for loop in found}))
+    states: list[TaskState] = []
+    events: list[GateEvent] = []
+    for task, moments in sorted(moments_of(looping, grown).items()):
+        state, told = decided(TaskState(task), moments, recovery)
+        states.append(state)
+        events += told
+    return states, with_history(events, looping, recovery.history_max)
 
 
 def findings_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Finding]:

@@ -105,3 +105,6 @@ class Directives:
         return ImmutableSandboxedEnvironment(
             loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
+
+
+OWN = Directives()

@@ -1,4 +1,4 @@
-"""Why a task was flagged or was not: its turns, and how far each rule got at each of them."""
+"""Why a task was flagged or was not: how far each rule got, what was decided, what would differ."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from looptrace.analyzer.batch import decided_of
+from looptrace.analyzer.changes import Change, MovedGate, changes_of_rule, moved_gate
 from looptrace.analyzer.counts import counted
-from looptrace.analyzer.judge import coded, ruled
+from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.judge import coded, ruled, stretches
+from looptrace.analyzer.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, OFF, RuleSet
 
 _UNSEEN = -1
+
+# A rule that got less far saw nothing repeat, and no setting of it is looked for.
+REPEATED = 2
+
+# Gates of one task that are explained: each takes some dozen times as long as to judge the task.
+GATES_EXPLAINED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,54 @@ class Progress:
             if attempts is not None
         ]
         return -max(seen)[2] if seen else None
+
+    @property
+    def saw_a_repeat(self) -> bool:
+        """Whether anything came twice."""
+        return self.furthest is not None and (self.reached[self.furthest] or 0) >= REPEATED
+
+    @property
+    def fired(self) -> bool:
+        """Whether it got far enough."""
+        place = self.furthest
+        return place is not None and (self.reached[place] or 0) >= self.needed[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why one task was flagged or was not.
+
+    `changes` has, by rule, the settings by which a rule that saw a repeat would fire or be silent.
+    """
+
+    rules: tuple[Progress, ...]
+    events: tuple[GateEvent, ...]
+    changes: dict[str, tuple[Change, ...]]
+    gates: tuple[MovedGate, ...]
+
+
+def explained(
+    turns: pl.DataFrame, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY
+) -> Explanation:
+    """Explain one task by its numbered turns (`TURN_SCHEMA`)."""
+    rows = counted(coded(turns), judging.counting)
+    progress = tuple(progress_of(turns, judging))
+    _, events = decided_of(rows, stretches(rows, judging)[0], recovery)
+    seen = {rule.rule for rule in progress if rule.saw_a_repeat}
+    opened = [event for event in events if event.type == "gate_opened"]
+    return Explanation(
+        rules=progress,
+        events=tuple(events),
+        changes={
+            rule.name: changes_of_rule(rows, rule, judging, recovery)
+            for rule in judging.rules
+            if rule.name in seen
+        },
+        gates=tuple(
+            moved_gate(rows, event, events, (judging, recovery))
+            for event in opened[:GATES_EXPLAINED_MAX]
+        ),
+    )
 
 
 def progress_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Progress]:

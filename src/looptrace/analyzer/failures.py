@@ -38,6 +38,8 @@ _FOREIGN = (
     r"|at org\.(?:junit|apache|springframework)\."
 )
 
+_HASH = r"^[0-9a-f]{16}$"  # what stands for a trace that was read before
+
 # A place in a text without frames, from the most to the least that it says.
 _LINE_IN_TEXT = rf"({_FILE})(?::|\(|[\"']?,? (?:on |at )?line )([0-9]+)"
 _FILE_IN_TEXT = rf"(?:^|[\s\"'(`])({_FILE})(?:$|[\s\"'),;:`]|\.(?:\s|$))"
@@ -58,7 +60,8 @@ def with_places(turns: pl.DataFrame, digest: Callable[[str], str]) -> pl.DataFra
     Until then `trace_hash` holds the stack trace itself, where there is one. What is `hidden` has a
     text that says nothing.
     """
-    rows = turns["failed"].fill_null(value=False).arg_true()
+    hashed = turns["trace_hash"].str.contains(_HASH).fill_null(value=False)
+    rows = (turns["failed"].fill_null(value=False) & ~hashed).arg_true()
     if rows.is_empty():
         return turns
     text = pl.when(~pl.col("hidden")).then(pl.coalesce("result", "error"))
@@ -74,9 +77,10 @@ def with_places(turns: pl.DataFrame, digest: Callable[[str], str]) -> pl.DataFra
     )
     hashes = [None if trace is None else digest(trace) for trace in said["trace"]]
     location = blank(turns.height).scatter(rows, said["location"])
+    found = blank(turns.height).scatter(rows, pl.Series(hashes, dtype=pl.String))
     return turns.with_columns(
         location=pl.coalesce("location", location),
-        trace_hash=blank(turns.height).scatter(rows, pl.Series(hashes, dtype=pl.String)),
+        trace_hash=pl.when(hashed).then("trace_hash").otherwise(found),
     )
 
 

@@ -18,7 +18,7 @@ from looptrace.analyzer.failures import with_places
 from looptrace.analyzer.figures import failed_tests, with_figures
 from looptrace.analyzer.masks import blank, masked, named_ids
 from looptrace.analyzer.sameness import NOTHING, Sameness, compared_arguments
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 
 # A result that begins so reports a failure although its span's status does not say it.
 FAILURE_HEAD = (
@@ -106,6 +106,9 @@ _READ_CHARS = 200
 DIGEST_BYTES = 8
 
 
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
 def digest(text: str) -> str:
     """Return 16 hex digits that are the same on every machine and in every version."""
     data = text.encode("utf-8", "surrogatepass")
@@ -141,6 +144,11 @@ def fingerprinted(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataF
         response=_mapped(turns["response"], _sha256),
         talks_on=_mapped(turns["talks_on"], _sha256),
     ).select(TURN_SCHEMA.names())
+
+
+def compared_by(turns: pl.DataFrame, sameness: Sameness) -> pl.DataFrame:
+    """Return turns (`TURN_SCHEMA`) as they compare by what is declared now, numbered anew."""
+    return numbered(fingerprinted(turns, sameness))
 
 
 def _failed() -> pl.Expr:
@@ -340,4 +348,7 @@ def _mapped(texts: pl.Series, function: Callable[[str], str | None]) -> pl.Serie
 
 
 def _sha256(response: str) -> str:
+    """Hash a response; one that was hashed before stays as it is, so that turns compare anew."""
+    if _SHA256.fullmatch(response):
+        return response
     return hashlib.sha256(response.encode("utf-8", "surrogatepass")).hexdigest()

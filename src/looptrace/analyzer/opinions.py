@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
-from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.findings import Analysis, Finding
 from looptrace.analyzer.gates import GateEvent
 from looptrace.analyzer.labels import label, plain
 from looptrace.rules.registry import RULES
@@ -104,6 +105,11 @@ class NoOpinion:
     why: str
 
 
+# By the id of the gate that a judge was asked about.
+Opinions: TypeAlias = Mapping[str, Opinion | NoOpinion]
+NOBODY_ASKED: Opinions = MappingProxyType({})
+
+
 @runtime_checkable
 class Judge(Protocol):
     """Whoever can be asked. It answers in bounded time, and need not catch its own errors."""
@@ -129,6 +135,22 @@ def ask(judge: Judge, finding: Finding, turns: pl.DataFrame) -> Opinion | NoOpin
         return _opinion(asdict(given))
     except Exception as error:  # A plug-in is foreign code and may raise anything at all.
         return no_opinion(f"the judge failed: {traceback.format_exception_only(error)[-1]}")
+
+
+def opinions_of(judge: Judge, analysis: Analysis, events: Iterable[GateEvent]) -> Opinions:
+    """Ask a judge once about each gate among the events that stands on no exact match.
+
+    It is asked about what was known when the gate opened. What it says changes no decision.
+    """
+    findings = {finding.id: finding for finding in analysis.findings}
+    found = {}
+    for event in events:
+        if event.type == "gate_opened":
+            at_gate = replace(findings[event.finding], turn_last=event.turn, reason=event.reason)
+            opinion = ask(judge, at_gate, analysis.turns)
+            if opinion is not None:
+                found[event.gate] = opinion
+    return found
 
 
 def question_of(finding: Finding, turns: pl.DataFrame) -> Question:

@@ -1,4 +1,4 @@
-"""What the terminal report and the HTML report share: which findings are one loop, and the words.
+"""What the reports for people share: which findings are one loop, and the words.
 
 The reports themselves are `report_terminal`, `report_html` and `report_json`.
 """
@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from looptrace.analyzer.findings import Analysis, Cost, Finding, Summary
+from looptrace.analyzer.gates import GateEvent, Why
+from looptrace.analyzer.labels import plain
+from looptrace.analyzer.opinions import NoOpinion, Opinion
 from looptrace.rules.contract import ACTIONS
 
 # A reader gives up long before this; `--format json` has every finding.
@@ -20,8 +24,28 @@ NAME_LENGTH_MAX = 64
 # Long enough for the reason of a finding or of a skipped part, in about three lines.
 SENTENCE_LENGTH_MAX = 240
 
-HOW_TO_LOOK_CLOSER = "looptrace explain PATH --task ID"
+# Events of one task; of more the first and the last half are shown.
+EVENTS_SHOWN_MAX = 20
 
+HOW_TO_LOOK_CLOSER = "looptrace explain PATH --task ID"
+HOW_TO_HAND_ON = "looptrace escalation PATH --task ID"
+
+GATE_IS_OPEN = "The gate is open: a person must decide how the task goes on."
+
+WHY_TEXTS: dict[Why, str] = {
+    "LADDER": "the ladder of the rule says so",
+    "MAX_PIVOTS_EXCEEDED": "no pivot is left (recovery.max_pivots)",
+    "MAX_FORCED_EXCEEDED": "it was told to move on often enough (recovery.max_forced)",
+    "UNBLOCKING_OFF": "no authority may be granted (recovery.unblock)",
+    "UNBLOCKING_FAILED": "authority was granted, and the same blocks it again",
+}
+_RESET_TEXTS = {
+    "person": "a person spoke",
+    "completed": "the task was completed",
+    "idle": "the task was idle",
+}
+
+_US_NS = 1_000
 _MINUTE_SECONDS = 60
 _HOUR_MINUTES = 60
 # Below this a tenth of a second tells two loops apart.
@@ -95,6 +119,86 @@ def _turns(finding: Finding) -> set[int]:
     return {turn.turn for turn in finding.turns}
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was told of one task, in its order; of much the start and the end."""
+
+    head: tuple[GateEvent, ...]
+    between: int  # events left out
+    tail: tuple[GateEvent, ...]
+    gate: GateEvent | None  # the gate that is open at the end
+
+
+def told_of(events: Iterable[GateEvent], shown_max: int = EVENTS_SHOWN_MAX) -> dict[str, Told]:
+    """Return by task what was told, as a report shows it."""
+    by_task: dict[str, list[GateEvent]] = {}
+    for event in events:
+        by_task.setdefault(event.task, []).append(event)
+    return {task: _told(mine, shown_max) for task, mine in by_task.items()}
+
+
+def _told(events: list[GateEvent], shown_max: int) -> Told:
+    between = max(0, len(events) - shown_max)
+    head = len(events) if not between else shown_max // 2
+    gates = [event for event in events if event.type in ("gate_opened", "gate_resolved")]
+    return Told(
+        head=tuple(events[:head]),
+        between=between,
+        tail=tuple(events[head + between :]),
+        gate=gates[-1] if gates and gates[-1].type == "gate_opened" else None,
+    )
+
+
+def place_of(event: GateEvent) -> tuple[int, bool]:
+    """Return the turn at which it came about, and whether at a person's message after it."""
+    return event.turn, event.action is None and event.reason == "person"
+
+
+def told_text(event: GateEvent) -> str:
+    """Write `gate by repeated_call, loop count 4: the ladder of the rule says so`."""
+    return f"{event_name(event)}{_told_more(event)}"
+
+
+def event_name(event: GateEvent) -> str:
+    """Name what was told in a word or two: the action, or what became of a gate or a counter."""
+    return event.action or event.type.replace("_", " ")
+
+
+def _told_more(event: GateEvent) -> str:
+    if event.type == "gate_resolved":
+        decision = f": {plain(event.decision, NAME_LENGTH_MAX)}" if event.decision else ""
+        return f" by a person{decision}"
+    if event.type == "counter_reset":
+        why = _RESET_TEXTS.get(event.reason) or plain(event.reason, NAME_LENGTH_MAX)
+        return f" from {event.loop_count}: {why}"
+    more = {
+        "gate": f": {WHY_TEXTS[event.why]}" if event.why else "",
+        "retry_later": f": after {event.retry_after_s} s",
+        "pivot": f": change of course {event.pivots}",
+    }
+    action = event.action or ""
+    return f" by {event.rule}, loop count {event.loop_count}{more.get(action, '')}"
+
+
+def opinion_text(opinion: Opinion | NoOpinion) -> str:
+    """Write what a judge thinks, or why it has no opinion; it is bounded, and on one line."""
+    if isinstance(opinion, NoOpinion):
+        return f"no opinion: {opinion.why}"
+    said = {
+        "regressive": opinion.is_regressive,
+        "no progress": opinion.no_progress,
+        "external": opinion.is_external,
+    }
+    answers = ", ".join(f"{what}: {'yes' if holds else 'no'}" for what, holds in said.items())
+    return f"{answers}. {opinion.reasoning}"
+
+
+def at_text(at_ns: int) -> str:
+    """Write a time, given in nanoseconds since 1970, as `2026-03-14T02:11:09.000000Z`."""
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_ns // _US_NS)
+    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
 def counted(count: int, noun: str) -> str:
     """Write `1 turn`, `1,234 turns`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
@@ -132,9 +236,10 @@ def verdict(analysis: Analysis, shown: list[Group]) -> str:
     if not shown:
         return "No loops found."
     tasks = len({finding.task for finding in analysis.findings})
-    return (
-        f"{counted(len(shown), 'loop')} in {tasks:,} of {counted(analysis.summary.tasks, 'task')}."
-    )
+    loops = f"{counted(len(shown), 'loop')} in {tasks:,} of"
+    gates = sum(told.gate is not None for told in told_of(analysis.events).values())
+    is_open = f"; {counted(gates, 'gate')} open" if gates else ""
+    return f"{loops} {counted(analysis.summary.tasks, 'task')}{is_open}."
 
 
 def left_over_text(left_over: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -12,20 +12,31 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from looptrace import __version__
 from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.gates import GateEvent
 from looptrace.analyzer.labels import label, plain
+from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report import (
+    GATE_IS_OPEN,
+    HOW_TO_HAND_ON,
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
     Group,
+    Told,
     blind_spots,
     cost_text,
     counted,
+    event_name,
     grouped,
     left_over_text,
+    opinion_text,
+    place_of,
+    told_of,
+    told_text,
     verdict,
 )
 from looptrace.analyzer.turns import IS_USER
+from looptrace.rules.contract import Action
 
 # A strip of more cells than this could not be told apart on a screen; a cell then stands for
 # several turns.
@@ -52,6 +63,45 @@ _GAP_WIDTH_PX = 4
 _CELL_HEIGHT_PX = 32
 _LOW_CELL_HEIGHT_PX = 16
 
+# Above the cells: what was decided at a turn, by rank; of several at one cell the highest is shown.
+_Mark = Literal["reset", "warn", "pivot", "gate"]
+_MARKS: dict[_Mark, str] = {
+    "reset": "counted anew",
+    "warn": "warned",
+    "pivot": "told to change course",
+    "gate": "gate",
+}
+_MARK_OF: dict[Action, _Mark] = {
+    "warn": "warn",
+    "retry_later": "warn",
+    "pivot": "pivot",
+    "force_next": "pivot",
+    "unblock_authority": "pivot",
+    "gate": "gate",
+}
+_MARK_HEIGHT_PX = 14
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """What was decided at a turn, in words; `name` is what `text` begins with."""
+
+    turn: int
+    badge: str  # class of the badge
+    name: str
+    more: str
+    opinion: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What was decided of a task, as a section lists it."""
+
+    head: list[_Event]
+    between: int
+    tail: list[_Event]
+    is_open: bool
+
 
 @dataclass(frozen=True, slots=True)
 class _Row:
@@ -68,15 +118,17 @@ class _Row:
     failed: bool
     role: str
     place: str
+    events: list[_Event]
 
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """All turns of a task as one picture: an SVG path for each kind of cell."""
+    """All turns of a task as one picture: an SVG path for each kind of cell and of mark."""
 
     width_px: int
     height_px: int
     paths: dict[str, str]
+    marks: dict[str, str]  # what the marks that there are mean, by their class
     turns: int
     turns_per_cell: int
 
@@ -91,6 +143,7 @@ class _Section:
     head: list[_Row]
     turns_between: int
     tail: list[_Row]
+    decided: _Decided | None  # None where an earlier section of the same task has it
 
     @property
     def rows(self) -> list[_Row]:
@@ -101,16 +154,11 @@ class _Section:
         return any(row.agent for row in self.rows)
 
 
-def html_report(analysis: Analysis) -> str:
+def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
     """Write the analysis as one self-contained HTML page."""
     shown, left_over = grouped(analysis.findings)
-    turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
-    sections = [
-        _section(
-            f"loop-{number}", group, turns_of_task.get(group.lead.task, analysis.turns.clear())
-        )
-        for number, group in enumerate(shown, start=1)
-    ]
+    told = told_of(analysis.events)
+    sections = _sections(analysis, shown, told, opinions)
     page = _template().render(
         summary=analysis.summary,
         verdict=verdict(analysis, shown),
@@ -119,10 +167,28 @@ def html_report(analysis: Analysis) -> str:
         blind_spots=blind_spots(analysis.summary),
         skipped=analysis.skipped[:_SKIPPED_SHOWN_MAX],
         skipped_count=len(analysis.skipped),
+        gate_is_open=GATE_IS_OPEN,
         how_to_look_closer=HOW_TO_LOOK_CLOSER,
+        how_to_hand_on=HOW_TO_HAND_ON if any(one.gate for one in told.values()) else "",
         version=__version__,
     )
     return page + "\n"
+
+
+def _sections(
+    analysis: Analysis, shown: list[Group], told: dict[str, Told], opinions: Opinions
+) -> list[_Section]:
+    """Make a section of each loop; what was decided of a task stands in its first."""
+    turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
+    events_of_task = _events_of_tasks(analysis.events, opinions)
+    sections = []
+    for number, group in enumerate(shown, start=1):
+        task = group.lead.task
+        turns = turns_of_task.get(task, analysis.turns.clear())
+        decided = _decided(told.pop(task), opinions) if task in told else None
+        events = events_of_task.get(task, {})
+        sections.append(_section(f"loop-{number}", group, turns, events, decided))
+    return sections
 
 
 @cache
@@ -155,14 +221,50 @@ def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFr
     return {task: part for (task,), part in parts.items()}
 
 
-def _section(anchor: str, group: Group, turns: pl.DataFrame) -> _Section:
+_Events = dict[tuple[int, bool], list[_Event]]  # by `place_of`
+
+
+def _events_of_tasks(events: tuple[GateEvent, ...], opinions: Opinions) -> dict[str, _Events]:
+    """Put events to the turns at which they came about, by task."""
+    found: dict[str, _Events] = {}
+    for event in events:
+        of_task = found.setdefault(event.task, {})
+        of_task.setdefault(place_of(event), []).append(_event(event, opinions))
+    return found
+
+
+def _event(event: GateEvent, opinions: Opinions) -> _Event:
+    is_judged = event.type == "gate_opened" and event.gate in opinions
+    name = event_name(event)
+    return _Event(
+        turn=event.turn,
+        badge=_MARK_OF[event.action] if event.action else "reset",
+        name=name,
+        more=told_text(event).removeprefix(name),
+        opinion=opinion_text(opinions[event.gate]) if is_judged else None,
+    )
+
+
+def _decided(told: Told, opinions: Opinions) -> _Decided:
+    return _Decided(
+        head=[_event(event, opinions) for event in told.head],
+        between=told.between,
+        tail=[_event(event, opinions) for event in told.tail],
+        is_open=told.gate is not None,
+    )
+
+
+def _section(
+    anchor: str, group: Group, turns: pl.DataFrame, events: _Events, decided: _Decided | None
+) -> _Section:
     roles = {turn.turn: turn.role for finding in reversed(group.findings) for turn in finding.turns}
-    head, turns_between, tail = _rows_around(group, turns, roles)
-    return _Section(anchor, group, _strip(turns, roles), head, turns_between, tail)
+    head, turns_between, tail = _rows_around(group, turns, roles, events)
+    strip = _strip(turns, roles, events)
+    return _Section(anchor, group, strip, head, turns_between, tail, decided)
 
 
 def _rows_around(
-    group: Group, turns: pl.DataFrame, roles: dict[int, Any]
+    group: Group, turns: pl.DataFrame, roles: dict[int, Any], events: _Events
 ) -> tuple[list[_Row], int, list[_Row]]:
     """Give the turns of the loop and some around it; of a long loop the start and the end."""
     first = min(finding.turn_first for finding in group.findings)
@@ -173,9 +275,10 @@ def _rows_around(
     places = _places(group)
     turns_between = max(0, window.height - _ROWS_HEAD_MAX - _ROWS_TAIL_MAX)
     head_length = _ROWS_HEAD_MAX if turns_between else window.height
-    head = [_row(row, roles, places) for row in window.head(head_length).iter_rows(named=True)]
+    make = partial(_row, roles=roles, places=places, events=events)
+    head = [make(row) for row in window.head(head_length).iter_rows(named=True)]
     tail_window = window.slice(head_length + turns_between)
-    tail = [_row(row, roles, places) for row in tail_window.iter_rows(named=True)]
+    tail = [make(row) for row in tail_window.iter_rows(named=True)]
     return head, turns_between, tail
 
 
@@ -187,8 +290,11 @@ def _places(group: Group) -> dict[int, str]:
     return {turn: chr(ord("A") + index % group.lead.period) for index, turn in enumerate(turns)}
 
 
-def _row(row: dict[str, Any], roles: dict[Any, Any], places: dict[Any, str]) -> _Row:
-    turn = None if row["kind"] == "user" else row["turn"]
+def _row(
+    row: dict[str, Any], roles: dict[Any, Any], places: dict[Any, str], events: _Events
+) -> _Row:
+    is_user = row["kind"] == "user"
+    turn = None if is_user else row["turn"]
     outcome = (row["error"] if row["failed"] else None) or row["result"]
     return _Row(
         turn=turn,
@@ -199,11 +305,12 @@ def _row(row: dict[str, Any], roles: dict[Any, Any], places: dict[Any, str]) -> 
         failed=bool(row["failed"]),
         role=roles.get(turn, ""),
         place=places.get(turn, ""),
+        events=events.get((row["turn"], is_user), []),
     )
 
 
-def _strip(turns: pl.DataFrame, roles: dict[int, Any]) -> _Strip:
-    """Draw every turn as a cell, several turns a cell where there are too many."""
+def _strip(turns: pl.DataFrame, roles: dict[int, Any], events: _Events) -> _Strip:
+    """Draw every turn as a cell, several turns a cell where there are too many, marks above."""
     turns = turns.filter(~IS_USER)
     turns_per_cell = max(1, -(-turns.height // _CELLS_MAX))
     starts = np.arange(0, turns.height, turns_per_cell)
@@ -215,15 +322,43 @@ def _strip(turns: pl.DataFrame, roles: dict[int, Any]) -> _Strip:
         np.logical_or.reduceat(acts, starts) if starts.size else [],
         strict=True,
     )
-    paths = dict.fromkeys(_CELL_KINDS, "")
+    marks = _marks(turns, events, turns_per_cell)
+    top_px = _MARK_HEIGHT_PX if marks else 0
+    paths = dict.fromkeys((*_CELL_KINDS, *_MARKS), "")
     for index, (cell_rank, cell_acts) in enumerate(cells):
-        paths[_CELL_KINDS[cell_rank]] += _cell_path(index, is_tall=bool(cell_acts))
-    width_px = int(starts.size) * _CELL_WIDTH_PX
-    return _Strip(width_px, _CELL_HEIGHT_PX, paths, turns.height, turns_per_cell)
+        paths[_CELL_KINDS[cell_rank]] += _cell_path(index, top_px, is_tall=bool(cell_acts))
+    for index, mark in marks.items():
+        paths[mark] += _mark_path(index)
+    return _Strip(
+        width_px=int(starts.size) * _CELL_WIDTH_PX,
+        height_px=top_px + _CELL_HEIGHT_PX,
+        paths=paths,
+        marks={mark: said for mark, said in _MARKS.items() if mark in marks.values()},
+        turns=turns.height,
+        turns_per_cell=turns_per_cell,
+    )
 
 
-def _cell_path(index: int, *, is_tall: bool) -> str:
+def _marks(turns: pl.DataFrame, events: _Events, turns_per_cell: int) -> dict[int, str]:
+    """Say which cells have a mark; what was decided before the first turn has no cell."""
+    cells = {turn: row // turns_per_cell for row, turn in enumerate(turns["turn"].to_list())}
+    found: dict[int, str] = {}
+    order: list[str] = list(_MARKS)
+    for (turn, _), told in events.items():
+        if turn in cells:
+            badges = [event.badge for event in told] + [found.get(cells[turn], order[0])]
+            found[cells[turn]] = max(badges, key=order.index)
+    return found
+
+
+def _cell_path(index: int, top_px: int, *, is_tall: bool) -> str:
     height = _CELL_HEIGHT_PX if is_tall else _LOW_CELL_HEIGHT_PX
     width = _CELL_WIDTH_PX - _GAP_WIDTH_PX
-    x, y = index * _CELL_WIDTH_PX, _CELL_HEIGHT_PX - height
+    x, y = index * _CELL_WIDTH_PX, top_px + _CELL_HEIGHT_PX - height
     return f"M{x} {y}h{width}v{height}h-{width}z"
+
+
+def _mark_path(index: int) -> str:
+    """Draw a triangle that points at the cell below it."""
+    width, height = _CELL_WIDTH_PX - _GAP_WIDTH_PX, _MARK_HEIGHT_PX - _GAP_WIDTH_PX
+    return f"M{index * _CELL_WIDTH_PX} 0h{width}l-{width // 2} {height}z"

@@ -6,18 +6,27 @@ from rich.console import Console
 from rich.text import Text
 
 from looptrace.analyzer.findings import Analysis, Finding, Summary
+from looptrace.analyzer.gates import GateEvent
 from looptrace.analyzer.labels import plain
+from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report import (
+    GATE_IS_OPEN,
+    HOW_TO_HAND_ON,
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
     Group,
+    Told,
     blind_spots,
     cost_text,
     counted,
+    event_name,
     grouped,
     left_over_text,
+    opinion_text,
     tokens_text,
+    told_of,
+    told_text,
     verdict,
 )
 from looptrace.analyzer.spans import Skipped
@@ -27,7 +36,7 @@ from looptrace.rules.contract import Action
 _SKIPPED_SHOWN_MAX = 20
 
 _INDENT_COLUMNS = 2
-_ACTION_STYLE: dict[Action, str] = {
+ACTION_STYLE: dict[Action, str] = {
     "warn": "yellow",
     "retry_later": "yellow",
     "pivot": "magenta",
@@ -37,9 +46,10 @@ _ACTION_STYLE: dict[Action, str] = {
 }
 
 
-def print_report(analysis: Analysis, console: Console) -> None:
-    """Print the counts, the loops of each task, and what could not be seen or read."""
+def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
+    """Print the counts, the loops of each task, what was told, and what could not be seen."""
     shown, left_over = grouped(analysis.findings)
+    told = told_of(analysis.events)
     _print_line(_counts(analysis.summary), console)
     _print_line(Text(verdict(analysis, shown), style="bold"), console)
     by_task: dict[str, list[Group]] = {}
@@ -47,12 +57,17 @@ def print_report(analysis: Analysis, console: Console) -> None:
         by_task.setdefault(group.lead.task, []).append(group)
     for task, groups in by_task.items():
         _print_task(task, groups, console)
+        if task in told:
+            _print_paragraph(_told_lines(told[task], opinions), console, _INDENT_COLUMNS)
     if left_over:
         _print_paragraph([Text(left_over_text(left_over))], console)
     _print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
     _print_paragraph(_skipped(analysis.skipped), console)
     if analysis.summary.turns:
-        _print_paragraph([Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")], console)
+        lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
+        if any(one.gate for one in told.values()):
+            lines.append(Text(f"To hand a gate on: {HOW_TO_HAND_ON}", style="dim"))
+        _print_paragraph(lines, console)
 
 
 def _counts(summary: Summary) -> Text:
@@ -79,7 +94,7 @@ def _print_task(task: str, groups: list[Group], console: Console) -> None:
 
 def _group_lines(group: Group) -> list[Text]:
     lead = group.lead
-    style = _ACTION_STYLE[lead.action]
+    style = ACTION_STYLE[lead.action]
     lines = [
         Text(plain(lead.reason, SENTENCE_LENGTH_MAX), style="bold"),
         Text.assemble((lead.action, f"bold {style}"), f" by {lead.rule}", _agent(lead)),
@@ -87,6 +102,30 @@ def _group_lines(group: Group) -> list[Text]:
     if group.others:
         lines.append(Text(f"also: {group.also}"))
     lines.append(Text(f"in the loop: {cost_text(lead.cost)}"))
+    return lines
+
+
+def _told_lines(told: Told, opinions: Opinions) -> list[Text]:
+    """Write what was decided of a task, each on a line, and whether a gate is open."""
+    lines = [Text("what was decided:")]
+    for event in told.head:
+        lines += told_line(event, opinions)
+    if told.between:
+        lines.append(Text(f"… {counted(told.between, 'more event')}: all are in --format json"))
+    for event in told.tail:
+        lines += told_line(event, opinions)
+    if told.gate:
+        lines.append(Text(GATE_IS_OPEN, style="bold red"))
+    return lines
+
+
+def told_line(event: GateEvent, opinions: Opinions) -> list[Text]:
+    """Write one event, and beneath a gate what a judge thinks of it."""
+    name, style = event_name(event), ACTION_STYLE[event.action] if event.action else ""
+    more = told_text(event).removeprefix(name)
+    lines = [Text.assemble(f"turn {event.turn}: ", (name, style), more)]
+    if event.type == "gate_opened" and event.gate in opinions:
+        lines.append(Text(f"judge: {opinion_text(opinions[event.gate])}"))
     return lines
 
 

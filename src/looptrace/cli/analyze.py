@@ -8,12 +8,14 @@ import click
 from rich.console import Console
 
 from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.opinions import Judge, Opinions
 from looptrace.analyzer.report_html import html_report
 from looptrace.analyzer.report_json import json_report
 from looptrace.analyzer.report_terminal import print_report
 from looptrace.analyzer.settings import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
+from looptrace.cli.judge import judge_option, opinions
 
 
 @click.command()
@@ -26,18 +28,15 @@ from looptrace.cli.config import config_option
     show_default=True,
     help="Form of the report.",
 )
-@click.option(
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write the report to, instead of standard output.",
-)
+@traces.output_option
 @click.option(
     "--fail-on",
     type=click.Choice(["finding", "gate", "never"]),
     default="never",
     show_default=True,
-    help="Exit with 1 where there is a finding, or one that asks for a gate.",
+    help="Exit with 1 where there is a finding, or where a gate was opened, resolved since or not.",
 )
+@judge_option
 @config_option
 @click.pass_context
 def analyze(
@@ -46,6 +45,7 @@ def analyze(
     form: str,
     output: Path | None,
     fail_on: str,
+    judge: Judge | None,
     settings: Settings,
 ) -> None:
     """Find the loops in PATHS: trace files, folders, globs, a store, or - for standard input.
@@ -53,36 +53,30 @@ def analyze(
     Exits with 0; with 1 as --fail-on says; and with 2 if some of the input could not be read,
     whatever was found in the rest.
     """
-    found = traces.analysis(paths, settings.judging)
-    _write(found, form, output)
+    found = traces.analysis(paths, settings)
+    asked = opinions(judge, found, found.events)
+    if form == "terminal" and output is None:
+        print_report(found, Console(), asked)
+    else:
+        traces.write(_report(found, asked, form), output)
     if form != "terminal" or output:
         traces.warn_of(found.skipped)
     context.exit(_exit_code(found, fail_on))
 
 
-def _write(found: Analysis, form: str, output: Path | None) -> None:
-    if form == "terminal" and output is None:
-        print_report(found, Console())
-        return
-    if form == "terminal":
-        console = Console(record=True, quiet=True)
-        print_report(found, console)
-        text = console.export_text()
-    else:
-        text = json_report(found) if form == "json" else html_report(found)
-    if output is None:
-        click.echo(text)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from error
-    click.echo(f"The report lies in {output}.", err=True)
+def _report(found: Analysis, asked: Opinions, form: str) -> str:
+    if form == "json":
+        return json_report(found, asked)
+    if form == "html":
+        return html_report(found, asked)
+    console = Console(record=True, quiet=True)
+    print_report(found, console, asked)
+    return console.export_text()
 
 
 def _exit_code(found: Analysis, fail_on: str) -> int:
     if found.skipped:
         return traces.EXIT_UNREADABLE
-    actions = {finding.action for finding in found.findings}
-    fails = {"finding": bool(actions), "gate": "gate" in actions, "never": False}
+    gated = any(event.type == "gate_opened" for event in found.events)
+    fails = {"finding": bool(found.findings), "gate": gated, "never": False}
     return traces.EXIT_FOUND if fails[fail_on] else 0

@@ -74,7 +74,7 @@ def backtest(
     with stopping_on_settings_errors():
         sides = settings if a is None else _side(a), _side(b)
         table = prices.load(prices_file) if prices_file else None
-    parts, skipped = traces.turns(paths)
+    parts, skipped = traces.turns(paths, settings)
     with traces.working():
         found = compared(parts, *sides, table)
     names = (a or IN_FORCE, b)

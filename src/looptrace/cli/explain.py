@@ -1,44 +1,72 @@
-"""`looptrace explain`: the turns of a task, and how far each rule got."""
+"""`looptrace explain`: the turns of a task, how far each rule got, and what would differ."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import click
 import polars as pl
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from looptrace.analyzer.explain import Progress, progress_of
+from looptrace.analyzer.changes import Change, Move, MovedGate
+from looptrace.analyzer.explain import Explanation, Progress, explained
+from looptrace.analyzer.gates import GateEvent
 from looptrace.analyzer.labels import label, plain
+from looptrace.analyzer.report import place_of, told_text
+from looptrace.analyzer.report_json import explanation_json
+from looptrace.analyzer.report_terminal import ACTION_STYLE
 from looptrace.analyzer.settings import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 
 _CELL_LENGTH_MAX = 60
 _TASKS_SHOWN_MAX = 10
+_INDENT_COLUMNS = 2
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--task", help="Id of the task; may be left out where there is only one.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json"]),
+    default="terminal",
+    show_default=True,
+    help="Form of the explanation.",
+)
 @config_option
 @click.pass_context
 def explain(
-    context: click.Context, paths: tuple[str, ...], task: str | None, settings: Settings
+    context: click.Context,
+    paths: tuple[str, ...],
+    task: str | None,
+    form: str,
+    settings: Settings,
 ) -> None:
-    """Print the turns of a task in PATHS and, for each rule, how far it got at each of them.
+    """Print the turns of a task in PATHS, how far each rule got, and what was decided.
 
-    `repeated_call 2/3` says that the second of three needed attempts ends at this turn.
+    `repeated_call 2/3` says that the second of three needed attempts ends at this turn, `→ warn by
+    repeated_call` what was decided there. Below stands which setting would change what a rule or a
+    gate did; each was tried on the turns.
     """
-    parts, skipped = traces.turns(paths)
+    parts, skipped = traces.turns(paths, settings)
     traces.warn_of(skipped)
     tasks = pl.concat([part.select("task").unique(maintain_order=True) for part in parts])
     name = _chosen(task, tasks["task"].to_list())
     turns = pl.concat([part.filter(pl.col("task") == name) for part in parts])
-    _print(name, turns, progress_of(turns, settings.judging))
+    with traces.working():
+        found = explained(turns, settings.judging, settings.recovery)
+    if form == "json":
+        click.echo(explanation_json(name, turns, found), nl=False)
+    else:
+        _print(name, turns, found)
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)
 
 
@@ -57,7 +85,7 @@ def _chosen(task: str | None, tasks: list[str]) -> str:
     raise click.UsageError(f"{asked}; the input has {len(tasks)}, among them: {shown}.")
 
 
-def _print(name: str, turns: pl.DataFrame, rules: list[Progress]) -> None:
+def _print(name: str, turns: pl.DataFrame, found: Explanation) -> None:
     console = Console()
     console.print(Text(f"task {plain(name, _CELL_LENGTH_MAX)}", style="bold"))
     named = turns.filter(pl.col("agent") != "")["agent"].n_unique() > 1
@@ -72,13 +100,60 @@ def _print(name: str, turns: pl.DataFrame, rules: list[Progress]) -> None:
         number = "person" if row["kind"] == "user" else str(row["turn"])
         agent = [Text(plain(row["agent"], _CELL_LENGTH_MAX))] if named else []
         what = Text(label(row, _CELL_LENGTH_MAX))
-        table.add_row(number, *agent, what, _outcome(row), _reached(row, rules, i))
+        place = (row["turn"], row["kind"] == "user")
+        decided = [event for event in found.events if place_of(event) == place]
+        reached = _reached(row, found.rules, i)
+        table.add_row(number, *agent, what, _outcome(row), _with_decided(reached, decided))
     console.print(table)
-    for rule in rules:
+    for rule in found.rules:
         if rule.furthest is not None:
             console.print(_furthest(rule, rule.furthest, turns))
-    if blind := [rule.rule for rule in rules if rule.furthest is None]:
+            if rule.rule in found.changes:
+                _print_indented(console, _changes(rule, found.changes[rule.rule]))
+    if blind := [rule.rule for rule in found.rules if rule.furthest is None]:
         console.print(Text(f"no turns for: {', '.join(blind)}", style="dim"))
+    for gate in found.gates:
+        console.print(Text(f"turn {gate.event.turn}: {told_text(gate.event)}", style="bold red"))
+        _print_indented(console, [*map(_move, gate.moves), _without_rule(gate)])
+
+
+def _print_indented(console: Console, lines: list[str]) -> None:
+    for line in lines:
+        console.print(Padding(Text(line), (0, 0, 0, _INDENT_COLUMNS), expand=False))
+
+
+def _with_decided(reached: Text, decided: list[GateEvent]) -> Text:
+    """Put what was decided at a turn below how far the rules got."""
+    lines = [reached] if reached else []
+    for event in decided:
+        style = ACTION_STYLE[event.action] if event.action else "bold"
+        lines.append(Text(f"→ {told_text(event)}", style=style))
+    return Text("\n").join(lines)
+
+
+def _changes(rule: Progress, changes: tuple[Change, ...]) -> list[str]:
+    """Say by which settings a rule would fire, or be silent."""
+    if not changes:
+        return [f"no setting of its own would {'silence it' if rule.fired else 'make it fire'}"]
+    effect = "would be silent" if rule.fired else "would fire"
+    return [f"{effect} with {_setting(change)}" for change in changes]
+
+
+def _move(move: Move) -> str:
+    came = "would not have come" if move.turn is None else f"would have come at turn {move.turn}"
+    return f"{came} with {_setting(move.change)}"
+
+
+def _without_rule(gate: MovedGate) -> str:
+    other, switch = gate.without_rule, f"rules.{gate.event.rule}.enabled = false"
+    if other is None:
+        return f"would not have come with {switch}"
+    return f"with {switch} there is a gate by {other.rule} at turn {other.turn}"
+
+
+def _setting(change: Change) -> str:
+    then, now = (json.dumps(value) for value in (change.then, change.now))
+    return f"{change.setting} = {then} (now {now})"
 
 
 def _outcome(row: dict[str, Any]) -> Text:
@@ -88,7 +163,11 @@ def _outcome(row: dict[str, Any]) -> Text:
     return Text(said, style="red" if row["failed"] else "")
 
 
-def _reached(row: dict[str, Any], rules: list[Progress], index: int) -> Text:
+# A rule that counts every turn is named from this part of what it needs on.
+_NEAR = 5
+
+
+def _reached(row: dict[str, Any], rules: Sequence[Progress], index: int) -> Text:
     """Name the rules that see a repetition here, and what keeps them from seeing one."""
     found = Text()
     if row["kind"] == "tool":
@@ -97,8 +176,8 @@ def _reached(row: dict[str, Any], rules: list[Progress], index: int) -> Text:
         found.append(f"unknown {' and '.join(unknown)} " if unknown else "", style="dim")
     for rule in rules:
         attempts = rule.reached[index] or 0
-        if attempts > 1:
-            needed = rule.needed[index]
+        needed = rule.needed[index] or 0
+        if attempts > 1 and attempts * _NEAR >= needed:
             style = "bold red" if attempts >= needed else "yellow"
             found.append(f"{rule.rule} {attempts}/{needed} ", style=style)
     return found

@@ -47,7 +47,9 @@ def ingest(
     """
     found = traces.read(paths)
     with traces.stopping_on_store_errors():
-        done = store.ingest(found.spans, store_dir, settings.judging, settings.recovery)
+        done = store.ingest(
+            found.spans, store_dir, settings.judging, settings.recovery, settings.sameness
+        )
         if events:
             with store.open_gates(store_dir) as gates:
                 for _, event in gates.events(done.seq_before):

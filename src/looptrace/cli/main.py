@@ -8,6 +8,7 @@ from looptrace import __version__
 from looptrace.cli.analyze import analyze
 from looptrace.cli.backtest import backtest
 from looptrace.cli.config import config
+from looptrace.cli.escalation import escalation
 from looptrace.cli.explain import explain
 from looptrace.cli.gates import gates
 from looptrace.cli.ingest import ingest
@@ -20,5 +21,5 @@ def main() -> None:
     """Find AI agents that are stuck in loops, in their OpenTelemetry traces."""
 
 
-for command in (analyze, explain, backtest, ingest, gates, query, config):
+for command in (analyze, explain, escalation, backtest, ingest, gates, query, config):
     main.add_command(command)

@@ -15,9 +15,10 @@ from rich.status import Status
 
 from looptrace.analyzer.batch import analyse, analysis_of, joined
 from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.fingerprint import compared_by
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.ruleset import RuleSet
+from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.spans import Skipped
 from looptrace.collector import store
 from looptrace.collector.read import SpansRead, read_spans
@@ -25,36 +26,53 @@ from looptrace.collector.read import SpansRead, read_spans
 EXIT_FOUND = 1
 EXIT_UNREADABLE = 2
 
+output_option = click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write the report to, instead of standard output.",
+)
+
 _LINE_LENGTH_MAX = 300
 _SKIPPED_SHOWN_MAX = 20
 
 
-def analysis(paths: Sequence[str], judging: RuleSet) -> Analysis:
+def analysis(paths: Sequence[str], settings: Settings) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
     The turns of a store are judged anew, whatever rules its findings were made with.
     """
     folder = _store(paths)
+    judging, recovery = settings.judging, settings.recovery
     if folder is None:
         found = read(paths)
         with working():
-            return analyse(found.spans, found.skipped, judging)
+            return analyse(found.spans, found.skipped, judging, recovery, settings.sameness)
     with stopping_on_store_errors(), working():
-        parts = [analysis_of(turns, 0, judging=judging) for turns in store.read_turns(folder)]
+        parts = [
+            analysis_of(part, 0, judging=judging, recovery=recovery)
+            for part in _stored(folder, settings)
+        ]
         counts = store.counts(folder)
     return joined(parts, counts.sessions, counts.spans)
 
 
-def turns(paths: Sequence[str]) -> tuple[Iterable[pl.DataFrame], Sequence[Skipped]]:
+def turns(
+    paths: Sequence[str], settings: Settings
+) -> tuple[Iterable[pl.DataFrame], Sequence[Skipped]]:
     """Return the turns of whole tasks, in one part or more, and what was not read."""
     folder = _store(paths)
     if folder is None:
         found = read(paths)
         with working():
-            table, noted = turns_of(found.spans)
+            table, noted = turns_of(found.spans, settings.sameness)
         return [table], [*found.skipped, *noted]
     with stopping_on_store_errors():
-        return list(store.read_turns(folder)), []
+        return list(_stored(folder, settings)), []
+
+
+def _stored(folder: Path, settings: Settings) -> Iterator[pl.DataFrame]:
+    """Read the turns of a store, as they compare by the settings in force."""
+    return (compared_by(part, settings.sameness) for part in store.read_turns(folder))
 
 
 def read(paths: Sequence[str]) -> SpansRead:
@@ -69,9 +87,21 @@ def read(paths: Sequence[str]) -> SpansRead:
         )
 
 
-def working() -> Status:
+def working(doing: str = "looking for loops") -> Status:
     """Show on a terminal that the reading is over and the work goes on."""
-    return Console(stderr=True).status("looking for loops")
+    return Console(stderr=True).status(doing)
+
+
+def write(text: str, output: Path | None) -> None:
+    """Write a report to a file, or to standard output."""
+    if output is None:
+        click.echo(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from error
+    click.echo(f"The report lies in {output}.", err=True)
 
 
 def warn_of(skipped: Iterable[Skipped]) -> None:

@@ -30,6 +30,7 @@ from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.turns import IS_STEP, IS_USER, numbered
 from looptrace.collector.gate_store import GateStore
@@ -186,6 +187,7 @@ def ingest(
     store_dir: Path,
     judging: RuleSet = DEFAULT,
     recovery: Recovery = RECOVERY,
+    sameness: Sameness = NOTHING,
 ) -> Ingested:
     """Add spans (`SPAN_SCHEMA`) to a store, which is made where there is none.
 
@@ -200,7 +202,7 @@ def ingest(
     """
     spans, skipped = distinct_spans(spans)
     with _locked(store_dir):
-        unfinished, settings = store_dir / _UNFINISHED, _hash(judging, recovery)
+        unfinished, settings = store_dir / _UNFINISHED, _hash(judging, recovery, sameness)
         stale = _stale(store_dir, settings)
         unfinished.touch()
         with GateStore.open(store_dir / _GATES) as gates:
@@ -209,7 +211,7 @@ def ingest(
             touched, replaced = _place(store_dir, spans.with_columns(ties=_ties(spans)))
             opened = 0
             for bucket in sorted(stale | touched | _decided(store_dir, gates)):
-                opened += _derive(store_dir, bucket, judging, recovery, gates)
+                opened += _derive(store_dir, bucket, (judging, recovery, sameness), gates)
             _forget_tasks(store_dir, gates)
             gates_open = len(gates.gates("open"))
         (store_dir / _RULES).write_text(settings, encoding="utf-8")
@@ -358,8 +360,8 @@ def _stale(store_dir: Path, settings: str) -> set[int]:
     return set() if same and whole else set(range(BUCKETS))
 
 
-def _hash(judging: RuleSet, recovery: Recovery) -> str:
-    return digest(repr((judging, recovery)))
+def _hash(*settings: RuleSet | Recovery | Sameness) -> str:
+    return digest(repr(settings))
 
 
 def _decided(store_dir: Path, gates: GateStore) -> set[int]:
@@ -371,14 +373,19 @@ def _decided(store_dir: Path, gates: GateStore) -> set[int]:
 
 
 def _derive(
-    store_dir: Path, bucket: int, judging: RuleSet, recovery: Recovery, gates: GateStore
+    store_dir: Path,
+    bucket: int,
+    settings: tuple[RuleSet, Recovery, Sameness],
+    gates: GateStore,
 ) -> int:
     """Make a bucket's turns, findings and gates from its spans; returns how many gates opened.
 
     What normalising remarks on concerns how spans are read, not whether they are stored, so that
     it is left to whoever analyses them.
     """
-    turns, _ = turns_of(read_bucket(store_dir, "spans", bucket).select(list(SPAN_SCHEMA)))
+    judging, recovery, sameness = settings
+    spans = read_bucket(store_dir, "spans", bucket).select(list(SPAN_SCHEMA))
+    turns, _ = turns_of(spans, sameness)
     tasks = set(turns["task"])
     resolutions = gates.resolutions_as_turns(tasks)
     if not resolutions.is_empty():

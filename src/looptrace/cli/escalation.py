@@ -1,0 +1,79 @@
+"""`looptrace escalation`: hand a gate on, to a person or a debugging agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from looptrace.analyzer.escalation import escalation_of
+from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.labels import plain
+from looptrace.analyzer.opinions import Judge
+from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
+from looptrace.analyzer.settings import Settings
+from looptrace.cli import traces
+from looptrace.cli.config import config_option
+from looptrace.cli.judge import judge_option, opinions
+
+_NAME_LENGTH_MAX = 60
+_GATES_SHOWN_MAX = 10
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--task", help="Id of the task; of several gates of one task the last is taken.")
+@click.option("--gate", help="Id of the gate, as in `looptrace analyze --format json`.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["md", "json"]),
+    default="md",
+    show_default=True,
+    help="Form of the report.",
+)
+@traces.output_option
+@judge_option
+@config_option
+@click.pass_context
+def escalation(
+    context: click.Context,
+    paths: tuple[str, ...],
+    task: str | None,
+    gate: str | None,
+    form: str,
+    output: Path | None,
+    judge: Judge | None,
+    settings: Settings,
+) -> None:
+    """Report on one gate in PATHS: what repeats, its history, and what a person can decide.
+
+    The report stands by itself, and may be handed to a debugging agent. It quotes what was called
+    and what came back.
+    """
+    found = traces.analysis(paths, settings)
+    traces.warn_of(found.skipped)
+    event = _chosen(found, task, gate)
+    finding = next(finding for finding in found.findings if finding.id == event.finding)
+    asked = opinions(judge, found, [event])
+    report = escalation_of(event, finding, found.turns, found.events, opinion=asked.get(event.gate))
+    write = escalation_json if form == "json" else escalation_markdown
+    traces.write(write(report), output)
+    context.exit(traces.EXIT_UNREADABLE if found.skipped else 0)
+
+
+def _chosen(found: Analysis, task: str | None, gate: str | None) -> GateEvent:
+    """Find the gate that is meant, or end the command and name those that there are."""
+    gates = [event for event in found.events if event.type == "gate_opened"]
+    if not gates:
+        raise click.UsageError("no gate was opened in the input.")
+    meant = [e for e in gates if task in (None, e.task) and gate in (None, e.gate)]
+    if len({event.task for event in meant}) == 1:
+        return meant[-1]
+    shown = ", ".join(
+        f"{event.gate} (task {plain(event.task, _NAME_LENGTH_MAX)}, turn {event.turn})"
+        for event in (meant or gates)[:_GATES_SHOWN_MAX]
+    )
+    asked = "name one by --task or --gate" if meant else "there is no such gate"
+    raise click.UsageError(f"{asked}; the input has {len(gates)}, among them: {shown}.")
