@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -212,15 +213,16 @@ def _tries(rows: pl.DataFrame) -> pl.DataFrame:
         "spins": (tries, progress),
     }
     groups = _Groups(rows)
-    added = [
-        column
-        for name, (what, ends) in since.items()
-        for column in groups.since(rows, name, *rows.select(what=what, ends=ends).get_columns())
-    ]
-    began = groups.of_first(rows["began_ns"].fill_null(rows["end_ns"]))
-    return rows.with_columns(*added, began_ns=began).drop(
-        "compares", "gains", "improves", "new_work"
+    counted = rows.select(
+        *(what.alias(f"{name}_what") for name, (what, _) in since.items()),
+        *(ends.alias(f"{name}_ends") for name, (_, ends) in since.items()),
+        *(pl.col(f"{name}_all", f"{name}_before").fill_null(0) for name in since),
+        began_ns=pl.coalesce("began_ns", "end_ns"),
     )
+    columns = {name: column.to_numpy() for name, column in counted.to_dict().items()}
+    added = [column for name in since for column in groups.since(columns, name)]
+    began = pl.Series("began_ns", columns["began_ns"][groups.first])
+    return rows.with_columns(*added, began).drop("compares", "gains", "improves", "new_work")
 
 
 def _with_work(rows: pl.DataFrame, attempt: pl.Expr) -> pl.DataFrame:
@@ -241,26 +243,27 @@ class _Groups:
     """
 
     def __init__(self, rows: pl.DataFrame) -> None:
-        tasks, epochs = rows["task"], rows["epoch"]
-        begins = ((tasks != tasks.shift(1)) | (epochs != epochs.shift(1))).fill_null(value=True)
+        begins = rows.select(
+            pl.any_horizontal(pl.col("task", "epoch").ne_missing(pl.col("task", "epoch").shift(1)))
+        )
+        starts = begins.to_series().to_numpy().copy()
+        starts[:1] = True
         self.settled = rows["settled"].to_numpy()
-        self.number = np.cumsum(begins.to_numpy())
-        self.first = np.flatnonzero(begins.to_numpy())[self.number - 1]
+        self.number = np.cumsum(starts)
+        self.first = np.flatnonzero(starts)[self.number - 1]
         ends = np.ones(rows.height, dtype=np.bool_)
-        ends[:-1] = ~self.settled[1:] | begins.to_numpy()[1:]
+        ends[:-1] = ~self.settled[1:] | starts[1:]
         self.carries = self.settled & ends  # the last settled row of each group
 
-    def since(
-        self, rows: pl.DataFrame, name: str, what: pl.Series, ends: pl.Series
-    ) -> list[pl.Series]:
+    def since(self, columns: Mapping[str, Any], name: str) -> list[pl.Series]:
         """Count what there was since the last turn that ends a count: `name`, and what it is of."""
-        known, known_before = (
-            rows[f"{name}{part}"].fill_null(0).to_numpy() for part in ("_all", "_before")
+        what, ends, known, known_before = (
+            columns[f"{name}_{part}"] for part in ("what", "ends", "all", "before")
         )
-        new = np.where(self.settled, np.where(self.carries, known, 0), what.to_numpy())
+        new = np.where(self.settled, np.where(self.carries, known, 0), what)
         total = np.cumsum(new)
         total = total - (total - new)[self.first]
-        marks = np.where(ends.to_numpy(), total, 0)
+        marks = np.where(ends, total, 0)
         marks = np.where(self.settled, np.where(self.carries, known_before, 0), marks)
         apart = self.number * (len(total) + total.max(initial=0) + 1)
         before = np.maximum.accumulate(marks + apart) - apart
@@ -268,10 +271,6 @@ class _Groups:
         before = np.where(self.settled, known_before, before)
         parts = {"": total - before, "_all": total, "_before": before}
         return [pl.Series(f"{name}{part}", values) for part, values in parts.items()]
-
-    def of_first(self, values: pl.Series) -> pl.Series:
-        """Return for each row the value of the first one of its group."""
-        return pl.Series(values.to_numpy()[self.first])
 
 
 def _known(metric: str) -> pl.Expr:

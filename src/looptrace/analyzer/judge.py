@@ -35,7 +35,7 @@ from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
 from looptrace.analyzer.texts import with_chants
 from looptrace.analyzer.values import names_in
 from looptrace.rules.contract import Loop, Rule, Verdict
-from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Lane, Mask, Turns
+from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Lane, Mask, Turns
 from looptrace.rules.vocabulary import NS_PER_S
 
 _CODES = (
@@ -282,9 +282,10 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
     call = pl.col("kind") == "tool"
     own = pl.col("failed") & ~external & (pl.col("error_kind") != UNTOLD)
     fine = call & ~pl.col("failed").fill_null(value=False)
-    changes = _named(turns, CHANGES)
-    searches = _named(turns, SEARCHES) & ~changes
-    looks = searches | (_named(turns, READS) & ~changes)
+    names = turns["name"].drop_nulls().unique().to_list()
+    changes = _fitting(names, CHANGES)
+    searches = _fitting(names, SEARCHES) & ~changes
+    looks = searches | (_fitting(names, READS) & ~changes)
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
     )
@@ -317,10 +318,10 @@ def _found(turns: pl.DataFrame) -> pl.Series:
     return pl.Series("found_code", codes)
 
 
-def _named(turns: pl.DataFrame, tools: re.Pattern[str]) -> pl.Series:
+def _fitting(names: Sequence[str], tools: re.Pattern[str]) -> pl.Expr:
     """Say which turns have a name that fits a pattern; names are few."""
-    fitting = [name for name in turns["name"].drop_nulls().unique() if tools.search(name)]
-    return turns["name"].is_in(fitting).fill_null(value=False)
+    fitting = [name for name in names if tools.search(name)]
+    return pl.col("name").is_in(fitting).fill_null(value=False)
 
 
 def stretches(
@@ -411,7 +412,9 @@ def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
     put_out = (
         pl.when(pl.col("kind") == "model").then("text").otherwise(pl.coalesce("error", "result"))
     )
-    codes = {
+    numbers: dict[str, Any] = {name: _figures_of(table[name]) for name in _FIGURES}
+    numbers |= {name: table[name].to_numpy() for name in (*_MASKS, *_COUNTS)}
+    numbers |= {
         name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error", "status", "found")
     }
     return Turns(
@@ -420,13 +423,23 @@ def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
-        phase_before=table.select(_code("phase_before")).to_series().to_numpy(),
-        measured=table.select(_code("measured")).to_series().to_numpy(),
-        **{name: table[name].to_numpy() for name in _MASKS},
-        **{name: table[name].cast(pl.Float64).fill_null(nan).to_numpy() for name in _FIGURES},
-        **{name: table[name].to_numpy() for name in _COUNTS},
-        **codes,
+        phase_before=_codes_of(table["phase_before"]),
+        measured=_codes_of(table["measured"]),
+        **numbers,
     )
+
+
+def _codes_of(texts: pl.Series) -> Codes:
+    """Code texts of which most traces have none."""
+    if texts.null_count() == len(texts):
+        return np.full(len(texts), UNKNOWN, dtype=np.int64)
+    return texts.to_frame().select(_code(texts.name)).to_series().to_numpy()
+
+
+def _figures_of(values: pl.Series) -> Figures:
+    if values.null_count() == len(values):
+        return np.full(len(values), nan)
+    return values.cast(pl.Float64).fill_null(nan).to_numpy()
 
 
 def _numbered(tasks: pl.Series) -> Codes:

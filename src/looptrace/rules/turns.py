@@ -102,7 +102,9 @@ class Turns:
         """Return the turns of `spec`, each lane's standing together in their order."""
         wanted = np.zeros(len(KINDS), dtype=np.bool_)
         wanted[[KINDS.index(kind) for kind in spec.kinds]] = True
-        seen = wanted[self.kind] & ~self.twin
+        seen = wanted[self.kind]
+        if self.twin.any():
+            seen = seen & ~self.twin
         if spec.failures:
             seen = seen & self.failed
         if spec.entering:
