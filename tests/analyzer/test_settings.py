@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.recovery import Recovery
@@ -752,3 +752,23 @@ def test_examples_of_the_page_can_be_used() -> None:
     assert len(others) == 4
     for example in others:
         assert read(example) != default()
+
+
+def test_a_folder_of_directives_is_named_from_the_file(tmp_path: Path) -> None:
+    """Its templates are tried when the settings are read, and then are what agents are told."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "warn.txt.j2").write_text("Stop, {{ attempts }} times is enough.")
+    file = tmp_path / "looptrace.toml"
+    file.write_text('directives = "own"\n')
+    settings = load(file)
+    (warning,) = judged_of(turns_in("run(a)->b x3")).events
+
+    assert settings.directives.text_of(warning) == "Stop, 3 times is enough."
+    assert read(toml_of(settings)) == settings
+    (own / "gate.txt.j2").write_text("{{ reason }}")
+    with pytest.raises(SettingsError, match=r"looptrace\.toml:1: .*'reason' is undefined"):
+        load(file)
+    file.write_text('\ndirectives = "none"\n')
+    with pytest.raises(SettingsError, match=r"looptrace\.toml:2: .*none: is no folder"):
+        load(file)

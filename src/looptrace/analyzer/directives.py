@@ -30,6 +30,19 @@ BLOCKER_LENGTH_MAX = 200
 BLOCKERS_MAX = 20
 
 _OWN = PackageLoader("looptrace.analyzer", "templates/directives")
+# What a template is tried with before it is needed.
+_SAMPLE = {
+    "task": "task",
+    "rule": "repeated_call",
+    "action": "warn",
+    "attempts": 3,
+    "loop_count": 2,
+    "pivots": 1,
+    "max_pivots": 2,
+    "blockers": ["key"],
+    "retry_after_s": 60,
+}
+
 # A rule's own text is for when the agent goes on; a gate says that it must not.
 _OF_RULES = ("warn", "pivot")
 
@@ -80,7 +93,7 @@ class Directives:
         environment = self._environment()
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             try:
-                environment.get_template(path.name)
+                environment.get_template(path.name).render(_SAMPLE)
             except (TemplateError, OSError, UnicodeDecodeError) as error:
                 why = plain(str(error), BLOCKER_LENGTH_MAX)
                 raise DirectiveError(f"{path}: cannot be used: {why}") from error

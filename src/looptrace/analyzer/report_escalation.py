@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
-from looptrace.analyzer.directives import OWN
+from looptrace.analyzer.directives import OWN, Directives
 from looptrace.analyzer.escalation import Escalation, Iteration
 from looptrace.analyzer.gates import Failure
 from looptrace.analyzer.labels import plain
@@ -33,12 +33,12 @@ _BACKTICKS = re.compile("`+")
 _FENCE_LENGTH_MIN = 3
 
 
-def escalation_json(found: Escalation) -> str:
+def escalation_json(found: Escalation, directives: Directives = OWN) -> str:
     """Write an escalation as JSON: the same one always gives the same text."""
     report = asdict(found) | {
-        "gate": event_object(found.gate, found.opinion, OWN),
+        "gate": event_object(found.gate, found.opinion, directives),
         "failures": [failure_object(failure) for failure in found.gate.history],
-        "before": [event_object(event, None, OWN) for event in found.before],
+        "before": [event_object(event, None, directives) for event in found.before],
     }
     del report["opinion"]  # It stands in the gate.
     return json_text({"schema": SCHEMA} | report)

@@ -89,7 +89,9 @@ def opinion_object(opinion: Opinion | NoOpinion | None) -> dict[str, Any] | None
     return _UNASKED | asdict(opinion)
 
 
-def explanation_json(task: str, turns: pl.DataFrame, found: Explanation) -> str:
+def explanation_json(
+    task: str, turns: pl.DataFrame, found: Explanation, directives: Directives = OWN
+) -> str:
     """Write why a task (numbered turns) was flagged or was not."""
     report = {
         "schema": SCHEMA,
@@ -104,7 +106,7 @@ def explanation_json(task: str, turns: pl.DataFrame, found: Explanation) -> str:
             | {"changes": [asdict(change) for change in found.changes.get(rule.rule, ())]}
             for rule in found.rules
         ],
-        "events": [event_object(event, None, OWN) for event in found.events],
+        "events": [event_object(event, None, directives) for event in found.events],
         "gates": [
             {
                 "gate": gate.event.gate,

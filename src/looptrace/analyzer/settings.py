@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from looptrace.analyzer.counts import DAY_S, METRICS, Counting
+from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
@@ -37,8 +38,19 @@ LADDER = "ladder"
 UNBLOCK = "unblock"
 IDLE = "idle_s"
 CONVERGES_ON = "converges_on"
+DIRECTIVES = "directives"
 
-SECTIONS = (ENABLED, "profile", "recovery", "rules", "overrides", "phases", "tools", "masks")
+SECTIONS = (
+    ENABLED,
+    "profile",
+    DIRECTIVES,
+    "recovery",
+    "rules",
+    "overrides",
+    "phases",
+    "tools",
+    "masks",
+)
 
 # More than a person can keep in mind; every override that differs costs a judging of its rules.
 OVERRIDES_MAX = 50
@@ -90,6 +102,12 @@ class Settings:
     judging: RuleSet
     recovery: Recovery = field(default_factory=Recovery)
     sameness: Sameness = field(default_factory=Sameness)
+    directives_dir: str = ""  # with templates of one's own
+
+    @property
+    def directives(self) -> Directives:
+        """The templates of what agents are told."""
+        return Directives(Path(self.directives_dir) if self.directives_dir else None, self.recovery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +170,8 @@ def parsed(data: bytes, name: str) -> Settings:
     if not top.at(ENABLED, value=True).switch():
         rules, overrides = (), ()
     sameness = Sameness(_tools(top.at("tools", {})), _masks(top.at("masks", [])))
-    return Settings(profile, RuleSet(rules, overrides, counting), recovery, sameness)
+    own = _directives(top, Path(name).parent)
+    return Settings(profile, RuleSet(rules, overrides, counting), recovery, sameness, own)
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -329,6 +348,18 @@ def _recovery(node: Node, base: Recovery) -> tuple[Recovery, Counting]:
         return recovery, Counting(_numbers(node, Counting()).get(IDLE, DAY_S))
     except SettingError as error:
         raise _refused(error, node) from error
+
+
+def _directives(top: Node, beside: Path) -> str:
+    """Read the folder of templates, which is named from where the file lies."""
+    if DIRECTIVES not in top.value:
+        return ""
+    folder = beside / top.at(DIRECTIVES).words()
+    try:
+        Directives(folder).check()
+    except DirectiveError as error:
+        raise top.at(DIRECTIVES).error(str(error)) from error
+    return str(folder)
 
 
 def _converging(node: Node) -> dict[str, str]:

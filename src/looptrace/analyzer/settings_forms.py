@@ -17,6 +17,7 @@ from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Tool
 from looptrace.analyzer.settings import (
     CONVERGES_ON,
     DEFAULT_PROFILE,
+    DIRECTIVES,
     ENABLED,
     FILE_NAME,
     IDLE,
@@ -39,6 +40,7 @@ from looptrace.rules.registry import known_rules
 
 _ENABLED_DOC = "Whether the rule judges at all."
 _LADDER_DOC = "Which action from how many attempts on; attempts rise, and no action gets weaker."
+_DIRECTIVES_DOC = "Folder of templates, beside the file, for what agents are told."
 _MASTER_DOC = "The master switch; false lets no rule judge."
 _SECTION_DOCS = {
     "recovery": "How a looping task is brought back, and when counts begin anew.",
@@ -139,6 +141,12 @@ settings given to them, and so may find what `looptrace query` does not show, or
 
 `{ENABLED} = false` at the top of the file is the master switch: no rule judges.
 
+`{DIRECTIVES} = "folder"` at the top, a folder named from where the file lies, has templates of your
+own for what agents are told. A template is a Jinja file `NAME.txt.j2`, where NAME is an action
+(`warn`, `retry_later`, `pivot`, `force_next`, `unblock_authority`, `gate`) or a rule, whose
+warnings and pivots it then words. It may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
+`max_pivots`, `blockers` and `retry_after_s`. What is not there is worded by looptrace.
+
 ## Profiles
 
 | profile | meaning |
@@ -158,6 +166,8 @@ _STARTER_HEAD = f"""# Settings of looptrace. `looptrace config check` says wheth
 
 # {_MASTER_DOC}
 #{ENABLED} = true
+
+# {DIRECTIVES} = "FOLDER": {_DIRECTIVES_DOC}
 """
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -170,6 +180,8 @@ def toml_of(settings: Settings) -> str:
     forms |= {rule.name: rule for rule in judging.rules}
     judges = bool(judging.rules or judging.overrides)
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
+    if settings.directives_dir:
+        lines.append(f"{DIRECTIVES} = {_toml(settings.directives_dir)}")
     values = _recovery_values(settings.recovery) | {IDLE: judging.counting.idle_s}
     lines += _section("[recovery]", values)
     if judges:
@@ -243,6 +255,7 @@ def schema() -> str:
     sections: dict[str, Any] = {
         ENABLED: {"type": "boolean", "default": True, "description": _MASTER_DOC},
         "profile": profile,
+        DIRECTIVES: {**_text_schema(TEXT_CHARS_MAX), "description": _DIRECTIVES_DOC},
         "recovery": _recovery_schema(),
         "rules": _ref("rules", "rules"),
         "overrides": _list(_override_schema(), OVERRIDES_MAX),

@@ -58,15 +58,15 @@ def analyze(
     if form == "terminal" and output is None:
         print_report(found, Console(), asked)
     else:
-        traces.write(_report(found, asked, form), output)
+        traces.write(_report(found, asked, form, settings), output)
     if form != "terminal" or output:
         traces.warn_of(found.skipped)
     context.exit(_exit_code(found, fail_on))
 
 
-def _report(found: Analysis, asked: Opinions, form: str) -> str:
+def _report(found: Analysis, asked: Opinions, form: str, settings: Settings) -> str:
     if form == "json":
-        return json_report(found, asked)
+        return json_report(found, asked, settings.directives)
     if form == "html":
         return html_report(found, asked)
     console = Console(record=True, quiet=True)

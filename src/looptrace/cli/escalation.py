@@ -58,8 +58,12 @@ def escalation(
     finding = next(finding for finding in found.findings if finding.id == event.finding)
     asked = opinions(judge, found, [event])
     report = escalation_of(event, finding, found.turns, found.events, opinion=asked.get(event.gate))
-    write = escalation_json if form == "json" else escalation_markdown
-    traces.write(write(report), output)
+    text = (
+        escalation_json(report, settings.directives)
+        if form == "json"
+        else escalation_markdown(report)
+    )
+    traces.write(text, output)
     context.exit(traces.EXIT_UNREADABLE if found.skipped else 0)
 
 

@@ -64,7 +64,7 @@ def explain(
     with traces.working():
         found = explained(turns, settings.judging, settings.recovery)
     if form == "json":
-        click.echo(explanation_json(name, turns, found), nl=False)
+        click.echo(explanation_json(name, turns, found, settings.directives), nl=False)
     else:
         _print(name, turns, found)
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)

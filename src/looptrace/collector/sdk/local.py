@@ -75,7 +75,7 @@ class LocalEngine:
     def __init__(self, settings: Settings | None = None) -> None:
         settings = settings or default()
         self._live = LiveEngine(settings.judging, settings.recovery)
-        self._directives = Directives(recovery=settings.recovery)
+        self._directives = settings.directives
         self._sameness = settings.sameness
         self._tell: Callable[[list[Told]], object] = list  # until it is started
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
