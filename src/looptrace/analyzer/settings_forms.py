@@ -144,8 +144,8 @@ settings given to them, and so may find what `looptrace query` does not show, or
 `{DIRECTIVES} = "folder"` at the top, a folder named from where the file lies, has templates of your
 own for what agents are told. A template is a Jinja file `NAME.txt.j2`, where NAME is an action
 (`warn`, `retry_later`, `pivot`, `force_next`, `unblock_authority`, `gate`) or a rule, whose
-warnings and pivots it then words. It may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
-`max_pivots`, `blockers` and `retry_after_s`. What is not there is worded by looptrace.
+warnings and pivots it then words. It may use `task`, `rule`, `action`, `attempts`, `loop_count`,
+`pivots`, `max_pivots`, `blockers` and `retry_after_s`. What is not there is worded by looptrace.
 
 ## Profiles
 
