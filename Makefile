@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 REPORT := build/demo/report.html
 
-.PHONY: demo test check format docs bench examples requirements clean
+.PHONY: demo test check format docs bench soak examples requirements clean
 
 demo: $(VENV)/installed ## analyse the example traces
 	@mkdir -p $(dir $(REPORT))
@@ -31,6 +31,9 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
+
+soak: $(VENV)/installed-dev ## 100,000 random tasks under random settings; takes an hour
+	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/test_any_settings.py
 
 requirements: $(VENV)/installed-dev ## which tests prove which line of the requirements
 	$(BIN)/python -m tests.requirement_table

@@ -174,6 +174,14 @@ def test_a_done_task_is_left_behind() -> None:
     assert events[2].why == "MAX_FORCED_EXCEEDED"
 
 
+@requirement("F2")
+def test_a_loop_goes_on_over_completions() -> None:
+    """Attempts at a task that is done are one loop, also where the first of them are settled."""
+    events = told("(~100 attempt(done)) x8", recovery=Recovery(max_forced=9))
+
+    assert brief(events) == ["force_next 3", "force_next 6"]
+
+
 @requirement("A10")
 def test_failures_of_the_outside_wait_longer_each_time() -> None:
     """The advice is repeated when the wait is over; after half an hour there is a gate."""

@@ -79,6 +79,7 @@ class LoopRow(NamedTuple):
     task: str
     agent: str
     epoch: int
+    asked: int
     turn: int
     kind: str
     name: str | None
@@ -558,10 +559,12 @@ def _stretch(
     fired: tuple[Fired, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
+    lane = members.rules[0].lane
     return Stretch(
         task=last.task,
-        agent=last.agent if members.rules[0].lane.by == "agent" else "",
-        epoch=last.epoch,
+        agent=last.agent if lane.by == "agent" else "",
+        # A lane that goes on after a completion is one loop across it.
+        epoch=last.asked if lane.outlasts_completion else last.epoch,
         period=members.period,
         what=members.what,
         first=first,

@@ -207,12 +207,16 @@ class LiveEngine:
         settled = rows.filter("settled")
         wanted = np.zeros(settled.height, dtype=np.bool_)
         turns = columns(settled)
+        # A reset ends the counts of phases and the lanes, so that what lies before the last one is
+        # never looked at; lanes of attempts go on over completions.
+        current = pl.col("epoch") == pl.col("epoch").max().over("task")
+        asked = pl.col("asked") == pl.col("asked").max().over("task")
+        goes_on = settled.select(current=current, asked=asked)
         for forms in self.judging.forms():
             lane = turns.lane(forms.lane)
-            wanted[lane.rows[lane.following < forms.lookback - 1]] = True
-        # A person's message ends every lane and the counts of phases, so that what lies before the
-        # last one is never looked at.
-        current = pl.col("epoch") == pl.col("epoch").max().over("task")
+            ends_by = "asked" if forms.lane.outlasts_completion else "current"
+            looked_at = lane.rows[lane.following < forms.lookback - 1]
+            wanted[looked_at] |= goes_on[ends_by].to_numpy()[looked_at]
         row = pl.col("row")
         last = [
             (row == row.last().over(*group)) & (current | pl.lit("epoch" not in group))
@@ -223,7 +227,7 @@ class LiveEngine:
         later = failed.cast(pl.Int64).sum().over("task") - failed.cum_sum().over("task")
         last.append(failed & current & (later < self.recovery.history_max))
         kept = settled.with_row_index("row").filter(
-            pl.lit(pl.Series(wanted)) & current | pl.any_horizontal(last)
+            pl.lit(pl.Series(wanted)) | pl.any_horizontal(last)
         )
         parts = [kept.drop("row"), rows.filter(~pl.col("settled"))]
         self._rows = pl.concat(parts if self._rows is None else [self._rows, *parts])
