@@ -141,7 +141,7 @@ def test_verdict(dump: str) -> None:
 
 @pytest.mark.parametrize("dump", EXPECTED)
 def test_line_among_all_dumps(dump: str) -> None:
-    """Traces of one session that lie in other files change nothing, but that more counts more."""
+    """Traces of one session that lie in other files change nothing."""
     together, alone = lines_together()[dump], lines_alone()[dump]
 
     assert set(alone.rules) <= set(together.rules)

@@ -507,8 +507,9 @@ def test_metrics(gates: GateStore) -> None:
     assert (found.gates_opened, found.gates_open, found.gates_resolved) == (2, 1, 1)
     assert found.seconds_to_resolution == pytest.approx(30)
     assert found.false_positive_rate == 1.0
-    assert (found.visits_blocked, found.transitions_blocked) == (0, 1)
-    assert found.loops_before_gate == (4 + 5) / 2
+    blocked = (found.visits_blocked, found.transitions_blocked, found.cycles_detected)
+    assert blocked == (0, 0, 1)
+    assert found.loops_before_gate == (4 + 1) / 2
     assert found.agents[0] == AgentMetrics("C", 1, 1, 1.0, 1)
     assert found.agents[1] == AgentMetrics("A", 3, 1, 1 / 3, 1)
     assert found.agents[2].loops == 0

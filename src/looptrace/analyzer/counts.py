@@ -34,6 +34,8 @@ _MOVES = pl.col("enters") & pl.col("phase_before").is_not_null()
 _VISITED = ("task", "epoch", "phase", "converging")
 _MOVED = ("task", "epoch", "phase_before", "phase", "converging")
 _MEASURED = ("task", "epoch", "measured")
+# What fails after all tests passed is compared with what came after that, too.
+_COMPARED = (*_MEASURED, "passed_before")
 _COMPLETES = (
     (pl.col("kind") == "attempt") & (pl.col("name") == "done") & pl.col("subtask").is_null()
 )
@@ -60,6 +62,7 @@ _COLUMNS = {
     "work": pl.String,
     **{f"{name}{part}": pl.Int64 for name in SINCE for part in ("", "_all", "_before")},
     "compared": pl.Int64,
+    "passed": pl.Int64,
     **{f"{metric}_better": pl.Int64 for metric in METRICS},
     "tests_failed_best": pl.Int64,
     "coverage_best": pl.Float64,
@@ -154,17 +157,21 @@ def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame
             nothing.alias("compared"),
             *(pl.lit(value=False).alias(name) for name in ("compares", "gains", "improves")),
             *(nothing.alias(f"{metric}_better") for metric in METRICS),
+            nothing.alias("passed"),
             measured=pl.lit(None, pl.String),
             tests_failed_best=pl.lit(None, pl.Int64),
             coverage_best=pl.lit(None, pl.Float64),
         )
     figures = pl.any_horizontal(pl.col("tests_failed", "coverage").is_not_null())
     rows = rows.with_columns(measured=pl.when(figures).then(pl.col("call").fill_null("")))
+    passes = (pl.col("tests_failed") == 0).fill_null(value=False)
+    rows = rows.with_columns(count("passed", passes, *_MEASURED))
+    rows = rows.with_columns(passed_before=pl.col("passed") - passes)
     rows = rows.with_columns(
-        tests_failed_best=_known("tests_failed").cum_min().forward_fill().over(*_MEASURED),
-        coverage_best=_known("coverage").cum_max().forward_fill().over(*_MEASURED),
+        tests_failed_best=_known("tests_failed").cum_min().forward_fill().over(*_COMPARED),
+        coverage_best=_known("coverage").cum_max().forward_fill().over(*_COMPARED),
     )
-    before = pl.col("tests_failed_best", "coverage_best").shift(1).over(*_MEASURED)
+    before = pl.col("tests_failed_best", "coverage_best").shift(1).over(*_COMPARED)
     rows = rows.with_columns(before.name.suffix("_before"))
     new = {
         "tests_failed": pl.col("tests_failed") < pl.col("tests_failed_best_before"),
@@ -176,7 +183,7 @@ def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame
     rows = rows.with_columns(
         compares=pl.any_horizontal(*(pl.all_horizontal(both) for both in rivals))
         & (pl.col("tests_failed").is_null() | (pl.col("tests_failed") > 0)),
-        gains=new["tests_failed"] | new["coverage"],
+        gains=new["tests_failed"] | new["coverage"] | passes,
         improves=pl.any_horizontal(*new.values()),
     )
     rows = rows.with_columns(
@@ -184,7 +191,7 @@ def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame
         count("better", pl.col("improves"), "task", "epoch"),
         *(count(f"{name}_better", holds, "task", "epoch") for name, holds in new.items()),
     )
-    return rows.drop("tests_failed_best_before", "coverage_best_before")
+    return rows.drop("tests_failed_best_before", "coverage_best_before", "passed_before")
 
 
 def _twin(rows: pl.DataFrame) -> pl.Expr:

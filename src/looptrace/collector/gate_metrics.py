@@ -9,6 +9,8 @@ import polars as pl
 from looptrace.collector.gate_store import GateStore
 from looptrace.rules.vocabulary import NS_PER_S
 
+CYCLES = ("cycle", "phase_cycle", "agent_cycle", "cross_task_cycle")
+
 # Several events may tell of the same loop.
 _TOLD = """
     SELECT DISTINCT task, agent, rule, finding FROM events
@@ -93,7 +95,7 @@ def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:
         gates_withdrawn=gates.filter(status="withdrawn").height,
         visits_blocked=gates.filter(rule="phase_visits").height,
         transitions_blocked=gates.filter(rule="transition_repeats").height,
-        cycles_detected=loops.filter(rule="cycle").height,
+        cycles_detected=loops.filter(pl.col("rule").is_in(CYCLES)).height,
         agents=_by_agent(loops, worked),
     )
 

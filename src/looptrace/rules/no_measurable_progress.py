@@ -37,6 +37,7 @@ class NoMeasurableProgress(Rule):
     - `(attempt(in_progress) progress(markers=1)) x9`: so it does here.
     - `progress(tests_failed=9) progress(tests_failed=7) progress(tests_failed=5) x4`: fewer fail.
     - `(edit(a, {n})->ok progress(tests_failed=0)) x9`: all tests pass.
+    - `(progress(tests_failed=1) progress(tests_failed=0)) x9`: one test after the other.
     - `fetch({n})->!"connection refused {n}" x9`: the failures are of the outside.
     - `(user("Try {n}.") run_tests({n})->!"boom {n}") x9`: a person asked for each try.
     """
