@@ -64,6 +64,7 @@ def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
     assert "Ask Ada." in run("gates", "show", folder, later["id"]).stdout
     details = json.loads(run("gates", "show", folder, later["id"], "--format", "json").stdout)
     assert [note["note"] for note in details["notes"]] == ["Ask Ada."]
+    assert "Ask Ada." in run("escalation", folder, "--gate", later["id"]).stdout
     assert len(details["event"]["history"]) == 3
 
 

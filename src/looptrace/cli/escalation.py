@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -16,6 +18,8 @@ from looptrace.analyzer.settings import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_option, opinions
+from looptrace.collector import store
+from looptrace.rules.vocabulary import NS_PER_S
 
 _NAME_LENGTH_MAX = 60
 _GATES_SHOWN_MAX = 10
@@ -57,7 +61,14 @@ def escalation(
     event = _chosen(found, task, gate)
     finding = next(finding for finding in found.findings if finding.id == event.finding)
     asked = opinions(judge, found, [event])
-    report = escalation_of(event, finding, found.turns, found.events, opinion=asked.get(event.gate))
+    report = escalation_of(
+        event,
+        finding,
+        found.turns,
+        found.events,
+        opinion=asked.get(event.gate),
+        notes=_notes(paths, event),
+    )
     text = (
         escalation_json(report, settings.directives)
         if form == "json"
@@ -65,6 +76,20 @@ def escalation(
     )
     traces.write(text, output)
     context.exit(traces.EXIT_UNREADABLE if found.skipped else 0)
+
+
+def _notes(paths: Sequence[str], gate: GateEvent) -> list[tuple[str, str]]:
+    """Return what people wrote when they resolved such gates before, with the day; of a store."""
+    folder = traces.store_of(paths)
+    if folder is None:
+        return []
+    with traces.stopping_on_store_errors(), store.open_gates(folder) as gates:
+        known = gates.notes(gate.signature, gate.gate)
+    return [(note.note, _day(note.resolved_ns)) for note in known]
+
+
+def _day(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / NS_PER_S, tz=UTC).date().isoformat()
 
 
 def _chosen(found: Analysis, task: str | None, gate: str | None) -> GateEvent:

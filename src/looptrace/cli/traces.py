@@ -41,7 +41,7 @@ def analysis(paths: Sequence[str], settings: Settings) -> Analysis:
 
     The turns of a store are judged anew, whatever rules its findings were made with.
     """
-    folder = _store(paths)
+    folder = store_of(paths)
     judging, recovery = settings.judging, settings.recovery
     if folder is None:
         found = read(paths)
@@ -60,7 +60,7 @@ def turns(
     paths: Sequence[str], settings: Settings
 ) -> tuple[Iterable[pl.DataFrame], Sequence[Skipped]]:
     """Return the turns of whole tasks, in one part or more, and what was not read."""
-    folder = _store(paths)
+    folder = store_of(paths)
     if folder is None:
         found = read(paths)
         with working():
@@ -123,7 +123,8 @@ def stopping_on_store_errors() -> Iterator[None]:
         sys.exit(EXIT_UNREADABLE)
 
 
-def _store(paths: Sequence[str]) -> Path | None:
+def store_of(paths: Sequence[str]) -> Path | None:
+    """Return the folder of the store that the paths name, None where they are no store."""
     stores = [Path(path) for path in paths if store.is_store(Path(path))]
     if not stores:
         return None

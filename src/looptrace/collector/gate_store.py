@@ -361,9 +361,12 @@ class GateStore:
             raise GateError(f"there is no gate {gate_id!r}. {did_you_mean(gate_id, near)}")
         gate = StoredGate(*rows[0])
         ((opening,),) = self._rows(_OPENING, gate_id)
-        notes = self._rows(_NOTES, gate.signature, gate_id, NOTES_MAX)
         event = _read(opening, GateEvent, self.path)
-        return GateDetails(gate, event, tuple(Note(*row) for row in notes))
+        return GateDetails(gate, event, self.notes(gate.signature, gate_id))
+
+    def notes(self, signature: str, gate_id: str) -> tuple[Note, ...]:
+        """Return the notes that resolved other gates of this signature, newest first."""
+        return tuple(Note(*row) for row in self._rows(_NOTES, signature, gate_id, NOTES_MAX))
 
     def resolve(self, gate_id: str, decision: str, note: str | None, at_ns: int) -> int:
         """Record what a person decided; returns the time from which it holds.
