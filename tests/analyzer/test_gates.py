@@ -126,6 +126,16 @@ def test_two_pivots_and_then_a_gate() -> None:
     assert events[2].status == "paused_for_intervention"
 
 
+@requirement("A5")
+@requirement("E3")
+def test_a_reset_tells_the_pivots_before_it() -> None:
+    """Also where the loop itself was counted anew by the last pivot."""
+    events = told(f'{SAME_RESPONSE} x3 user("Go on.") {SAME_RESPONSE} x3', ResponseRepeat())
+
+    assert brief(events) == ["pivot 3", "counter_reset 3", "pivot 6"]
+    assert [event.pivots for event in events] == [1, 1, 1]
+
+
 @requirement("E4")
 def test_without_pivots_the_first_loop_is_a_gate() -> None:
     """With max_pivots 0 there is nothing to try before a person decides."""

@@ -94,7 +94,7 @@ class GateEvent:
     signature: str = ""
     turn_first: int = 0
     reason: str = ""
-    pivots: int = 0  # issued to the task so far
+    pivots: int = 0  # issued to the task so far; of a reset, before it
     retry_after_s: int = 0
     blockers: tuple[str, ...] = ()
     decision: str | None = None
@@ -185,9 +185,9 @@ def _reset(state: TaskState, moment: Reset) -> Step:
         gate, rule, signature = state.gate.id, state.gate.rule, state.gate.signature
         resolved = _of_reset(state, after, moment, "gate_resolved", gate)
         events.append(replace(resolved, gate=gate, rule=rule, signature=signature))
-    if counted.loop_count:
+    if counted.loop_count or state.pivots or state.forced > after.forced:
         reset = _of_reset(state, after, moment, "counter_reset")
-        events.append(replace(reset, loop_count=counted.loop_count))
+        events.append(replace(reset, loop_count=counted.loop_count, pivots=state.pivots))
     return after, tuple(events)
 
 
