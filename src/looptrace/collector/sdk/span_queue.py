@@ -37,13 +37,14 @@ class SpanQueue:
 
     def put(self, span: ReadableSpan) -> None:
         """Add a span, or drop and count it."""
+        waiting = len(self._spans)
         if self._closed:
             self.dropped["closed"] += 1
-        elif len(self._spans) >= self._spans_max:
+        elif waiting >= self._spans_max:
             self.dropped["queue_full"] += 1
         else:
             self._spans.append(span)
-            if len(self._spans) >= self._batch_max and not self._wake.is_set():
+            if waiting >= self._batch_max and not self._wake.is_set():
                 self._wake.set()
 
     def flush(self, timeout_s: float) -> bool:

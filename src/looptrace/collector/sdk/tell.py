@@ -15,7 +15,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags
 from opentelemetry.util.types import AttributeValue
 
 from looptrace.collector.sdk.agent_gate import Told
-from looptrace.collector.sdk.open_spans import OpenSpans, SpanKey
+from looptrace.collector.sdk.open_spans import OpenSpans
 
 Emit = Literal["span_event", "log_event", "both"]
 EVENT = "looptrace.gate"
@@ -76,14 +76,14 @@ class Teller:
             self.held_back += 1
             return
         attributes = attributes_of(told, content=self._content)
-        key = SpanKey(int(told.trace_id, 16), int(told.span_id, 16))
-        span = self._spans.nearest(key)
+        turn = _context(int(told.trace_id, 16), int(told.span_id, 16))
+        span = self._spans.nearest(turn.span_id)
         if self._emit != "log_event" and span is not None:
             span.add_event(EVENT, attributes)
         if self._emit == "span_event" and span is not None:
             return
-        if not _logged(attributes, key) and span is None and provider is not None:
-            _own_span(attributes, key, provider)
+        if not _logged(attributes, turn) and span is None and provider is not None:
+            _own_span(attributes, turn, provider)
 
     def _may(self, told: Told) -> bool:
         key = (told.task, told.rule)
@@ -96,18 +96,18 @@ class Teller:
         return count < EVENTS_PER_TASK_AND_RULE_MAX
 
 
-def _context(key: SpanKey) -> SpanContext:
-    return SpanContext(key.trace_id, key.span_id, is_remote=False, trace_flags=SAMPLED)
+def _context(trace_id: int, span_id: int) -> SpanContext:
+    return SpanContext(trace_id, span_id, is_remote=False, trace_flags=SAMPLED)
 
 
-def _logged(attributes: dict[str, AttributeValue], key: SpanKey) -> bool:
+def _logged(attributes: dict[str, AttributeValue], turn: SpanContext) -> bool:
     """Write a log record of the event, where the process has a provider of logs."""
     provider = get_logger_provider()
     if not isinstance(provider, LoggerProvider):
         return False
     record = LogRecord(
         timestamp=time.time_ns(),
-        context=trace.set_span_in_context(NonRecordingSpan(_context(key))),
+        context=trace.set_span_in_context(NonRecordingSpan(turn)),
         severity_number=SeverityNumber.WARN,
         event_name=EVENT,
         attributes=attributes,
@@ -117,12 +117,12 @@ def _logged(attributes: dict[str, AttributeValue], key: SpanKey) -> bool:
 
 
 def _own_span(
-    attributes: dict[str, AttributeValue], key: SpanKey, provider: TracerProvider
+    attributes: dict[str, AttributeValue], turn: SpanContext, provider: TracerProvider
 ) -> None:
     """Write the event as a span in the turn's trace that links to the turn."""
-    above = trace.set_span_in_context(NonRecordingSpan(_context(key)))
+    above = trace.set_span_in_context(NonRecordingSpan(turn))
     tracer = provider.get_tracer(SCOPE)
-    tracer.start_span(EVENT, above, attributes=attributes, links=[Link(_context(key))]).end()
+    tracer.start_span(EVENT, above, attributes=attributes, links=[Link(turn)]).end()
 
 
 def _digest(text: str) -> str:

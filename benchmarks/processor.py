@@ -1,0 +1,88 @@
+"""Measures the span processor: `python -m benchmarks.processor [--spans 20000]`.
+
+Printed is the CPU time of the thread that starts and ends a tool's span, which is what an agent
+feels, for the SDK alone, its own batch processor, and looptrace's forwarding and judging. Each is
+measured several times, one after the other in turn, and the median counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+from looptrace.collector.sdk.forward import ForwardEngine
+from looptrace.collector.sdk.processor import FORWARD_LIMITS, LoopSpanProcessor
+
+ROUNDS = 7
+NS_PER_US = 1_000
+BATCH, FORWARD = "BatchSpanProcessor", "looptrace, forward"
+
+
+class Nowhere(SpanExporter):
+    """Sends spans nowhere, so that only the way there is measured."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Drop the spans."""
+        del spans
+        return SpanExportResult.SUCCESS
+
+
+ARMS: dict[str, Callable[[], SpanProcessor | None]] = {
+    "SDK alone": lambda: None,
+    BATCH: lambda: BatchSpanProcessor(Nowhere()),
+    FORWARD: lambda: LoopSpanProcessor(ForwardEngine(Nowhere(), None), limits=FORWARD_LIMITS),
+    "looptrace, local": LoopSpanProcessor.local,
+}
+
+
+def us_per_span(processor: SpanProcessor | None, spans: int) -> float:
+    """Return the CPU microseconds that the calling thread spends on a span."""
+    provider = TracerProvider()
+    if processor is not None:
+        provider.add_span_processor(processor)
+    tracer = provider.get_tracer("benchmark")
+    attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "run_tests",
+        "gen_ai.tool.call.id": "call_1",
+        "gen_ai.tool.call.arguments": json.dumps({"path": "tests/test_cart.py"}),
+        "gen_ai.tool.call.result": "1 failed, 11 passed in 0.31s",
+        "gen_ai.agent.name": "fixer",
+        "gen_ai.conversation.id": "talk",
+    }
+    with tracer.start_as_current_span("agent"):
+        began = time.thread_time_ns()
+        for _ in range(spans):
+            tracer.start_span("execute_tool run_tests", attributes=attributes).end()
+        took = time.thread_time_ns() - began
+    provider.shutdown()
+    return took / spans / NS_PER_US
+
+
+def main() -> int:
+    """Print the table; end with 1 where forwarding costs more than the batch processor."""
+    parser = argparse.ArgumentParser(
+        description="Measure the span processor in the agent's thread."
+    )
+    parser.add_argument("--spans", type=int, default=20_000)
+    spans = parser.parse_args().spans
+    taken: dict[str, list[float]] = {name: [] for name in ARMS}
+    for _ in range(ROUNDS):
+        for name, make in ARMS.items():
+            taken[name].append(us_per_span(make(), spans))
+    medians = {name: median(values) for name, values in taken.items()}
+    print(f"{'':22}{'µs/span':>10}{'ratio':>8}")
+    for name, value in medians.items():
+        print(f"{name:22}{value:10.1f}{value / medians[BATCH]:8.2f}")
+    return int(medians[FORWARD] > medians[BATCH])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
