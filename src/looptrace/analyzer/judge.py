@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
 from math import nan
 from typing import Any, NamedTuple
 
@@ -360,7 +360,9 @@ def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
     fits = [_fits(table, override) for override in judging.overrides]
     for forms in every:
         lane = lanes[forms.lane]
-        held = np.full(len(lane.rows), forms.base)
+        held = np.broadcast_to(np.int64(forms.base), len(lane.rows))
+        if forms.overridden:
+            held = held.copy()
         for override, form in forms.overridden:
             held[fits[override][lane.rows]] = form
         yield Ruled(forms.rules, lane, _verdict(forms, lane, held), held)
@@ -433,13 +435,13 @@ def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
 def _codes_of(texts: pl.Series) -> Codes:
     """Code texts of which most traces have none."""
     if texts.null_count() == len(texts):
-        return np.full(len(texts), UNKNOWN, dtype=np.int64)
+        return np.broadcast_to(np.int64(UNKNOWN), len(texts))
     return texts.to_frame().select(_code(texts.name)).to_series().to_numpy()
 
 
 def _figures_of(values: pl.Series) -> Figures:
     if values.null_count() == len(values):
-        return np.full(len(values), nan)
+        return np.broadcast_to(np.float64(nan), len(values))
     return values.cast(pl.Float64).fill_null(nan).to_numpy()
 
 
@@ -462,6 +464,7 @@ class Members:
     rules: list[Rule]  # the form of the rule at each of them
     needed: list[int]
     counted: list[int] | None  # attempts at each of them, where they count from the task's start
+    outlasts_completion: bool  # as the lane says
 
 
 def _members(ruled_lane: Ruled, fires: Codes) -> Iterator[Members]:
@@ -484,8 +487,12 @@ def _members(ruled_lane: Ruled, fires: Codes) -> Iterator[Members]:
     begins[1:] = (since[1:] > fires[:-1]) & (verdict.spans != "fired")
     for column in (lane_start, period, what):
         begins[1:] |= column[1:] != column[:-1]
-    rules = [ruled_lane.rules[form] for form in ruled_lane.held[fires].tolist()]
+    forms = ruled_lane.rules
+    rules = [forms[0]] * len(fires)
+    if len(forms) > 1:
+        rules = [forms[form] for form in ruled_lane.held[fires].tolist()]
     needed = np.broadcast_to(verdict.needed, lane.rows.shape)[fires].tolist()
+    outlasts = forms[0].lane.outlasts_completion
     borders = [*np.flatnonzero(begins).tolist(), len(fires)]
     for start, end in pairwise(borders):
         fired = places = fires[start:end]
@@ -501,6 +508,7 @@ def _members(ruled_lane: Ruled, fires: Codes) -> Iterator[Members]:
             rows=lane.rows[places],
             fired=lane.rows[fired],
             counted=verdict.reached[fired].tolist() if verdict.spans == "fired" else None,
+            outlasts_completion=outlasts,
         )
 
 
@@ -542,12 +550,20 @@ def _prefixes(holds: Mask, starts: Codes, ends: Codes) -> list[int]:
 def _fired(table: pl.DataFrame, found: Sequence[Members]) -> Iterator[tuple[Fired, ...]]:
     """Read when each stretch fired."""
     rows = pl.Series(np.concatenate([members.fired for members in found]))
-    places = zip(*(table[name].gather(rows).to_list() for name in ("turn", "end_ns")), strict=True)
-    for members in found:
-        counts = repeat(None) if members.counted is None else members.counted
-        here = islice(places, len(members.fired))
-        held = zip(here, members.rules, members.needed, counts, strict=False)
-        yield tuple(Fired(turn, ns, rule, least, n) for (turn, ns), rule, least, n in held)
+    every = map(
+        Fired._make,
+        zip(
+            table["turn"].gather(rows).to_list(),
+            table["end_ns"].gather(rows).to_list(),
+            chain.from_iterable(members.rules for members in found),
+            chain.from_iterable(members.needed for members in found),
+            chain.from_iterable(
+                members.counted or repeat(None, len(members.fired)) for members in found
+            ),
+            strict=True,
+        ),
+    )
+    return (tuple(islice(every, len(members.fired))) for members in found)
 
 
 def _stretch(
@@ -559,12 +575,11 @@ def _stretch(
     fired: tuple[Fired, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
-    lane = members.rules[0].lane
     return Stretch(
         task=last.task,
-        agent=last.agent if lane.by == "agent" else "",
+        agent=last.agent if members.rules[0].lane.by == "agent" else "",
         # A lane that goes on after a completion is one loop across it.
-        epoch=last.asked if lane.outlasts_completion else last.epoch,
+        epoch=last.asked if members.outlasts_completion else last.epoch,
         period=members.period,
         what=members.what,
         first=first,

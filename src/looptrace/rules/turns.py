@@ -48,7 +48,7 @@ class LaneSpec:
     @property
     def outlasts_completion(self) -> bool:
         """Whether the lane goes on where an attempt completes the task."""
-        return set(self.kinds) <= {"attempt", "switch"}
+        return all(kind in ("attempt", "switch") for kind in self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Turns:
 
     def lane(self, spec: LaneSpec) -> Lane:
         """Return the turns of `spec`, each lane's standing together in their order."""
-        wanted = np.zeros(len(KINDS), dtype=np.bool_)
-        wanted[[KINDS.index(kind) for kind in spec.kinds]] = True
-        seen = wanted[self.kind]
+        seen = self.kind == KINDS.index(spec.kinds[0])
+        for kind in spec.kinds[1:]:
+            seen |= self.kind == KINDS.index(kind)
         if self.twin.any():
             seen = seen & ~self.twin
         if spec.failures:
@@ -124,9 +124,9 @@ class Turns:
         starts[1:] = (by[1:] != by[:-1]) | (epoch[1:] != epoch[:-1])
         if spec.by != "task":
             starts[1:] |= part[1:] != part[:-1]
-        index = np.arange(len(rows))
-        first = np.maximum.accumulate(np.where(starts, index, 0))
-        return Lane(self, rows, index - first)
+        first = np.flatnonzero(starts)
+        lengths = np.diff(first, append=len(rows))
+        return Lane(self, rows, np.arange(len(rows)) - np.repeat(first, lengths))
 
 
 @dataclass(frozen=True, slots=True)
