@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.settings_file import FILE_BYTES_MAX, Node, SettingsError, read
+from looptrace.analyzer.settings_file import Node, content, read
 
 MODELS_MAX = 1_000
 # No model costs more; such a price is per token, or a slip.
@@ -49,12 +49,7 @@ def load(path: Path) -> Prices:
     Raises:
         SettingsError: if it cannot be read, is no TOML, or says what cannot be.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}.") from error
-    return parsed(data, str(path))
+    return parsed(content(path), str(path))
 
 
 def parsed(data: bytes, name: str) -> Prices:

@@ -19,7 +19,7 @@ from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
-from looptrace.analyzer.settings_file import FILE_BYTES_MAX, Node, SettingsError, read, shown
+from looptrace.analyzer.settings_file import Node, SettingsError, content, read, shown
 from looptrace.rules.contract import (
     ACTIONS,
     RUNG_ATTEMPTS_MAX,
@@ -145,12 +145,7 @@ def load(path: Path) -> Settings:
     Raises:
         SettingsError: if it cannot be read, is no TOML, or says what cannot be.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}.") from error
-    return parsed(data, str(path))
+    return parsed(content(path), str(path))
 
 
 def parsed(data: bytes, name: str) -> Settings:

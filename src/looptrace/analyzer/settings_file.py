@@ -7,6 +7,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from looptrace.analyzer.labels import did_you_mean, plain
@@ -133,6 +134,19 @@ class Node:
     def _at_most(self, most: int, values: Any) -> None:
         if len(values) > most:
             raise self.error(f"{self.name} has {len(values)} entries; it may have {most}.")
+
+
+def content(path: Path) -> bytes:
+    """Return the content of a file, of one that is too long a little more than may be.
+
+    Raises:
+        SettingsError: if it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
 def read(data: bytes, name: str) -> Node:
