@@ -361,3 +361,18 @@ sys.exit(", ".join(name for name in {heavy} if name in sys.modules) or 0)
     )
 
     assert (done.stderr.strip(), done.returncode) == ("", 0)
+
+
+def test_what_is_missing_is_named() -> None:
+    """Judging here needs more than OpenTelemetry, and the error says what to install."""
+    script = """
+import sys
+sys.modules["polars"] = None
+from looptrace.collector import LoopSpanProcessor
+LoopSpanProcessor.local()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert "needs polars, which is not installed; install" in done.stderr.splitlines()[-1]

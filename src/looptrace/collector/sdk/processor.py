@@ -109,7 +109,14 @@ class LoopSpanProcessor(SpanProcessor):
             ModuleNotFoundError: if that is not installed.
         """
         # Only here, because an agent that forwards its spans has none of what it imports.
-        from looptrace.collector.sdk.local import LocalEngine  # noqa: PLC0415
+        try:
+            from looptrace.collector.sdk.local import LocalEngine  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            why = (
+                f"judging in this process needs {error.name}, which is not installed; "
+                "install all it needs with: pip install 'looptrace[analyzer]', or forward the spans"
+            )
+            raise ModuleNotFoundError(why, name=error.name) from error
 
         return cls(LocalEngine(settings), **options)
 
