@@ -30,9 +30,6 @@ class OpenSpans:
         self._parents: dict[int, int] = {}  # of spans that ended; 0 where there is none
         self._traces: dict[int, None] = {}
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def add(self, span: Span) -> None:
         """Note a span that begins."""
         if len(self._open) >= self._spans_max:
