@@ -33,13 +33,14 @@ from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
-from looptrace.analyzer.turns import IS_STEP, IS_USER, numbered
+from looptrace.analyzer.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.store_files import (
     BUCKETS,
     FINDING_SCHEMA,
     STORED_SPAN_SCHEMA,
     TABLES,
+    expire,
     prepare_files,
     read_bucket,
     sweep,
@@ -51,13 +52,18 @@ __all__ = [
     "Counts",
     "Ingested",
     "StoreError",
+    "Writer",
     "counts",
+    "expire",
     "ingest",
     "is_store",
     "open_gates",
+    "read_spans",
     "read_turns",
+    "read_turns_of",
     "require_store",
     "worked",
+    "writing",
 ]
 
 _UNFINISHED = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
@@ -165,6 +171,32 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
         if not turns.is_empty():
             # A person's message has the number of the turn before it, and comes after it.
             yield turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
+
+
+def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
+    """Read the turns (`TURN_SCHEMA`) of one task, sorted.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    mine = (turns.filter(pl.col("task") == task) for turns in read_turns(store_dir))
+    return next((turns for turns in mine if turns.height), TURN_SCHEMA.to_frame())
+
+
+def read_spans(store_dir: Path) -> Iterator[pl.DataFrame]:
+    """Read the spans (`SPAN_SCHEMA`) bucket by bucket, sorted by trace and start.
+
+    A trace is never split between two tables. Empty buckets are left out.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    for bucket in range(BUCKETS):
+        with reading(store_dir):
+            spans = read_bucket(store_dir, "spans", bucket, list(SPAN_SCHEMA))
+        if not spans.is_empty():
+            yield spans.sort("trace_id", "start_ns", "span_id")
 
 
 def worked(store_dir: Path) -> pl.DataFrame:
@@ -284,6 +316,16 @@ class Writer:
         for bucket, traces in sorted(touched.items()):
             self._derive(bucket, traces)
         (self._dir / _UNFINISHED).unlink()
+
+    def expire(self, days_max: int, bytes_max: int) -> list[str]:
+        """Delete the days before the last `days_max`, and the oldest where that is not enough.
+
+        Returned are the days. Gates and what people decided are kept.
+
+        Raises:
+            StoreError: if a file cannot be deleted.
+        """
+        return expire(self._dir, days_max, bytes_max)
 
     def _derive(self, bucket: int, traces: Traces) -> _Derived:
         """Make the turns and findings of a bucket's traces anew from its spans.
