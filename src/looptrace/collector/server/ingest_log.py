@@ -23,7 +23,7 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.collector.server.sink import SinkFullError
+from looptrace.collector.server.sink import SinkFull
 from looptrace.collector.store_lock import NAME, StoreError
 
 _logger = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class IngestLog:
     async def accept(self, spans: pl.DataFrame) -> None:
         """Commit spans; see `Sink`."""
         if self.bytes > self.bytes_max:
-            raise SinkFullError(_RETRY_AFTER_S)
+            raise SinkFull(_RETRY_AFTER_S)
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
 

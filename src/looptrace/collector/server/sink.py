@@ -7,7 +7,7 @@ from typing import Protocol
 import polars as pl
 
 
-class SinkFullError(Exception):
+class SinkFull(Exception):  # noqa: N818 - it says that a sink is full
     """There is no room now; whoever sends should try again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: int) -> None:
@@ -22,6 +22,6 @@ class Sink(Protocol):
         """Commit spans (`SPAN_SCHEMA`); returns when they are on disk.
 
         Raises:
-            SinkFullError: if there is no room now.
+            SinkFull: if there is no room now.
             StoreError: if they cannot be written.
         """
