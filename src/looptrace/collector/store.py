@@ -33,6 +33,7 @@ from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.turns import IS_STEP, IS_USER, numbered
+from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.store_files import (
     BUCKETS,
@@ -188,13 +189,15 @@ def ingest(
     judging: RuleSet = DEFAULT,
     recovery: Recovery = RECOVERY,
     sameness: Sameness = NOTHING,
+    webhooks: Sequence[Webhook] = (),
 ) -> Ingested:
     """Add spans (`SPAN_SCHEMA`) to a store, which is made where there is none.
 
     What the tables hold afterwards depends only on the set of all spans ever ingested and on what
     people decided, and the findings on the rules of the last ingest (the default ones unless others
-    are given). Events of gates are only ever added. One bucket is in memory at a time, beside the
-    given spans. Whatever an ingest that was killed left behind is repaired.
+    are given). Events of gates are only ever added, and new ones go to the outbox of the webhooks.
+    One bucket is in memory at a time, beside the given spans. Whatever an ingest that was killed
+    left behind is repaired.
 
     Raises:
         StoreError: if the folder is something else than a store, a file cannot be read or
@@ -205,7 +208,7 @@ def ingest(
         unfinished, settings = store_dir / _UNFINISHED, _hash(judging, recovery, sameness)
         stale = _stale(store_dir, settings)
         unfinished.touch()
-        with GateStore.open(store_dir / _GATES) as gates:
+        with GateStore.open(store_dir / _GATES, webhooks) as gates:
             seq_before = gates.last_seq()
             known = _known(store_dir, spans)
             touched, replaced = _place(store_dir, spans.with_columns(ties=_ties(spans)))
