@@ -34,6 +34,7 @@ from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
+from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.store_files import (
     BUCKETS,
@@ -213,8 +214,8 @@ def worked(store_dir: Path) -> pl.DataFrame:
     return pl.concat(pairs)
 
 
-def open_gates(store_dir: Path) -> GateStore:
-    """Open the gates of a store.
+def open_gates(store_dir: Path, webhooks: Sequence[Webhook] = ()) -> GateStore:
+    """Open the gates of a store; what is recorded goes to the outbox of these webhooks.
 
     Raises:
         StoreError: if the folder is no store, or its gates cannot be read or were never written.
@@ -223,7 +224,7 @@ def open_gates(store_dir: Path) -> GateStore:
     path = store_dir / _GATES
     if not path.is_file():
         raise StoreError(f"{store_dir}: holds no gates yet; run `looptrace ingest` once more.")
-    return GateStore.open(path)
+    return GateStore.open(path, webhooks)
 
 
 def ingest(
@@ -232,9 +233,10 @@ def ingest(
     judging: RuleSet = DEFAULT,
     recovery: Recovery = RECOVERY,
     sameness: Sameness = NOTHING,
+    webhooks: Sequence[Webhook] = (),
 ) -> Ingested:
     """Add spans to a store as `Writer.ingest` does; raises what `writing` and it raise."""
-    with writing(store_dir, judging, recovery, sameness) as writer:
+    with writing(store_dir, judging, recovery, sameness, webhooks) as writer:
         return writer.ingest(spans)
 
 
@@ -244,6 +246,7 @@ def writing(
     judging: RuleSet = DEFAULT,
     recovery: Recovery = RECOVERY,
     sameness: Sameness = NOTHING,
+    webhooks: Sequence[Webhook] = (),
 ) -> Iterator[Writer]:
     """Be the one who writes to a store, which is made where there is none.
 
@@ -254,7 +257,7 @@ def writing(
     with _locked(store_dir):
         if not (store_dir / _GATES).exists():
             (store_dir / _UNFINISHED).touch()  # What the spans say of gates is not in it.
-        with GateStore.open(store_dir / _GATES) as gates:
+        with GateStore.open(store_dir / _GATES, webhooks) as gates:
             yield Writer(store_dir, (judging, recovery, sameness), gates)
 
 
@@ -273,8 +276,8 @@ class Writer:
 
         What the tables hold afterwards depends only on the set of all spans ever ingested and on
         what people decided, and the findings on the rules of the last ingest. Events of gates are
-        only ever added. One bucket is in memory at a time, beside the given spans. Whatever a
-        writer that was killed left behind is repaired.
+        only ever added, and new ones go to the outbox of the webhooks. One bucket is in memory at
+        a time, beside the given spans. Whatever a writer that was killed left behind is repaired.
 
         Raises:
             StoreError: if a file cannot be read or written.

@@ -85,6 +85,7 @@ class Judging:
             on_events,
         )
         self._store_dir = store_dir
+        self._webhooks = settings.webhooks
         self._thread = threading.Thread(target=self._run, name="looptrace-judging", daemon=True)
 
     def start(self, after_seq: int) -> None:
@@ -104,7 +105,7 @@ class Judging:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        with store.open_gates(self._store_dir) as gates:
+        with store.open_gates(self._store_dir, self._webhooks) as gates:
             judge = self._begin(gates)
             judge.warm()
             self.judged.is_current = True

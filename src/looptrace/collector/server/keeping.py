@@ -96,7 +96,11 @@ class Keeping:
         settings = self._settings
         try:
             with store.writing(
-                self._dir, settings.judging, settings.recovery, settings.sameness
+                self._dir,
+                settings.judging,
+                settings.recovery,
+                settings.sameness,
+                settings.webhooks,
             ) as writer:
                 self._catch_up(writer)
                 self._begun.set()
