@@ -59,6 +59,7 @@ __all__ = [
     "ingest",
     "is_store",
     "open_gates",
+    "prepare",
     "read_spans",
     "read_turns",
     "read_turns_of",
@@ -117,6 +118,16 @@ class Counts:
 def is_store(path: Path) -> bool:
     """Tell whether a path is a store's folder."""
     return (path / MARKER).is_file()
+
+
+def prepare(store_dir: Path) -> None:
+    """Make a store where there is none.
+
+    Raises:
+        StoreError: if the folder is something else, or another process writes to it.
+    """
+    with _locked(store_dir):
+        pass
 
 
 def require_store(store_dir: Path) -> None:

@@ -30,9 +30,9 @@ RETRY_S = 5.0
 class Retention:
     """How long spans, turns and findings are kept. Gates and decisions are never deleted."""
 
-    every_s: float
-    days_max: int
-    bytes_max: int
+    every_s: float = 60.0  # how often spans are stored that nobody waits for
+    days_max: int = 30
+    bytes_max: int = 100 << 30
 
 
 @dataclass(slots=True)
