@@ -1,1 +1,1 @@
-"""The server: takes telemetry over HTTP and gRPC, and answers for what it has taken."""
+"""The server: OTLP in, nothing lost, gates out."""

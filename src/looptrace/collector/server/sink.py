@@ -1,4 +1,4 @@
-"""Where the spans of a request go before the request is answered."""
+"""Where receivers bring spans to."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import Protocol
 import polars as pl
 
 
-class SinkFull(Exception):  # noqa: N818
-    """There is no room for more spans now; `retry_after_s` says when there may be."""
+class SinkFull(Exception):  # noqa: N818 - it says that a sink is full
+    """There is no room now; whoever sends should try again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: int) -> None:
-        super().__init__(f"there is no room for more spans; try again in {retry_after_s} s")
+        super().__init__(f"no room now, try again in {retry_after_s} s")
         self.retry_after_s = retry_after_s
 
 
 class Sink(Protocol):
-    """What keeps spans."""
+    """Takes spans, and keeps what it took."""
 
     async def accept(self, spans: pl.DataFrame) -> None:
-        """Commit spans (SPAN_SCHEMA); returns when they are on disk.
+        """Commit spans (`SPAN_SCHEMA`); returns when they are on disk.
 
-        Raises SinkFull, and StoreError when the disk fails.
+        Raises:
+            SinkFull: if there is no room now.
+            StoreError: if they cannot be written.
         """
