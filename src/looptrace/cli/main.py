@@ -13,6 +13,7 @@ from looptrace.cli.explain import explain
 from looptrace.cli.gates import gates
 from looptrace.cli.ingest import ingest
 from looptrace.cli.query import query
+from looptrace.cli.webhooks import webhooks
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -21,5 +22,5 @@ def main() -> None:
     """Find AI agents that are stuck in loops, in their OpenTelemetry traces."""
 
 
-for command in (analyze, explain, escalation, backtest, ingest, gates, query, config):
+for command in (analyze, explain, escalation, backtest, ingest, gates, webhooks, query, config):
     main.add_command(command)

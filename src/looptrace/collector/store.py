@@ -52,6 +52,7 @@ __all__ = [
     "Ingested",
     "StoreError",
     "counts",
+    "gates_path",
     "ingest",
     "is_store",
     "open_gates",
@@ -176,11 +177,20 @@ def open_gates(store_dir: Path) -> GateStore:
     Raises:
         StoreError: if the folder is no store, or its gates cannot be read or were never written.
     """
+    return GateStore.open(gates_path(store_dir))
+
+
+def gates_path(store_dir: Path) -> Path:
+    """Return the file with the gates of a store.
+
+    Raises:
+        StoreError: if the folder is no store, or its gates were never written.
+    """
     require_store(store_dir)
     path = store_dir / _GATES
     if not path.is_file():
         raise StoreError(f"{store_dir}: holds no gates yet; run `looptrace ingest` once more.")
-    return GateStore.open(path)
+    return path
 
 
 def ingest(
