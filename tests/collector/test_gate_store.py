@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.batch import Judged, judged_of
+from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.live import LiveEngine
@@ -69,7 +70,7 @@ def turns_of(text: str, task: str = "t") -> pl.DataFrame:
 def recorded(gates: GateStore, text: str, task: str = "t") -> Judged:
     """Judge turns in the notation and what was decided on them, and record it."""
     turns = turns_of(text, task)
-    turns = numbered(pl.concat([turns, gates.resolutions_as_turns([task])]))
+    turns = numbered(pl.concat([turns, decision_turns(gates.resolutions())]))
     judged = judged_of(turns)
     gates.record(judged.events, judged.states or [TaskState(task)], NOW_NS)
     return judged
@@ -218,7 +219,7 @@ def prepared(folder: Path) -> list[Step]:
         rounds.append([Step(gate=g.id, at_ns=at_ns) for g in decided.gates()])
         for step in rounds[-1]:
             step.take(decided)
-        turns = numbered(pl.concat([turns, decided.resolutions_as_turns(names)]))
+        turns = numbered(pl.concat([turns, decision_turns(decided.resolutions())]))
     rounds += [until(12), until(15), until(18)]
     by_task: dict[str, list[Step]] = {name: [] for name in names}
     tasks = {step.gate: event.task for step in rounds[3] for event in _opening(rounds[2], step)}
@@ -423,7 +424,7 @@ def test_batch_and_live_see_a_resolution_alike(gates: GateStore) -> None:
     (gate,) = gates.gates()
     # The person's clock is behind; the decision holds after the opening all the same.
     gates.resolve(gate.id, "reviewed", None, gate.opened_ns - 3 * NS_PER_S)
-    turns = numbered(pl.concat([turns_of(text), gates.resolutions_as_turns(["t"])]))
+    turns = numbered(pl.concat([turns_of(text), decision_turns(gates.resolutions())]))
     judged = judged_of(turns)
     assert [e.type for e in judged.events][1:4] == ["gate_opened", "gate_resolved", "counter_reset"]
     assert turns.filter(kind="user").select("turn", "name").rows() == [(5, "reviewed")]
@@ -431,7 +432,6 @@ def test_batch_and_live_see_a_resolution_alike(gates: GateStore) -> None:
     engine = LiveEngine()
     told = [event for turn in turns.iter_slices(1) for event in engine.feed(turn).events]
     assert tuple(told) == judged.events
-    assert gates.resolutions_as_turns(["other"]).is_empty()
 
 
 def test_two_messages_on_one_span_are_told_apart(gates: GateStore) -> None:

@@ -9,7 +9,7 @@ changes nothing. What is told lasts; how a task stands is what was judged last.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,10 +18,10 @@ from typing import Literal, Self, get_args
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.fingerprint import digest, fingerprinted
+from looptrace.analyzer.decisions import PersonDecided
+from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.labels import did_you_mean
-from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector.gate_file import GateFile, connected, read_json
 from looptrace.collector.outbox import enqueue
@@ -76,9 +76,9 @@ _PENDING = """
     WHERE gates.status = 'open' AND resolutions.at_ns > gates.opened_ns
 """
 _RESOLUTIONS = """
-    SELECT resolutions.id, resolutions.at_ns, resolutions.decision, resolutions.note, events.task,
-        json_extract(events.body, '$.session'), json_extract(events.body, '$.trace_id'),
-        json_extract(events.body, '$.span_id')
+    SELECT resolutions.id, events.task, json_extract(events.body, '$.session'),
+        json_extract(events.body, '$.trace_id'), json_extract(events.body, '$.span_id'),
+        resolutions.at_ns, resolutions.decision, resolutions.note
     FROM resolutions
     JOIN gates ON gates.id = resolutions.gate
     JOIN events ON events.id = gates.event
@@ -286,7 +286,7 @@ class GateStore(GateFile):
         """Record what a person decided; returns the time from which it holds.
 
         That is after the gate was opened, also where the agent's clock runs ahead. It takes effect
-        when the task's turns are judged with `resolutions_as_turns`.
+        when the task's turns are judged with `resolutions`.
 
         Raises:
             GateError: if there is no such gate or decision, or the gate is open no longer.
@@ -314,19 +314,9 @@ class GateStore(GateFile):
         """Return the traces with a gate whose resolution is recorded and not yet in effect."""
         return {trace_id for (trace_id,) in self._rows(_PENDING)}
 
-    def resolutions_as_turns(self, tasks: Collection[str]) -> pl.DataFrame:
-        """Return what was decided on these tasks as messages of a person (`TURN_SCHEMA`).
-
-        They are not numbered: that is done together with the turns that they are added to.
-        """
-        names = ("call_id", "end_ns", "name", "text", "task", "session", "trace_id", "span_id")
-        said = [dict(zip(names, row, strict=True)) for row in self._rows(_RESOLUTIONS)]
-        turns = [
-            {**row, "kind": "user", "agent": "", "start_ns": row["end_ns"]}
-            for row in said
-            if row["task"] in tasks
-        ]
-        return fingerprinted(pl.DataFrame(turns, TURN_SCHEMA, orient="row"))
+    def resolutions(self) -> list[PersonDecided]:
+        """Return what people decided, in the order of time."""
+        return [PersonDecided(*row) for row in self._rows(_RESOLUTIONS)]
 
     def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
         """Return the answer to a query as a table."""
