@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 REPORT := build/demo/report.html
 
-.PHONY: demo test check format docs bench soak examples requirements clean
+.PHONY: demo test check format docs bench soak examples requirements npm-exporters clean
 
 demo: $(VENV)/installed ## analyse the example traces
 	@mkdir -p $(dir $(REPORT))
@@ -32,8 +32,11 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
 
-soak: $(VENV)/installed-dev ## 100,000 random tasks under random settings; takes an hour
+soak: $(VENV)/installed-dev build/npm/installed ## 100,000 random tasks under random settings, 80,000 broken requests; takes an hour
 	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/test_any_settings.py
+	LOOPTRACE_FUZZ_BODIES=20000 $(BIN)/pytest -q tests/reliability
+
+npm-exporters: build/npm/installed ## JavaScript's exporters, for the tests that use them
 
 requirements: $(VENV)/installed-dev ## which tests prove which line of the requirements
 	$(BIN)/python -m tests.requirement_table
@@ -50,6 +53,12 @@ $(BIN)/python:
 
 $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install --constraint constraints.txt --editable '.[all]'
+	@touch $@
+
+build/npm/installed: tests/reliability/package.json
+	@mkdir -p $(dir $@)
+	cp $< $(dir $@)
+	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(dir $@)
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -197,10 +197,17 @@ def decode_request(data: bytes, bounds: Bounds) -> Decoded:
         raise OverBoundsError("the request has more JSON objects than its spans may have")
     out = Decoded.within(bounds)
     try:
-        _read_request(with_whole_escapes(data), "the request", out)
+        _read_whole(data, out)
     except _DATA_ERRORS as error:
         raise UndecodableError(_words(error)) from error
     return out
+
+
+def _read_whole(data: bytes, out: Decoded) -> None:
+    try:
+        _read_request(data, "the request", out)
+    except _DATA_ERRORS:  # Before any span was read; few requests need what follows.
+        _read_request(with_whole_escapes(data), "the request", out)
 
 
 def decode_document(name: str, document: Frame) -> Decoded:
