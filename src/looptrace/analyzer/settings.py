@@ -15,6 +15,7 @@ from typing import Any
 from looptrace.analyzer.counts import DAY_S, METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
+from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
@@ -54,6 +55,7 @@ SECTIONS = (
     "profile",
     DIRECTIVES,
     "recovery",
+    "outages",
     "rules",
     "overrides",
     "phases",
@@ -116,6 +118,7 @@ class Settings:
     sameness: Sameness = field(default_factory=Sameness)
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
+    outages: OutageSettings = field(default_factory=OutageSettings)
 
     @property
     def directives(self) -> Directives:
@@ -181,7 +184,8 @@ def parsed(data: bytes, name: str) -> Settings:
     own = _directives(top, Path(name).parent)
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
     judging = RuleSet(rules, overrides, counting)
-    return Settings(profile, judging, recovery, sameness, own, webhooks)
+    outages = _outages(top.at("outages", {}))
+    return Settings(profile, judging, recovery, sameness, own, webhooks, outages)
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -356,6 +360,14 @@ def _recovery(node: Node, base: Recovery) -> tuple[Recovery, Counting]:
     try:
         recovery = replace(base, unblock=unblock, **_numbers(node, base))
         return recovery, Counting(_numbers(node, Counting()).get(IDLE, DAY_S))
+    except SettingError as error:
+        raise _refused(error, node) from error
+
+
+def _outages(node: Node) -> OutageSettings:
+    node.table(numbers(OutageSettings()))
+    try:
+        return OutageSettings(**_numbers(node, OutageSettings()))
     except SettingError as error:
         raise _refused(error, node) from error
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from looptrace.analyzer import plugins
 from looptrace.analyzer.counts import METRICS, Counting
+from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.ruleset import SELECTORS
@@ -54,6 +55,7 @@ _DIRECTIVES_DOC = "Folder of templates, beside the file, for what agents are tol
 _MASTER_DOC = "The master switch; false lets no rule judge."
 _SECTION_DOCS = {
     "recovery": "How a looping task is brought back, and when counts begin anew.",
+    "outages": "When one failure that many sessions meet is told once; [more](outages.md).",
     "rules": "Each rule: whether it judges, its thresholds, and its ladder of actions.",
     "overrides": (
         "Rules that judge otherwise where a turn fits. Each starts from what holds for all turns; "
@@ -217,6 +219,7 @@ def toml_of(settings: Settings) -> str:
         lines.append(f"{DIRECTIVES} = {_toml(settings.directives_dir)}")
     values = _recovery_values(settings.recovery) | {IDLE: judging.counting.idle_s}
     lines += _section("[recovery]", values)
+    lines += _section("[outages]", asdict(settings.outages))
     if judges:
         lines += _rules_toml("rules", forms)
     for override in judging.overrides:
@@ -245,6 +248,9 @@ def starter() -> str:
     lines += ["", f"# {_SECTION_DOCS['recovery']}", "[recovery]"]
     for name, value, bounds, doc in _recovery_rows():
         lines += [f"# {doc} {bounds.capitalize()}.", f"#{name} = {_toml(value)}"]
+    lines += ["", f"# {_SECTION_DOCS['outages']}", "[outages]"]
+    for name, (value, about) in numbers(OutageSettings()).items():
+        lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
     for rule in plugins.known_rules():
         lines += ["", f"# {summary(type(rule))}", f"[rules.{rule.name}]"]
         lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = {_toml(rule.on_by_default)}"]
@@ -263,6 +269,7 @@ def page() -> str:
     parts = [
         _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
         *_recovery_page(),
+        *_outages_page(),
         *_listed_page("overrides", "[[overrides]]", OVERRIDES_MAX),
         _OVERRIDES_WORDS,
         *_listed_page("phases", "[phases.NAME]", PHASES_MAX),
@@ -294,6 +301,9 @@ def schema() -> str:
         "profile": profile,
         DIRECTIVES: {**_text_schema(TEXT_CHARS_MAX), "description": _DIRECTIVES_DOC},
         "recovery": _recovery_schema(),
+        "outages": _object(
+            {name: _number_schema(*one) for name, one in numbers(OutageSettings()).items()}
+        ),
         "rules": _ref("rules", "rules"),
         "overrides": _list(_override_schema(), OVERRIDES_MAX),
         "phases": _names(_phase_schema(), PHASES_MAX),
@@ -376,6 +386,18 @@ def _recovery_page() -> list[str]:
         values = [getattr(profile.recovery, name, value) for profile in PROFILES.values()]
         lines.append(_row(name, map(_toml, values), bounds, doc))
     return lines
+
+
+def _outages_page() -> list[str]:
+    about = numbers(OutageSettings())
+    return [
+        *("", "## `[outages]`", "", _SECTION_DOCS["outages"], ""),
+        *("| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"),
+        *(
+            _row(name, [str(value)], _bounds(one), one["doc"])
+            for name, (value, one) in about.items()
+        ),
+    ]
 
 
 def _listed_page(section: str, header: str, most: int) -> list[str]:
