@@ -7,6 +7,7 @@ import click
 from looptrace import __version__
 from looptrace.cli.analyze import analyze
 from looptrace.cli.backtest import backtest
+from looptrace.cli.calibrate import calibrate
 from looptrace.cli.config import config
 from looptrace.cli.escalation import escalation
 from looptrace.cli.explain import explain
@@ -24,7 +25,7 @@ def main() -> None:
 
 
 _COMMANDS = (
-    *(analyze, explain, escalation, backtest),
+    *(analyze, explain, escalation, backtest, calibrate),
     *(ingest, serve, gates, webhooks, query, config),
 )
 for command in _COMMANDS:
