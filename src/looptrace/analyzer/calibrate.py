@@ -83,7 +83,7 @@ class Calibration:
 
 
 # What became of a task: it was well, a person confirmed its loop, or nobody knows yet.
-_WELL, _LOOPED, _OPEN = "well", "looped", "open"
+WELL, LOOPED, OPEN = "well", "looped", "open"
 
 
 def calibrated(
@@ -94,30 +94,30 @@ def calibrated(
     Raises:
         CalibrationError: if there are too few finished tasks.
     """
-    turns = [_sorted_out(part, settings, now_ns) for part in parts if part.height]
+    turns = [sorted_out(part, settings, now_ns) for part in parts if part.height]
     rows = pl.concat(turns) if turns else None
-    counts = {} if rows is None else _tasks_of(rows, _WELL)
+    counts = {} if rows is None else _tasks_of(rows, WELL)
     enough = [kind for kind, count in counts.items() if count >= TASKS_MIN]
     small = sum(counts[kind] for kind in counts if kind not in enough)
     if None not in enough and small >= TASKS_MIN:
         enough.append(None)
-    left_out = 0 if rows is None else sum(_tasks_of(rows, _OPEN).values())
+    left_out = 0 if rows is None else sum(_tasks_of(rows, OPEN).values())
     if rows is None or not enough:
         raise CalibrationError(
             f"there are {small} finished tasks without a loop; at least {TASKS_MIN} are needed."
             f" {left_out} more go on, or have a gate that nobody decided upon."
         )
     rows = rows.with_columns(kind_of=_pooled(enough))
-    known = _tasks_of(rows, _WELL)
+    known = _tasks_of(rows, WELL)
     seconds = rows.select(pl.col("end_ns").max() - pl.col("end_ns").min()).item() / NS_PER_S
     days = max(seconds / DAY_S, 1.0)
-    kinds = [_Kind(kind, settings, rows, _WELL) for kind in enough]
+    kinds = [_Kind(kind, settings, rows, WELL) for kind in enough]
     now = {(one.kind, name): one.now(name) for one in kinds for name in one.rules}
     known = {kind: known[kind] for kind in enough}
     allowed = min(floor(alarms_per_day * days), sum(known.values()) // TASKS_AN_ALARM_MIN)
     then = _best(kinds, known, allowed)
-    looped = _tasks_of(rows, _LOOPED)
-    loops = [_Kind(kind, settings, rows, _LOOPED) for kind in enough if kind in looped]
+    looped = _tasks_of(rows, LOOPED)
+    loops = [_Kind(kind, settings, rows, LOOPED) for kind in enough if kind in looped]
     return Calibration(
         days=days,
         tasks=known,
@@ -132,7 +132,7 @@ def calibrated(
     )
 
 
-def _sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFrame:
+def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFrame:
     """Return the turns coded and counted, with `kind_of` each task and what `became` of it."""
     judged = judged_of(part, settings.judging, settings.recovery)
     undecided = {state.task for state in judged.states if state.gate}
@@ -152,10 +152,10 @@ def _sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataF
     return rows.with_columns(
         kind_of=pl.col("task_kind").drop_nulls().first().over("task"),
         became=pl.when(task.is_in(looped))
-        .then(pl.lit(_LOOPED))
+        .then(pl.lit(LOOPED))
         .when(task.is_in(undecided) | ~finished)
-        .then(pl.lit(_OPEN))
-        .otherwise(pl.lit(_WELL)),
+        .then(pl.lit(OPEN))
+        .otherwise(pl.lit(WELL)),
     )
 
 

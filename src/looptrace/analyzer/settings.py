@@ -6,6 +6,7 @@ error names the file, the line, what is wrong, and what may stand there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -20,7 +21,14 @@ from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
-from looptrace.analyzer.settings_file import Node, SettingsError, content, read, shown
+from looptrace.analyzer.settings_file import (
+    FILE_BYTES_MAX,
+    Node,
+    SettingsError,
+    content,
+    read,
+    shown,
+)
 from looptrace.analyzer.webhooks import (
     FILE,
     FILTER_MAX,
@@ -39,6 +47,7 @@ from looptrace.rules.contract import (
     SettingError,
     numbers,
 )
+from looptrace.rules.likely_loop import LikelyLoop, model_of
 
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
@@ -49,11 +58,13 @@ UNBLOCK = "unblock"
 IDLE = "idle_s"
 CONVERGES_ON = "converges_on"
 DIRECTIVES = "directives"
+MODEL = "model"
 
 SECTIONS = (
     ENABLED,
     "profile",
     DIRECTIVES,
+    MODEL,
     "recovery",
     "outages",
     "rules",
@@ -119,6 +130,7 @@ class Settings:
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
     outages: OutageSettings = field(default_factory=OutageSettings)
+    model_file: str = ""  # of one's own, for the rule likely_loop
 
     @property
     def directives(self) -> Directives:
@@ -173,6 +185,7 @@ def parsed(data: bytes, name: str) -> Settings:
     top = read(data, name).table(SECTIONS)
     profile = top.at("profile", DEFAULT_PROFILE).choice("profile", PROFILES)
     bases = {rule.name: _Form(rule, rule.on_by_default) for rule in rules_of_profile(profile)}
+    model_file, bases[LikelyLoop.name] = _model(top, Path(name).parent, bases[LikelyLoop.name])
     bases |= _forms(top.at("rules", {}), bases)
     rules = tuple(form.rule for form in bases.values() if form.enabled)
     overrides = _overrides(top.at("overrides", []), bases)
@@ -185,7 +198,7 @@ def parsed(data: bytes, name: str) -> Settings:
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
     judging = RuleSet(rules, overrides, counting)
     outages = _outages(top.at("outages", {}))
-    return Settings(profile, judging, recovery, sameness, own, webhooks, outages)
+    return Settings(profile, judging, recovery, sameness, own, webhooks, outages, model_file)
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -382,6 +395,21 @@ def _directives(top: Node, beside: Path) -> str:
     except DirectiveError as error:
         raise top.at(DIRECTIVES).error(str(error)) from error
     return str(folder)
+
+
+def _model(top: Node, beside: Path, form: _Form) -> tuple[str, _Form]:
+    """Read a model of one's own, which is named from where the file lies, into its rule."""
+    if MODEL not in top.value:
+        return "", form
+    path = beside / top.at(MODEL).words()
+    try:
+        with path.open("rb") as file:
+            model = model_of(json.loads(file.read(FILE_BYTES_MAX)))
+    except (OSError, ValueError) as error:
+        why = plain(str(error), _ERROR_LENGTH_MAX)
+        raise top.at(MODEL).error(f"{MODEL} cannot be used: {why}") from error
+    changed: dict[str, Any] = {MODEL: model}
+    return str(path), replace(form, rule=replace(form.rule, **changed))
 
 
 def _converging(node: Node) -> dict[str, str]:

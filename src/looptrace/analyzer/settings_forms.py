@@ -24,6 +24,7 @@ from looptrace.analyzer.settings import (
     IDLE,
     LADDER,
     MASKS_MAX,
+    MODEL,
     OVERRIDES_MAX,
     PHASES_MAX,
     PIVOTS_VARIABLE,
@@ -52,6 +53,7 @@ from looptrace.rules.registry import known_rules
 _ENABLED_DOC = "Whether the rule judges at all."
 _LADDER_DOC = "Which action from how many attempts on; attempts rise, and no action gets weaker."
 _DIRECTIVES_DOC = "Folder of templates, beside the file, for what agents are told."
+_MODEL_DOC = "File by `looptrace train`, beside the file, for the rule likely_loop."
 _MASTER_DOC = "The master switch; false lets no rule judge."
 _SECTION_DOCS = {
     "recovery": "How a looping task is brought back, and when counts begin anew.",
@@ -182,6 +184,9 @@ own for what agents are told. A template is a Jinja file `NAME.txt.j2`, where NA
 warnings and pivots it then words. It may use `task`, `rule`, `action`, `attempts`, `loop_count`,
 `pivots`, `max_pivots`, `blockers` and `retry_after_s`. What is not there is worded by looptrace.
 
+`{MODEL} = "model.json"` at the top is a file that [`looptrace train`](prediction.md) wrote, for the
+rule `likely_loop`.
+
 ## Profiles
 
 | profile | meaning |
@@ -203,6 +208,8 @@ _STARTER_HEAD = f"""# Settings of looptrace. `looptrace config check` says wheth
 #{ENABLED} = true
 
 # {DIRECTIVES} = "FOLDER": {_DIRECTIVES_DOC}
+
+# {MODEL} = "FILE": {_MODEL_DOC}
 """
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -217,6 +224,8 @@ def toml_of(settings: Settings) -> str:
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
     if settings.directives_dir:
         lines.append(f"{DIRECTIVES} = {_toml(settings.directives_dir)}")
+    if settings.model_file:
+        lines.append(f"{MODEL} = {_toml(settings.model_file)}")
     values = _recovery_values(settings.recovery) | {IDLE: judging.counting.idle_s}
     lines += _section("[recovery]", values)
     lines += _section("[outages]", asdict(settings.outages))
@@ -300,6 +309,7 @@ def schema() -> str:
         ENABLED: {"type": "boolean", "default": True, "description": _MASTER_DOC},
         "profile": profile,
         DIRECTIVES: {**_text_schema(TEXT_CHARS_MAX), "description": _DIRECTIVES_DOC},
+        MODEL: {**_text_schema(TEXT_CHARS_MAX), "description": _MODEL_DOC},
         "recovery": _recovery_schema(),
         "outages": _object(
             {name: _number_schema(*one) for name, one in numbers(OutageSettings()).items()}

@@ -15,6 +15,7 @@ from looptrace.cli.gates import gates
 from looptrace.cli.ingest import ingest
 from looptrace.cli.query import query
 from looptrace.cli.serve import serve
+from looptrace.cli.train import train
 from looptrace.cli.webhooks import webhooks
 
 
@@ -25,7 +26,7 @@ def main() -> None:
 
 
 _COMMANDS = (
-    *(analyze, explain, escalation, backtest, calibrate),
+    *(analyze, explain, escalation, backtest, calibrate, train),
     *(ingest, serve, gates, webhooks, query, config),
 )
 for command in _COMMANDS:
