@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,8 +23,16 @@ STEP = "looptrace.step"
 LABELS_SUFFIX = ".labels.jsonl"
 TRACES_SUFFIXES = (".otlp.jsonl.gz", ".otlp.jsonl")
 
-# What a detector flags: sessions, and of each the steps at which something is repeated.
-Flags = Mapping[str, Collection[int]]
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop that a detector flags: its steps in their order, and how many make one round."""
+
+    steps: Sequence[int]
+    period: int = 1
+
+
+Flags = Mapping[str, Sequence[Loop]]  # of each session that is flagged
 
 
 class MissingError(Exception):
@@ -53,18 +61,18 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one kind of label asks: which turns, or which sessions, should be flagged.
+    """What one kind of label asks: which turns, pairs of turns, or sessions should be flagged.
 
-    A session is positive from so many positive labels on, and flagged from so many flagged steps
-    on. A target of `needed_flags` 1 beside a higher `needed_labels` asks for any flag at all.
+    A pair is a step and the one right before it. It is flagged where one loop has both and says
+    that one repeats the other, which a round of several steps does not. A session is positive from
+    so many positive labels on, and flagged where there is any loop.
     """
 
     title: str
     label: str
     positive: object
-    unit: Literal["turn", "session"]
+    unit: Literal["turn", "pair", "session"]
     needed_labels: int = 1
-    needed_flags: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +123,9 @@ STUDY, REPETITION = "study:action_action", "Repetition"
 LEDGER = "ledger:is_in_loop"
 
 TARGETS = (
-    Target("pairs called Repetition", STUDY, REPETITION, "turn"),
+    Target("pairs called Repetition", STUDY, REPETITION, "pair"),
     Target("sessions with 1 Repetition", STUDY, REPETITION, "session"),
-    Target("sessions with 3, 3 flagged", STUDY, REPETITION, "session", 3, 3),
-    Target("sessions with 3, any flag", STUDY, REPETITION, "session", 3),
+    Target("sessions with 3 Repetitions", STUDY, REPETITION, "session", 3),
     Target("turns in a loop (ledger)", LEDGER, True, "turn"),
     Target("sessions in a loop (ledger)", LEDGER, True, "session"),
     Target("turns without progress (ledger)", "ledger:is_progress_being_made", False, "turn"),
@@ -171,8 +178,7 @@ def score(target: Target, labels: Iterable[Label], flags: Flags) -> Score | None
     asked = [label for label in labels if label.name == target.label]
     if not asked:
         return None
-    count = _of_turns if target.unit == "turn" else _of_sessions
-    pairs = Counter(count(target, asked, flags))
+    pairs = Counter(_COUNTS[target.unit](target, asked, flags))
     return Score(pairs[True, True], pairs[False, True], pairs[True, False], pairs[False, False])
 
 
@@ -188,10 +194,19 @@ def _of_turns(target: Target, labels: Sequence[Label], flags: Flags) -> Iterable
             by_session[label.session].append((label.step, label.value == target.positive))
     for session, labelled in by_session.items():
         before = -1
-        flagged = flags.get(session, ())
+        flagged = {step for loop in flags.get(session, ()) for step in loop.steps[loop.period :]}
         for step, positive in sorted(labelled):
             yield positive, any(before < place <= step for place in flagged)
             before = step
+
+
+def _of_pairs(target: Target, labels: Sequence[Label], flags: Flags) -> Iterable[tuple[bool, bool]]:
+    """Say of each labelled pair whether it is positive, and whether one loop has both steps."""
+    for label in labels:
+        both = {label.step, (label.step or 0) - 1}
+        loops = (loop for loop in flags.get(label.session, ()) if loop.period == 1)
+        flagged = any(both.issubset(loop.steps) for loop in loops)
+        yield label.value == target.positive, flagged
 
 
 def _of_sessions(
@@ -200,10 +215,10 @@ def _of_sessions(
     """Say of each labelled session whether it is positive, and whether it is flagged."""
     positives = Counter(label.session for label in labels if label.value == target.positive)
     for session in dict.fromkeys(label.session for label in labels):
-        flagged = session in flags and len(flags[session]) >= target.needed_flags
-        if target.needed_flags == 1:  # A detector may flag a session without any step.
-            flagged = session in flags
-        yield positives[session] >= target.needed_labels, flagged
+        yield positives[session] >= target.needed_labels, session in flags
+
+
+_COUNTS = {"turn": _of_turns, "pair": _of_pairs, "session": _of_sessions}
 
 
 def false_alarms(labels: Iterable[Label], flags: Flags) -> tuple[list[str], int]:

@@ -2,8 +2,8 @@
 
 Each is fed what a user of it would feed it: the calls of a run in their order, with arguments and
 results. A request handed to another agent is a call of that agent. What a detector flags is the
-call at which it speaks, together with the equal calls right before it, which it speaks of; the
-first of them is no repetition. Where one halts a run, it is started anew and goes on.
+call at which it speaks, with the equal calls right before it, or at least the one before it. Where
+one halts a run, it is started anew and goes on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from itertools import groupby
@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
-from benchmarks.labelled import Detector, Flags, Runs
+from benchmarks.labelled import Detector, Flags, Loop, Runs
 
 _CALLS = ("tool", "handoff")
 
@@ -113,23 +113,22 @@ def installed() -> tuple[dict[str, Detector], list[str]]:
 
 def _detector(alerts: Alerts) -> Detector:
     def detect(runs: Runs) -> Flags:
-        flags: dict[str, set[int]] = {}
+        flags: dict[str, list[Loop]] = {}
         for session, calls in _sessions(runs):
-            places = set(_with_equal_before(calls, alerts(calls)))
-            if places:
-                flags[session] = {calls[place].step for place in places}
+            if loops := [_loop(calls, place) for place in alerts(calls)]:
+                flags[session] = loops
         return flags
 
     return detect
 
 
-def _with_equal_before(calls: Sequence[Call], places: Iterable[int]) -> Iterator[int]:
-    for place in places:
-        yield place
-        for before in range(place - 1, 0, -1):
-            if not _same(calls[before], calls[before - 1]):
-                break  # It is the first of them, which repeats nothing.
-            yield before
+def _loop(calls: Sequence[Call], place: int) -> Loop:
+    """Return the calls that an alert speaks of."""
+    begin = place
+    while begin > 0 and _same(calls[begin - 1], calls[place]):
+        begin -= 1
+    begin = max(min(begin, place - 1), 0)
+    return Loop([call.step for call in calls[begin : place + 1]])
 
 
 def _same(call: Call, other: Call) -> bool:

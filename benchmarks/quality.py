@@ -23,6 +23,7 @@ from benchmarks.labelled import (
     TARGETS,
     Detector,
     Flags,
+    Loop,
     MissingError,
     Runs,
     Score,
@@ -40,6 +41,10 @@ from looptrace.rules.registry import known_rules
 
 OURS = f"looptrace {__version__}"
 GATES = "looptrace, findings that gate"
+ACTIONS = "looptrace, equal calls in a row"
+# The rules that say of a call that it repeats the one before it, which is what some labels ask. To
+# those labels one failure under other actions is no repetition, and to looptrace it is a loop.
+SAME_ACTION = ("repeated_call", "stutter")
 LENGTH = "length alone"
 # The length control flags every later step of a session.
 LENGTH_MAX = 15
@@ -68,14 +73,13 @@ class Alarms:
 
 
 def by_findings(judging: RuleSet, keep: Callable[[Finding], bool] = lambda _: True) -> Detector:
-    """Return rules as a detector: it flags the turns of findings that repeat others."""
+    """Return rules as a detector: each finding is a loop."""
 
     def detect(runs: Runs) -> Flags:
-        flags: dict[str, set[int]] = {}
+        flags: dict[str, list[Loop]] = {}
         for finding in filter(keep, findings_of(runs.turns, judging)):
-            flagged = flags.setdefault(finding.session, set())
-            repeats = (turn for turn in finding.turns if turn.role == "repeat")
-            flagged |= {runs.steps.get((t.trace_id, t.span_id), t.turn) for t in repeats}
+            steps = [runs.steps.get((t.trace_id, t.span_id), t.turn) for t in finding.turns]
+            flags.setdefault(finding.session, []).append(Loop(steps, finding.period))
         return flags
 
     return detect
@@ -83,13 +87,13 @@ def by_findings(judging: RuleSet, keep: Callable[[Finding], bool] = lambda _: Tr
 
 def by_length(runs: Runs) -> Flags:
     """Flag all steps of a session beyond the longest that is taken for healthy."""
-    flags: dict[str, set[int]] = {}
-    counted = runs.turns.filter(pl.col("turn") > LENGTH_MAX)
+    steps: dict[str, list[int]] = {}
+    counted = runs.turns.filter(pl.col("turn") >= LENGTH_MAX).sort("session", "turn")
     for session, trace, span, turn in counted.select(
         "session", "trace_id", "span_id", "turn"
     ).iter_rows():
-        flags.setdefault(session, set()).add(runs.steps.get((trace, span), turn))
-    return flags
+        steps.setdefault(session, []).append(runs.steps.get((trace, span), turn))
+    return {session: [Loop(later)] for session, later in steps.items() if len(later) > 1}
 
 
 def detectors() -> tuple[dict[str, Detector], list[str]]:
@@ -98,6 +102,7 @@ def detectors() -> tuple[dict[str, Detector], list[str]]:
     ours: dict[str, Detector] = {
         OURS: by_findings(DEFAULT),
         GATES: by_findings(DEFAULT, lambda finding: finding.action == "gate"),
+        ACTIONS: by_findings(DEFAULT, lambda finding: finding.rule in SAME_ACTION),
     }
     alone = {_alone(rule): by_findings(RuleSet((rule,))) for rule in known_rules()}
     return ours | others | {LENGTH: by_length} | alone, absent
@@ -159,7 +164,7 @@ def table(lines: Iterable[Line], alarms: Iterable[Alarms], file: str = ALL) -> s
             f"| {line.detector} | {line.score.flagged} | {_share(line.score.precision)} "
             f"| {_share(line.score.recall)} | {_share(line.score.f1)} |"
             for line in of_target
-            if line.score.flagged or line.detector in (OURS, GATES)
+            if line.score.flagged or line.detector in (OURS, GATES, ACTIONS)
         ]
     parts += [
         "\n**healthy runs that are flagged**\n",
@@ -169,7 +174,7 @@ def table(lines: Iterable[Line], alarms: Iterable[Alarms], file: str = ALL) -> s
     parts += [
         f"| {one.detector} | {one.source} | {len(one.flagged)} of {one.healthy} |"
         for one in alarms
-        if one.flagged or one.detector in (OURS, GATES)
+        if one.flagged or one.detector in (OURS, GATES, ACTIONS)
     ]
     return "\n".join(parts)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise, repeat
 from math import nan
@@ -356,7 +356,7 @@ class Ruled:
 def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
     """Apply each rule to turns that are ordered, coded and counted."""
     every = judging.forms()
-    turns = columns(table, texts=any(rule.reads_texts for one in every for rule in one.rules))
+    turns = columns(table, texts=_read_by(every))
     lanes = {spec: turns.lane(spec) for spec in {forms.lane for forms in every}}
     fits = [_fits(table, override) for override in judging.overrides]
     for forms in every:
@@ -367,6 +367,12 @@ def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
         for override, form in forms.overridden:
             held[fits[override][lane.rows]] = form
         yield Ruled(forms.rules, lane, _verdict(forms, lane, held), held)
+
+
+def _read_by(every: Sequence[Forms]) -> set[str]:
+    """Return the kinds of turn whose texts the rules read."""
+    reading = [forms.lane for forms in every if any(rule.reads_texts for rule in forms.rules)]
+    return {kind for lane in reading for kind in lane.kinds}
 
 
 def _fits(table: pl.DataFrame, override: Override) -> Mask:
@@ -408,14 +414,11 @@ def _hash(name: str) -> pl.Expr:
     return pl.col(name).hash().reinterpret(signed=True)
 
 
-def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
+def columns(table: pl.DataFrame, *, texts: Collection[str] = ()) -> Turns:
     """Return turns that are ordered, coded and counted as the columns that rules see.
 
-    The texts of their outputs are there on request only.
+    Only the texts of some kinds of turn are there, as most rules do not read any.
     """
-    put_out = (
-        pl.when(pl.col("kind") == "model").then("text").otherwise(pl.coalesce("error", "result"))
-    )
     numbers: dict[str, Any] = {name: _figures_of(table[name]) for name in _FIGURES}
     numbers |= {name: table[name].to_numpy() for name in (*_MASKS, *_COUNTS)}
     numbers |= {
@@ -423,7 +426,7 @@ def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
     }
     return Turns(
         task=_numbered(table["task"]),
-        texts=tuple(table.select(put_out).to_series()) if texts else (),
+        texts=_texts(table, texts),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
@@ -431,6 +434,22 @@ def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
         measured=_codes_of(table["measured"]),
         **numbers,
     )
+
+
+def _texts(table: pl.DataFrame, kinds: Collection[str]) -> tuple[str | None, ...]:
+    """Return what turns of these kinds put out, none at all where there is no such turn."""
+    kind = pl.col("kind")
+    of_kinds = kind.is_in(list(kinds))
+    if not table.select(of_kinds.any()).item():
+        return ()
+    put_out = (
+        pl.when(kind == "model")
+        .then("text")
+        .when(kind == "handoff")
+        .then("arguments")
+        .otherwise(pl.coalesce("error", "result"))
+    )
+    return tuple(table.select(pl.when(of_kinds).then(put_out)).to_series().to_list())
 
 
 def _codes_of(texts: pl.Series) -> Codes:

@@ -95,7 +95,7 @@ class Turns:
     response: Codes  # text and calls of a model
     chant_times: Codes  # how often a model's text says its last words, one after the other
     chant_chars: Codes  # and how many characters these are in all
-    texts: tuple[str | None, ...]  # outputs; none at all where no rule reads them
+    texts: tuple[str | None, ...]  # outputs and requests; none at all where no rule reads them
     talks_on: Codes  # the response that a model goes on from, where neither asks for calls
 
     def lane(self, spec: LaneSpec) -> Lane:
@@ -208,7 +208,7 @@ class Lane:
 
     @property
     def texts(self) -> list[str | None]:
-        """What each turn of the lane put out: the result of a tool, the words of a model."""
+        """What each turn of the lane put out: a tool's result, a model's words, a request."""
         return [self.turns.texts[row] for row in self.rows.tolist()]
 
     @property
