@@ -23,6 +23,7 @@ from looptrace.analyzer.fingerprint import (
     CHANGES,
     EXTERNAL,
     FOUND_NOTHING,
+    PAUSES,
     QUERIES,
     READS,
     SEARCHES,
@@ -55,6 +56,7 @@ _COUNTS = (
     "asked",
     "visits",
     "moves",
+    "waits",
     "better",
     "began_ns",
     "compared",
@@ -63,7 +65,7 @@ _COUNTS = (
     "steps",
     *(f"{name}{part}" for name in SINCE[1:] for part in ("", "_before")),
 )
-_MASKS = ("external", "enters", "twin", "untested")
+_MASKS = ("external", "enters", "twin", "untested", "looks", "pauses")
 _HEX_DIGITS = 16
 
 # What a verdict says of each turn.
@@ -277,7 +279,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
     """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown).
 
     Added too is `external`, which marks failures of the outside, `own`, which marks the others,
-    `works`, which marks calls that did not fail and do more than look something up, and `untested`.
+    `works`, which marks calls that did not fail and do more than look something up, `looks`, which
+    marks those that read one thing, `pauses`, and `untested`.
     The codes hold in this process only, because the hash differs between versions of Polars.
     """
     external = pl.col("error_kind").is_in(EXTERNAL).fill_null(value=False)
@@ -287,7 +290,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
     names = turns["name"].drop_nulls().unique().to_list()
     changes = _fitting(names, CHANGES)
     searches = _fitting(names, SEARCHES) & ~changes
-    looks = searches | (_fitting(names, READS) & ~changes)
+    reads = _fitting(names, READS) & ~changes
+    looks = searches | reads
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
     )
@@ -296,6 +300,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
         own=(call & pl.col("failed") & ~external).fill_null(value=False),
         untested=pl.col("task_kind").str.contains(UNTESTED).fill_null(value=False),
         works=fine & ~looks,
+        looks=fine & reads,
+        pauses=call & _fitting(names, PAUSES),
         searches=searches,
     )
     return turns.with_columns(

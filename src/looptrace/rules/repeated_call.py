@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, own, pair
+from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class RepeatedCall(Rule):
 
     The result is part of the sameness: a status that changes, or a test that fails in fewer
     places, is work. What the model says between the calls does not matter. Times, ids and the like
-    within a result are masked before it is compared.
+    within a result are masked before it is compared. Looking again after a wait is polling, and
+    recorded progress ends what was counted.
 
     Failures of the outside, such as a rate limit, are `external_failure`'s.
 
@@ -33,6 +34,10 @@ class RepeatedCall(Rule):
     - `fetch(a)->? x5`: the results are unknown.
     - `fetch(a)->!"429 Too Many Requests" x5`: not the agent's own failure.
     - `(user("Any news?") inbox()->empty) x4`: a person asked again.
+    - `(~60 job_status(7)->pending) x9`: the agent waited each time.
+    - `job_status(7)->pending ~1 job_status(7)->pending ~4 job_status(7)->pending ~10
+      job_status(7)->pending`: it backs off.
+    - `(migrate()->ok progress(markers=1)) x9`: there is progress.
     """
 
     name = "repeated_call"
@@ -45,8 +50,8 @@ class RepeatedCall(Rule):
 
     @property
     def lookback(self) -> int:
-        """As many calls as make a loop."""
-        return self.attempts_min
+        """As many calls as make a loop, and what tells whether they are polls."""
+        return self.attempts_min + OWN_LOOKBACK
 
     def judge(self, lane: Lane) -> Verdict:
         """Count the calls in a row that equal each other, result included."""

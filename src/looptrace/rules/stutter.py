@@ -16,7 +16,7 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, own, pair, same_among
+from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own, pair, same_among
 
 TWICE = 2  # More in a row is one place still, and what `repeated_call` finds.
 
@@ -62,8 +62,8 @@ class Stutter(Rule):
 
     @property
     def lookback(self) -> int:
-        """The window, and as many before it as tell that a call came twice and not more often."""
-        return self.window + 1 + TWICE
+        """The window, and those before it that tell whether a call came twice, and was no poll."""
+        return self.window + 1 + TWICE + OWN_LOOKBACK
 
     def judge(self, lane: Lane) -> Verdict:
         """Count the calls among the last that were made the second time in a row, and the first."""

@@ -80,6 +80,9 @@ class Turns:
     tests_failed: Figures
     tests_total: Figures
     coverage: Figures  # percent
+    looks: Mask  # a call that only looks at something, by its tool's name, and did not fail
+    pauses: Mask  # a call of a tool that does nothing but wait
+    waits: Codes  # counts the times that the task stood still before a turn, or paused, up to this
     better: Codes  # counts the turns of the epoch that brought progress, up to this one
     compared: Codes  # counts the figures of the epoch, up to this turn, that others came before
     stale: Codes  # counts those since the last that were the best so far
@@ -160,6 +163,26 @@ class Lane:
     def external(self) -> Mask:
         """Which turns of the lane are known to be failures of the outside."""
         return self.turns.external[self.rows]
+
+    @property
+    def looks(self) -> Mask:
+        """Which turns of the lane only look at something."""
+        return self.turns.looks[self.rows]
+
+    @property
+    def pauses(self) -> Mask:
+        """Which turns of the lane do nothing but wait."""
+        return self.turns.pauses[self.rows]
+
+    @property
+    def waits(self) -> Codes:
+        """How often the task had stood still, or paused, up to each turn of the lane."""
+        return self.turns.waits[self.rows]
+
+    @property
+    def better(self) -> Codes:
+        """How many turns had brought progress up to each turn of the lane."""
+        return self.turns.better[self.rows]
 
     @property
     def status(self) -> Codes:

@@ -25,6 +25,12 @@ class Pattern:
 
 NS_PER_S = 1_000_000_000
 
+# Back-offs mostly double the pause; what the calls themselves take makes it look less.
+BACK_OFF = 1.5
+
+# So many turns before its own decide on the code of a turn that `own` returns.
+OWN_LOOKBACK = 2
+
 _MIX = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, so that multiplying loses nothing
 
 
@@ -45,8 +51,34 @@ def same_as(lane: Lane, codes: Codes, back: int) -> Mask:
 
 
 def own(lane: Lane, codes: Codes) -> Codes:
-    """Return the codes, unknown for failures of the outside, which count for no agent."""
-    return np.where(lane.external, UNKNOWN, codes)
+    """Return the codes of what an agent may be repeating: others after each turn of progress.
+
+    They are unknown for failures of the outside, which count for no agent, and for polls. A code
+    depends on `OWN_LOOKBACK` turns before its own.
+    """
+    counted = np.where(lane.external | polls(lane, codes), UNKNOWN, codes)
+    better = lane.better
+    return pair(counted, better + 1) if better.any() else counted
+
+
+def polls(lane: Lane, codes: Codes) -> Mask:
+    """Say which turns only look again at what did not change, after a wait.
+
+    The agent did nothing in between but wait: its task stood still for long, a tool of its own
+    paused, or the time between looks grows as it does in a back-off.
+    """
+    again = lane.looks & same_as(lane, codes, 1)
+    paused = np.zeros_like(again)
+    paused[1:] = lane.pauses[:-1]
+    over_pause = lane.looks & paused & same_as(lane, codes, OWN_LOOKBACK)
+    if not (again.any() or over_pause.any()):  # As in most traces.
+        return again
+    waited, backs_off = np.zeros_like(again), np.zeros_like(again)
+    waited[1:] = lane.waits[1:] > lane.waits[:-1]
+    gap = np.diff(lane.end_ns, prepend=0)
+    grows = (gap[1:] >= BACK_OFF * gap[:-1]) & (gap[:-1] > 0) & (gap[1:] >= NS_PER_S)
+    backs_off[1:] = again[:-1] & grows
+    return over_pause | (again & (waited | backs_off))
 
 
 def streak(lane: Lane, holds: Mask) -> Codes:
