@@ -32,8 +32,9 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
 
-soak: $(VENV)/installed-dev ## 100,000 random tasks under random settings; takes an hour
+soak: $(VENV)/installed-dev ## 100,000 random tasks under random settings, 10,000 lives of webhooks; takes an hour
 	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/test_any_settings.py
+	LOOPTRACE_SOAK_SEEDS=10000 $(BIN)/pytest -q tests/reliability/test_webhook_delivery.py
 
 requirements: $(VENV)/installed-dev ## which tests prove which line of the requirements
 	$(BIN)/python -m tests.requirement_table

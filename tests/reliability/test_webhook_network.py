@@ -66,14 +66,15 @@ class Server:
     """A receiver on loopback, and the requests that it got."""
 
     def __init__(self, answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
-        self.hits: list[tuple[str, str]] = []
+        self.hits: list[tuple[str, str]] = []  # host, id
+        self.requests: list[tuple[bytes, dict[str, str]]] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 outer.hits.append((self.headers["host"], self.headers["webhook-id"]))
-                assert body
+                outer.requests.append((body, dict(self.headers)))
                 with suppress(OSError):
                     answer(self)
 
