@@ -32,9 +32,10 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
 
-soak: $(VENV)/installed-dev build/npm/installed ## 100,000 random tasks under random settings, 80,000 broken requests; takes an hour
+soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes hours
 	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/test_any_settings.py
-	LOOPTRACE_FUZZ_BODIES=20000 $(BIN)/pytest -q tests/reliability
+	LOOPTRACE_FUZZ_BODIES=20000 LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 \
+		LOOPTRACE_SOAK_STOPS=100 $(BIN)/pytest -q tests/reliability
 
 npm-exporters: build/npm/installed ## JavaScript's exporters, for the tests that use them
 
