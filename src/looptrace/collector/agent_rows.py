@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from looptrace.collector.span_rows import ERROR, OK, UNSET, Row, span_row
 
 PERSON_EVENT = "looptrace.human_intervention"
-INTERRUPTED, REJECTED = "interrupted", "rejected"  # What a person decided without a word.
+# What a person does besides writing.
+INTERRUPTED, REJECTED, ANSWERED = "interrupted", "rejected", "answered"
 
 _TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -219,6 +220,11 @@ class Thread:
         if self._response is not None and self._response.key == key:
             self._response.usage = usage
 
+    def tool_of(self, call_id: str) -> str | None:
+        """Name the tool of a call that has no result yet."""
+        call = self._calls.get(call_id)
+        return call.tool if call else None
+
     def gets(
         self, call_id: str, at_ns: int, result: str | None, failed: bool | None, word: Word | None
     ) -> None:
@@ -290,4 +296,6 @@ class Thread:
             start_ns = at_ns if self._heard_ns is None else min(self._heard_ns, at_ns)
             self._response = _Response(key, start_ns, at_ns, self._given, model)
             self._given = []
+        if not self._given:  # What comes after a result is no later than what asked for it.
+            self._response.end_ns = at_ns
         self._response.parts.append(part)

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.collector.agent_rows import (
+    ANSWERED,
     INTERRUPTED,
     REJECTED,
     Agent,
@@ -30,6 +31,7 @@ _INTERRUPTED = "[Request interrupted by user"
 # How the result of a call begins that a person did not let run, and what they said of it.
 _REJECTED = ("The user doesn't want to proceed with this", "The user doesn't want to take this")
 _SAID = ("the user said:\n", "provided the following reason for the rejection:")
+_ASKING = ("AskUserQuestion", "ExitPlanMode", "exit_plan_mode")  # Tools that a person answers.
 # How texts begin that stand as a user's, but are the program's own.
 _OWN_TEXTS = (
     "<local-command-",
@@ -62,12 +64,16 @@ class ClaudeCodeLog:
 
     def read(self, line: dict[str, Any]) -> list[Row]:
         """Give the rows that a line completes. Raises BadSpanError for a time that is none."""
-        message = line.get("message")
-        if line.get("type") not in ("user", "assistant") or not isinstance(message, dict):
+        kind, message = line.get("type"), line.get("message")
+        if kind == "attachment":
+            line, message = line | _queued(line), _queued(line)
+        elif kind not in ("user", "assistant"):
+            return []
+        if not isinstance(message, dict) or "content" not in message:
             return []
         self._last_ns = time_ns_of(line.get("timestamp")) or self._last_ns
         thread = self._thread(line)
-        if line["type"] == "assistant":
+        if kind == "assistant":
             _respond(thread, line, message, self._last_ns)
         else:
             _hear(thread, line, message, self._last_ns)
@@ -95,6 +101,17 @@ class ClaudeCodeLog:
         own, parent = str(line.get("uuid")), str(line.get("parentUuid"))
         root = self._roots[own] = self._roots.get(parent, own)
         return f"agent-{root[:_SHOWN_ID_CHARS]}"
+
+
+def _queued(line: dict[str, Any]) -> dict[str, Any]:
+    """Give the message that a person wrote while the agent was at work, {} where there is none."""
+    attached = line.get("attachment")
+    if not isinstance(attached, dict) or attached.get("type") != "queued_command":
+        return {}
+    if attached.get("commandMode", "prompt") != "prompt":
+        return {}
+    own = {name: attached[name] for name in ("origin", *_OWN_LINES) if name in attached}
+    return {**own, "content": attached.get("prompt")}
 
 
 def _respond(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: int) -> None:
@@ -130,10 +147,11 @@ def _hear(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: 
     parts = _parts(message)
     results = [part for part in parts if part.get("type") == "tool_result"]
     for part in results:
-        text, failed = _result(part), bool(part.get("is_error"))
-        word = _rejection(text) if failed and text else None
-        failed = failed and word is None
-        thread.gets(str(part.get("tool_use_id")), at_ns, text, failed or None, word)
+        call_id, text, failed = str(part.get("tool_use_id")), _result(part), part.get("is_error")
+        word = _rejection(text or "") if failed else None
+        if not failed and thread.tool_of(call_id) in _ASKING:
+            word = Word(ANSWERED, text)
+        thread.gets(call_id, at_ns, text, True if failed and not word else None, word)
     if not results and not line.get("isSidechain"):
         word = _word(line, _text(parts))
         if word is not None:
@@ -152,7 +170,9 @@ def _word(line: dict[str, Any], text: str) -> Word | None:
     """Give what a person said or did in a line; None where the program wrote it."""
     origin = line.get("origin")
     by_person = not isinstance(origin, dict) or origin.get("kind", "human") == "human"
-    if not by_person or any(line.get(name) for name in _OWN_LINES) or text.startswith(_OWN_TEXTS):
+    if not text or not by_person or any(line.get(name) for name in _OWN_LINES):
+        return None
+    if text.startswith(_OWN_TEXTS):
         return None
     return Word(INTERRUPTED) if text.startswith(_INTERRUPTED) else Word(text=text)
 
@@ -169,7 +189,7 @@ def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [part for part in content or () if isinstance(part, dict)]
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
 def _text(parts: list[Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from looptrace.analyzer.values import parsed
 from looptrace.collector.agent_rows import (
+    ANSWERED,
     INTERRUPTED,
     REJECTED,
     Agent,
@@ -33,6 +34,7 @@ _HEADER_LINE = (
     r"|Chunk ID: \S*|Wall time: [\d.]+ seconds|(?:Original token count|Total output lines): \d+)"
 )
 _HEADER = re.compile(rf"(?:{_HEADER_LINE}\s*\n)+Output:\n?")
+_RUNS_ON = "Process running"
 _EXIT_CODE = re.compile(r"(?:Exit code:|exited with code) (-?\d+)")
 _REJECTED = re.compile(
     r"(?:exec command |patch )?(?:rejected|denied) by (?:the )?user", re.IGNORECASE
@@ -44,6 +46,7 @@ _OWN_TEXT = re.compile(
 )
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_ASKING = "request_user_input"  # The tool that a person answers.
 _SHOWN_ID_CHARS = 8
 
 
@@ -135,14 +138,11 @@ class CodexLog:
         )
 
     def _output(self, item: dict[str, Any]) -> None:
-        text, failed = outcome_of(item.get("output"))
-        word = None
-        if text and _REJECTED.match(text):
-            word = Word(REJECTED)
-        elif text and _ABORTED.match(text):
-            word = Word(INTERRUPTED)
-        failed = None if word else failed
-        self._thread.gets(str(item.get("call_id")), self._last_ns, text, failed, word)
+        call_id, (text, failed) = str(item.get("call_id")), outcome_of(item.get("output"))
+        word = _verdict(_text(item.get("output")))
+        if self._thread.tool_of(call_id) == _ASKING:
+            word = Word(ANSWERED, text)
+        self._thread.gets(call_id, self._last_ns, text, None if word else failed, word)
         self._is_over, self._prompt = True, None
 
     def _event(self, event: dict[str, Any]) -> None:
@@ -174,6 +174,13 @@ class CodexLog:
         return self._response
 
 
+def _verdict(output: str) -> Word | None:
+    """Give what a person decided who did not let a call run, or run on."""
+    if _REJECTED.match(output):
+        return Word(REJECTED)
+    return Word(INTERRUPTED) if _ABORTED.match(output) else None
+
+
 def outcome_of(output: Any) -> tuple[str | None, bool | None]:
     """Give what a call gave back, without what is written above it, and whether it failed."""
     value = parsed(output)
@@ -191,7 +198,9 @@ def outcome_of(output: Any) -> tuple[str | None, bool | None]:
         return text, failed
     code = _EXIT_CODE.search(header[0])
     failed = int(code[1]) != 0 if code else failed
-    return text[header.end() :], failed
+    text = text[header.end() :]
+    # Of a process that runs on and has printed nothing since, nothing was learned.
+    return text if text or _RUNS_ON not in header[0] else None, failed
 
 
 def _text(content: Any) -> str:
