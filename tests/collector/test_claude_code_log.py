@@ -12,6 +12,7 @@ from tests.collector.conftest import Write, line, span
 from tests.collector.logs import SESSIONS, lines, rules, shown, turns
 
 Line = dict[str, Any]
+NS_PER_S, NS_PER_MINUTE = 1_000_000_000, 60_000_000_000
 SESSION = "7d3c6f8e-0001"
 LOOP, HEALTHY = SESSIONS / "claude_code_loop.jsonl", SESSIONS / "claude_code_ok.jsonl"
 
@@ -71,7 +72,10 @@ def test_messages_calls_and_results_become_turns(write: Write) -> None:
     assert set(table["task"]) == {SESSION}
     assert table["arguments"].to_list()[2] == '{"command":"make"}'
     assert table["input_tokens"].to_list() == [None, 5, None, None]
-    assert table["end_ns"].to_list()[2] % 60_000_000_000 == 4_000_000_000
+    assert table["call_id"].to_list()[2] == "toolu_3"
+    assert table["arguments"].to_list()[3] == "Exit code 2\nmake: *** no rule"  # The news.
+    assert [at_ns % NS_PER_MINUTE // NS_PER_S for at_ns in table["end_ns"]] == [1, 3, 4, 5]
+    assert [at_ns % NS_PER_MINUTE // NS_PER_S for at_ns in table["start_ns"]] == [1, 1, 3, 4]
 
 
 def test_a_response_in_several_lines_is_one_turn_whose_tokens_count_once(write: Write) -> None:
@@ -98,6 +102,8 @@ def test_a_response_in_several_lines_is_one_turn_whose_tokens_count_once(write: 
         ),
         result(5, 4, [{"type": "text", "text": "beta"}]),
     ]
+    thought = {"usage": {"input_tokens": 9_999, "output_tokens": 9_999}}
+    log.append(said(6, "assistant", [{"type": "thinking", "thinking": "Hm."}], message=thought))
     table = turns(write("session.jsonl", lines(log)))
 
     assert shown(table) == [
@@ -108,6 +114,23 @@ def test_a_response_in_several_lines_is_one_turn_whose_tokens_count_once(write: 
     assert table.row(0, named=True)["input_tokens"] == 532
     assert table.row(0, named=True)["output_tokens"] == 21
     assert table["step"].n_unique() == 2  # The calls are one step, the response is none.
+
+
+def test_what_a_response_was_given_is_what_came_since_the_one_before(write: Write) -> None:
+    """So that an agent that only talks is seen, and one that answers a person is not."""
+    log = [
+        call(1, "Bash", {}),
+        result(2, 1, "ok"),
+        said(3, "user", "Go on."),
+        said(4, "assistant", "I will."),
+        said(5, "assistant", "I am about to."),
+        said(6, "user", "So?"),
+        said(7, "assistant", "Soon."),
+    ]
+    table = turns(write("session.jsonl", lines(log))).filter(kind="model")
+
+    assert table["arguments"].to_list() == [None, None, "", None]
+    assert table["talks_on"].is_not_null().to_list() == [False, False, True, False]
 
 
 PEOPLE: dict[str, tuple[Line, str | None]] = {
@@ -150,7 +173,11 @@ PEOPLE: dict[str, tuple[Line, str | None]] = {
         None,
     ),
     "other attachment": (
-        {**said(5, "user", ""), "type": "attachment", "attachment": {"type": "todo_reminder"}},
+        {
+            **said(5, "user", ""),
+            "type": "attachment",
+            "attachment": {"type": "file", "prompt": "x"},
+        },
         None,
     ),
 }
@@ -261,6 +288,13 @@ def test_a_folder_of_logs_and_traces_is_read_as_one(write: Write) -> None:
 
     assert found.skipped == ()
     assert set(found.spans["service"]) == {"shop", "claude-code"}
+
+
+def test_a_source_of_traces_is_none_of_logs(write: Write) -> None:
+    """A line that is no request is told there, whatever its fields are."""
+    data = line(span(1)) + lines([said(1, "user", "Go.")])
+
+    assert "no resourceSpans" in read_spans([write("traces.jsonl", data)]).skipped[0].why
 
 
 def test_the_same_log_twice_is_the_same_spans(write: Write) -> None:

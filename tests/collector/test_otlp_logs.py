@@ -72,8 +72,11 @@ EVENTS: dict[str, list[Event]] = {
             4000,
             "sse_event",
             model="m",
-            **{"input_token_count": "95", "output_token_count": "8"},
-            **{"event.kind": "response.completed"},
+            **{
+                "input_token_count": "95",
+                "output_token_count": "8",
+                "event.kind": "response.completed",
+            },
         ),
         codex(
             6000,
