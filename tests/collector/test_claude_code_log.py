@@ -313,8 +313,17 @@ def test_a_session_that_goes_on_keeps_its_spans(write: Write) -> None:
     found = read_spans(parts)
     latest = read_spans([str(LOOP)])
 
+    quiet = [path for n, path in enumerate(parts) if b'"type":"text"' not in whole[n]]
+    assert read_spans([*quiet, str(LOOP)]).skipped == ()
     key = ["trace_id", "span_id"]
     assert found.spans.sort(key).equals(latest.spans.sort(key))
+
+
+def test_a_call_that_still_runs_is_no_turn_yet(write: Write) -> None:
+    """Nor is the response that asked for it, which may get more calls."""
+    log = [said(1, "user", "Go."), call(2, "Bash", {})]
+
+    assert shown(turns(write("session.jsonl", lines(log)))) == ["user Go."]
 
 
 def test_bad_lines_are_reported_and_the_rest_is_read(write: Write) -> None:

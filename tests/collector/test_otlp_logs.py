@@ -61,8 +61,9 @@ EVENTS: dict[str, list[Event]] = {
         ),
         claude(8000, "api_error", 4, model="m", error="Overloaded", status_code="529"),
         claude(9000, "tool_decision", 5, tool_name="Bash", decision="accept", source="config"),
-        claude(9500, "tool_decision", 6, tool_name="Bash", decision="reject", source="user_reject"),
-        claude(9900, "compaction", 7),
+        claude(9100, "tool_decision", 6, tool_name="Bash", decision="reject", source="hook"),
+        claude(9500, "tool_decision", 7, tool_name="Bash", decision="reject", source="user_reject"),
+        claude(9900, "compaction", 8),
     ],
     "codex": [
         codex(0, "conversation_starts"),
@@ -173,6 +174,7 @@ def test_events_of_every_agent_become_turns(agent: str) -> None:
     assert "make" in call["arguments"]
     assert call["failed"]
     assert call["error"] == "make: no rule"
+    assert call["call_id"] == {"claude_code": "toolu_1", "codex": "call_1"}.get(agent)
     assert call["end_ns"] - call["start_ns"] == 1500 * NS_PER_MS
     assert (refused["failed"], refused["error"]) == (True, "529 Overloaded")
     assert table["failed"].to_list().count(True) == 2
@@ -213,6 +215,10 @@ def test_a_loop_in_logs_is_found(write: Write) -> None:
     path = write("logs.jsonl", in_json(loop) + line(span(1)))
 
     assert rules([path]) == {"repeated_failure", "signature_repeat"}
+    vague: list[Event] = [
+        (at_ms, {**said, "error": None, "error_type": "ShellError"}) for at_ms, said in loop
+    ]
+    assert rules([write("vague.jsonl", in_json(vague))]) == set()  # Any command fails so.
     again = write("again.jsonl", in_json(loop[:2]) * 5)
     assert rules([again]) == set()
 
@@ -239,4 +245,5 @@ def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
     assert "whole number, found 'soon'" in decode_json(bad).problems[0].why
     assert "log record 1 was left out" in decode_json(late, "logs.jsonl:3").problems[0].why
     assert decode_proto(b"\x0a\xff").problems[0].why.startswith("it is no protobuf of logs")
-    assert decode_json(b'{"resource_logs":[]}') == Decoded()
+    snake = good.replace(b"resourceLogs", b"resource_logs").replace(b"logRecords", b"log_records")
+    assert decode_json(snake.replace(b"scopeLogs", b"scope_logs")) == decode_json(good)

@@ -34,7 +34,7 @@ _TOOL = ("tool_name", "function_name")
 _ARGUMENTS = ("tool_input", "tool_parameters", "arguments", "function_args")
 _CALL_ID = ("tool_use_id", "call_id")
 _PROMPT = ("prompt.id", "prompt_id")
-_ERROR = ("error", "error.message", "error_message", "error_type")
+_ERROR = ("error", "error.message", "error_message")
 _STATUS = ("status_code", "http.response.status_code")
 _INPUT_TOKENS = ("input_tokens", "input_token_count")
 _CACHED_TOKENS = ("cache_read_tokens", "cache_creation_tokens")  # Claude Code counts them apart.
@@ -148,6 +148,7 @@ def _tool(event: _Event) -> Row:
         result=result,
         failed=None if event.is_refused else failed,
         error="" if error is None else str(error),
+        error_type=event.said.get("error_type"),
         word=Word(REJECTED) if event.is_refused else None,
     )
 
@@ -178,7 +179,8 @@ def _response(event: _Event) -> Row:
 
 def _error(event: _Event) -> Row:
     status = event.number(_STATUS)
-    error = " ".join(str(part) for part in (status, event.first(_ERROR)) if part is not None)
+    told = event.first((*_ERROR, "error_type"))
+    error = " ".join(str(part) for part in (status, told) if part is not None)
     return model_row(
         event.agent,
         event.key,
@@ -190,10 +192,9 @@ def _error(event: _Event) -> Row:
     )
 
 
-def _completed(event: _Event) -> Row | None:
-    """Give the row of a response of Codex, which tells of each of its parts."""
-    is_whole = event.said.get("event.kind") == "response.completed"
-    return _response(event) if is_whole and event.number(_OUTPUT_TOKENS) is not None else None
+def _part(event: _Event) -> Row | None:
+    """Give the row of a response of Codex, whose last part alone tells the tokens."""
+    return None if event.number(_OUTPUT_TOKENS) is None else _response(event)
 
 
 def _request(event: _Event) -> Row | None:
@@ -211,7 +212,7 @@ _READERS: Mapping[str, Callable[[_Event], Row | None]] = {
     "codex.user_prompt": _prompt,
     "codex.tool_result": _tool,
     "codex.tool_decision": _decision,
-    "codex.sse_event": _completed,
+    "codex.sse_event": _part,
     "codex.api_request": _request,
     "gemini_cli.user_prompt": _prompt,
     "gemini_cli.tool_call": _tool,

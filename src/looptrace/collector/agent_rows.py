@@ -74,6 +74,7 @@ def tool_row(
     result: Any,
     failed: bool | None,
     error: str = "",
+    error_type: str | None = None,
     word: Word | None = None,
 ) -> Row:
     """Give the row of a tool call; `word` is what a person said instead of letting it run."""
@@ -83,6 +84,7 @@ def tool_row(
         "gen_ai.tool.call.id": call_id,
         "gen_ai.tool.call.arguments": arguments,
         "gen_ai.tool.call.result": result,
+        "error.type": error_type,
     }
     return _row(
         agent, key, f"execute_tool {tool}", start_ns, end_ns, attributes, failed, error, word
@@ -284,6 +286,12 @@ class Thread:
         # Where an agent talks on without a call, what it said before is what it goes on from.
         if all(part["type"] == "text" for part in done.parts):
             self._given.insert(0, {"role": "assistant", "parts": done.parts})
+
+    def end(self) -> None:
+        """End the log; a response that waits for results may yet get more parts, and is left out."""
+        parts = self._response.parts if self._response else ()
+        if not any(part.get("id") in self._calls for part in parts):
+            self.close()
 
     def taken(self) -> list[Row]:
         """Give the rows that came about since they were last taken."""

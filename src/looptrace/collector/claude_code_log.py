@@ -80,9 +80,9 @@ class ClaudeCodeLog:
         return thread.taken()
 
     def rest(self) -> list[Row]:
-        """Give the rows of what the end of the log completes."""
+        """Give the rows of what is over at the end of the log."""
         for thread in self._threads.values():
-            thread.close()
+            thread.end()
         return [row for thread in self._threads.values() for row in thread.taken()]
 
     def _thread(self, line: dict[str, Any]) -> Thread:

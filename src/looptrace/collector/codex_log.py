@@ -51,12 +51,10 @@ _SHOWN_ID_CHARS = 8
 
 
 def is_line(names: Collection[str]) -> bool:
-    """Tell a line of such a log by the names of its fields; before 0.32 the first lines."""
+    """Tell a line of such a log by the names of its fields; before 0.32 the first one."""
     fields = set(names)
-    if "resourceSpans" in fields:
-        return False
-    is_old = {"id", "timestamp", "instructions"} <= fields or "record_type" in fields
-    return {"timestamp", "type", "payload"} <= fields or is_old
+    is_old = {"id", "timestamp", "instructions"} <= fields
+    return is_old or {"timestamp", "type", "payload"} <= fields
 
 
 class CodexLog:
@@ -93,8 +91,8 @@ class CodexLog:
         return self._thread.taken()
 
     def rest(self) -> list[Row]:
-        """Give the rows of what the end of the log completes."""
-        self._thread.close()
+        """Give the rows of what is over at the end of the log."""
+        self._thread.end()
         return self._thread.taken()
 
     def _begin(self, meta: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ class Log(Protocol):
         """Give the rows that a line completes. Raises BadSpanError."""
 
     def rest(self) -> list[Row]:
-        """Give the rows of what the end of the log completes."""
+        """Give the rows of what is over at the end of the log."""
 
 
 _decode_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
