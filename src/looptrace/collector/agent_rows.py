@@ -288,7 +288,7 @@ class Thread:
             self._given.insert(0, {"role": "assistant", "parts": done.parts})
 
     def end(self) -> None:
-        """End the log; a response that waits for results may yet get more parts, and is left out."""
+        """End the log; a response that waits for results may get more parts, and is left out."""
         parts = self._response.parts if self._response else ()
         if not any(part.get("id") in self._calls for part in parts):
             self.close()
