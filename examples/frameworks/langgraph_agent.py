@@ -11,9 +11,10 @@ from typing import Literal
 
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt import ToolNode, tools_condition
 from openinference.instrumentation.langchain import LangChainInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -65,28 +66,28 @@ def ask(state: MessagesState) -> MessagesState:
     return {"messages": [*news, model.invoke([*state["messages"], *news])]}
 
 
-def route(state: MessagesState) -> Literal["tools", "__end__"]:
-    """Go on to the tools, unless the model is done or a person has to decide."""
+def route(_: MessagesState) -> Literal["model", "__end__"]:
+    """Go back to the model, unless a person has to decide first."""
     now = gate.check()
     if now.open:
         print(f"stopped: {now.directive}")
         return "__end__"
-    return "tools" if state["messages"][-1].tool_calls else "__end__"
+    return "model"
 
 
 graph = StateGraph(MessagesState)
 graph.add_node("model", ask)
 graph.add_node("tools", ToolNode([run_tests]))
 graph.add_edge(START, "model")
-graph.add_conditional_edges("model", route)
-graph.add_edge("tools", "model")
+graph.add_conditional_edges("model", tools_condition)
+graph.add_conditional_edges("tools", route)
 agent = graph.compile(name="fixer_agent")
 
 
 def main() -> None:
     """Let the agent work on its task until it is stopped."""
-    config = {"configurable": {"thread_id": TASK}, "recursion_limit": 3 * ATTEMPTS}
-    agent.invoke({"messages": [HumanMessage(PROMPT)]}, config)
+    config: RunnableConfig = {"configurable": {"thread_id": TASK}, "recursion_limit": 3 * ATTEMPTS}
+    agent.invoke(MessagesState(messages=[HumanMessage(PROMPT)]), config)
     show(__file__, memory)
 
 
