@@ -48,7 +48,12 @@ def ingest(
     found = traces.read(paths)
     with traces.stopping_on_store_errors():
         done = store.ingest(
-            found.spans, store_dir, settings.judging, settings.recovery, settings.sameness
+            found.spans,
+            store_dir,
+            settings.judging,
+            settings.recovery,
+            settings.sameness,
+            settings.webhooks,
         )
         if events:
             with store.open_gates(store_dir) as gates:
