@@ -198,15 +198,15 @@ def decode_request(data: bytes, bounds: Bounds) -> Decoded:
     out = Decoded.within(bounds)
     try:
         _read_whole(data, out)
-    except _DATA_ERRORS as error:
-        raise UndecodableError(_words(error)) from error
+    except DATA_ERRORS as error:
+        raise UndecodableError(words(error)) from error
     return out
 
 
 def _read_whole(data: bytes, out: Decoded) -> None:
     try:
         _read_request(data, "the request", out)
-    except _DATA_ERRORS:  # Before any span was read; few requests need what follows.
+    except DATA_ERRORS:  # Before any span was read; few requests need what follows.
         _read_request(with_whole_escapes(data), "the request", out)
 
 

@@ -91,7 +91,7 @@ def _decoded(records: Iterable[Callable[[], LogRecord]], where: str) -> Decoded:
             row = event_row(read())
         except BadSpanError as error:
             why = f"log record {number} was left out: {error}; correct what wrote it"
-            out.problems.append(Problem(where, why))
+            out.problems.append(Problem(where, why, is_span=True))
             continue
         if row is not None:
             out.rows.append(row)
