@@ -33,6 +33,7 @@ from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.turns import IS_STEP, IS_USER, numbered
+from looptrace.collector.content import Content, content_key, with_content
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.store_files import (
     BUCKETS,
@@ -188,8 +189,11 @@ def ingest(
     judging: RuleSet = DEFAULT,
     recovery: Recovery = RECOVERY,
     sameness: Sameness = NOTHING,
+    content: Content = "full",
 ) -> Ingested:
     """Add spans (`SPAN_SCHEMA`) to a store, which is made where there is none.
+
+    As much of their content is stored as the policy says.
 
     What the tables hold afterwards depends only on the set of all spans ever ingested and on what
     people decided, and the findings on the rules of the last ingest (the default ones unless others
@@ -202,6 +206,8 @@ def ingest(
     """
     spans, skipped = distinct_spans(spans)
     with _locked(store_dir):
+        if content != "full":
+            spans = with_content(spans, content, content_key(store_dir))
         unfinished, settings = store_dir / _UNFINISHED, _hash(judging, recovery, sameness)
         stale = _stale(store_dir, settings)
         unfinished.touch()
