@@ -12,6 +12,7 @@ volatile, as the secret itself did (`analyzer.masks`).
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 
 import polars as pl
@@ -73,24 +74,29 @@ _SCHEME = r"(?i-u:(?:bearer|basic|token|digest) +)?"
 # first quote or escape.
 _STRING = r"(?:[^\"\\\x00]|\\[^\x00])+"
 _STRING_WITHIN = r"(?:[^\"\\\x00]|\\\\(?:\\[\"\\]|[^\"\\\x00]))+"
-_BARE = r"[^\s\"'\\,;&<>(){}\[\]|\x00]{3,}"
+_BARE = r"[^ \"'\\,;&<>(){}\[\]|\x00]{3,}"
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*:(?:\\*/){2}"
 
-# In each, v is the secret, k and s are what stands before and after it, and q is a quote to put
+# Where v is the secret, k and s are what stands before and after it, and q is a quote to put
 # around what replaces a number.
+_NAMED = "|".join(
+    (
+        rf'(?P<k>" *: *\[? *")(?P<v>{_STRING})',
+        rf'(?P<k>\\" *: *\[? *\\")(?P<v>{_STRING_WITHIN})',
+        r"(?P<k>(?P<q>\\*[\"']) *: *)(?P<v>-?[0-9][0-9.eE+-]*)",
+        # A quote without a backslash would be the end of the whole string.
+        rf"(?P<k>(?:\\*[\"'])? *(?::|=>?|%3D) *(?:\\+\"|\\*'){_SCHEME})(?P<v>[^\"'\\\x00]+)",
+        rf"(?P<k> *(?::|=>?|%3D) *{_SCHEME})(?P<v>{_BARE})",
+    )
+)
 _FORMS = (
     rf"{_BEFORE}(?P<v>{_ISSUED})",
     rf"(?P<v>{_PRIVATE_KEY})",
-    rf'(?P<k>{_NAME}"\s*:\s*\[?\s*")(?P<v>{_STRING})',
-    rf'(?P<k>{_NAME}\\"\s*:\s*\[?\s*\\")(?P<v>{_STRING_WITHIN})',
-    rf"(?P<k>{_NAME}(?P<q>\\*[\"'])\s*:\s*)(?P<v>-?[0-9][0-9.eE+-]*)",
-    # A quote without a backslash would be the end of the whole string.
-    rf"(?P<k>{_NAME}(?:\\*[\"'])?\s*(?::|=>?|%3D)\s*(?:\\+\"|\\*'){_SCHEME})(?P<v>[^\"'\\\x00]+)",
-    rf"(?P<k>{_NAME}\s*(?::|=>?|%3D)\s*{_SCHEME})(?P<v>{_BARE})",
+    rf"(?P<k>{_NAME})(?:{_NAMED})",
     rf"(?P<k>--[A-Za-z-]*?{_NAME} +)(?P<v>{_BARE})",
     rf"(?P<k>{_WORD}(?i-u:bearer|basic) +)(?P<v>{_LOOKS_RANDOM})",
     # Passwords in URLs, and tokens in the place of a user.
-    rf"(?P<k>{_URL}[^\s/:@\"'\\<>]*:)(?P<v>[^\s/\"'\\<>\x00]+)(?P<s>@)",
+    rf"(?P<k>{_URL}[^ /:@\"'\\<>]*:)(?P<v>[^ /\"'\\<>\x00]+)(?P<s>@)",
     rf"(?P<k>{_URL})(?P<v>[A-Za-z0-9_.-]{{20,}})(?P<s>@)",
     rf"(?P<k>[?&](?i-u:key|code|sig|signature|auth|x-amz-[a-z-]+|x-goog-[a-z-]+)=)(?P<v>{_BARE})",
     r"(?P<k>hooks\.slack\.com\\*/services\\*/)(?P<v>[A-Za-z0-9/_-]{16,})",
@@ -99,14 +105,13 @@ _FORMS = (
     r"|3[47][0-9]{2}[ -]?[0-9]{6}[ -]?[0-9]{5})(?P<s>[^0-9]|$)",
 )
 _GROUP = re.compile(r"\(\?P<([kqsv])>")
-_SECRET = "|".join(_GROUP.sub(rf"(?P<\g<1>{number}>", form) for number, form in enumerate(_FORMS))
+_NUMBERS = itertools.count()
+_SECRET = _GROUP.sub(lambda group: f"(?P<{group[1]}{next(_NUMBERS)}>", "|".join(_FORMS))
 
 
 def _groups(name: str) -> str:
-    """Write what a group holds, whichever form it was that matched: in the others it is empty."""
-    return "".join(
-        f"${{{name}{number}}}" for number, form in enumerate(_FORMS) if f"(?P<{name}>" in form
-    )
+    """Write what the groups of a name hold: those of the form that matched, the others nothing."""
+    return "".join(f"${{{group}}}" for group in re.findall(rf"\(\?P<({name}\d+)>", _SECRET))
 
 
 _MARKED = f"{_groups('k')}{_groups('q')}{_MARK}{_groups('v')}{_MARK}{_groups('q')}{_groups('s')}"
