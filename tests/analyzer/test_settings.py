@@ -31,6 +31,7 @@ from looptrace.analyzer.settings import (
 )
 from looptrace.analyzer.settings_file import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
 from looptrace.analyzer.settings_forms import page, schema, starter, toml_of
+from looptrace.analyzer.webhooks import FORMATS, Webhook
 from looptrace.rules.contract import ACTIONS, Rule, Rung
 from looptrace.rules.registry import RULES, default_rules, known_rules
 
@@ -338,6 +339,22 @@ tuned = st.fixed_dictionaries(
         "masks": st.lists(
             st.fixed_dictionaries({"pattern": words | st.just("(?"), "name": words}), max_size=2
         ),
+        "webhooks": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "name": words,
+                    "url": st.sampled_from(["https://a/", "http://a/", "env:A", "file:a"]),
+                },
+                optional={
+                    "format": st.sampled_from(FORMATS),
+                    "secrets": st.lists(words | st.sampled_from(["env:A", "file:b"]), max_size=3),
+                    "allow_private": st.lists(words | st.just("10.0.0.0/8"), max_size=2),
+                    "agents": st.lists(words, max_size=2),
+                    "rules": st.lists(words | st.just("cycle"), max_size=2),
+                },
+            ),
+            max_size=2,
+        ),
     },
 )
 
@@ -361,6 +378,18 @@ def any_settings(draw: st.DrawFn) -> Settings:
     keys = st.lists(text, max_size=3).map(tuple)
     tools = st.builds(Tool, keys, polling=st.booleans()) | st.builds(Tool, same_call=keys)
     masked = draw(st.lists(st.integers(0, 9), max_size=3, unique=True))
+    hooks = [
+        Webhook(
+            hook,
+            draw(st.sampled_from(["https://a/?b=c", "http://[::1]:8080", "env:A", "file:b/c d"])),
+            draw(st.sampled_from(FORMATS)),
+            draw(st.sampled_from([("env:A",), ("file:x", "env:B")])),
+            draw(st.sampled_from(["", "https://me/{gate}?t={task}"])),
+            ("127.0.0.1", "10.0.0.0/8"),
+            agents=draw(keys),
+        )
+        for hook in draw(st.lists(text, max_size=2, unique=True))
+    ]
     counting = Counting(
         draw(st.integers(60, 2_592_000)),
         draw(st.dictionaries(text, st.sampled_from(METRICS), max_size=3)),
@@ -377,6 +406,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
             draw(st.dictionaries(text, tools, max_size=3)),
             tuple(Mask(f"x{number}[.]", draw(text)) for number in masked),
         ),
+        webhooks=tuple(hooks),
     )
 
 
@@ -467,6 +497,7 @@ def test_starter_file_changes_nothing() -> None:
     assert examples.judging.counting.converging == {"refine": "tests_failed"}
     assert examples.sameness.tools["get_status"].polling
     assert examples.sameness.masks == (Mask("build-[0-9]+", "<build>"),)
+    assert examples.webhooks[0].actions == ("gate",)
     for rule in known_rules():
         for _, about in rule.settings().values():
             assert f"# {about['doc']} {about['ge']} to {about['le']}." in text
@@ -586,6 +617,7 @@ def test_recovery_and_sameness_are_read() -> None:
     )
 
 
+HOOK = "[[webhooks]]\nname = 'a'\n"
 ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
 
 
@@ -644,6 +676,39 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         (
             "[[masks]]\nname = 'x'\npattern = 'a'\n[[masks]]\nname = 'y'\npattern = 'a'",
             "6: masks.pattern is that of an earlier mask.",
+        ),
+        ("[[webhooks]]\nurl = 'https://a/'", "1: a webhook must have a name."),
+        (f"{HOOK}url = 'ftp://a/'", "3: webhooks.url must be https://HOST/PATH in ASCII, without"),
+        (f"{HOOK}url = 'https://me:secret@a/'", "3: webhooks.url must be https://HOST/PATH in"),
+        (f"{HOOK}url = 'https://a/#b'", "3: webhooks.url must be https://HOST/PATH in"),
+        (f"{HOOK}url = 'http://a/'", "3: webhooks.url must begin with https://; http:// goes"),
+        (f"{HOOK}url = 'env:A B'", "3: webhooks.url must be env:VARIABLE or file:PATH."),
+        (f"{HOOK}url = 3", "3: webhooks.url must be a text of 1 to 2000 characters."),
+        (f"{HOOK}url = 'https://a/'", "1: webhooks.secrets must name one: what is sent is signed"),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'pagerduty'",
+            "1: webhooks.secrets must name one: it is the integration key.",
+        ),
+        (
+            f"{HOOK}url = 'https://a/'\nsecrets = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']",
+            "4: webhooks.secrets must name where each lies: env:VARIABLE or file:PATH, and never",
+        ),
+        (f"{HOOK}url = 'https://a/'\nsecrets = ['env:']", "4: webhooks.secrets must name where"),
+        (f"{HOOK}url = 'https://a/'\nformat = 'salck'", "4: there is no format 'salck'. Did you"),
+        (f"{HOOK}url = 'https://a/'\nrules = ['cycl']", "4: there is no rule 'cycl'. Did you me"),
+        (f"{HOOK}url = 'https://a/'\nactions = ['x']", "4: there is no action 'x'. There is: wa"),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'slack'\nallow_private = ['10.0.0.1/8']",
+            "5: webhooks.allow_private has '10.0.0.1/8', which is no network such as 10.1.0.0/16",
+        ),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'slack'\ngate_url = '/g'",
+            "5: webhooks.gate_url is no https:// or http:// address.",
+        ),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'slack'\n{HOOK}url = 'https://b/'\n"
+            "format = 'slack'",
+            "6: webhooks.name is that of an earlier webhook.",
         ),
     ],
 )
@@ -749,7 +814,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).judging.overrides
-    assert len(others) == 4
+    assert len(others) == 5
     for example in others:
         assert read(example) != default()
 
@@ -772,3 +837,21 @@ def test_a_folder_of_directives_is_named_from_the_file(tmp_path: Path) -> None:
     file.write_text('\ndirectives = "none"\n')
     with pytest.raises(SettingsError, match=r"looptrace\.toml:2: .*none: is no folder"):
         load(file)
+
+
+def test_a_secret_in_the_wrong_place_is_not_quoted() -> None:
+    """An error ends up in logs, where no secret belongs."""
+    for line in ("url = 'https://a/'\nsecrets = ['whsec_hush']", "url = 'https://u:hush@a/'"):
+        assert "hush" not in refused(f"{HOOK}{line}")
+
+
+def test_files_of_secrets_lie_beside_the_settings(tmp_path: Path) -> None:
+    """A service is started anywhere; the settings and what they name stay together."""
+    path = tmp_path / "looptrace.toml"
+    path.write_text(f"{HOOK}url = 'file:url'\nsecrets = ['file:new', 'env:OLD']\n")
+
+    (webhook,) = load(path).webhooks
+
+    assert webhook.url == f"file:{tmp_path / 'url'}"
+    assert webhook.secrets == (f"file:{tmp_path / 'new'}", "env:OLD")
+    assert read(toml_of(load(path))).webhooks == (webhook,)

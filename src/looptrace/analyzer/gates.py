@@ -84,6 +84,7 @@ class GateEvent:
     trace_id: str = ""
     span_id: str = ""
     agent: str = ""
+    service: str = ""
     action: Action | None = None
     rule: str = ""
     finding: str = ""
@@ -309,6 +310,7 @@ def _tell(
         trace_id=loop.trace_id[loop.index_of(fired)],
         span_id=loop.span_id[loop.index_of(fired)],
         agent=loop.agent,
+        service=loop.first[0].service or "",
         action=action,
         rule=loop.rule.name,
         finding=loop.id,

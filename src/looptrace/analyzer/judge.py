@@ -91,6 +91,7 @@ class LoopRow(NamedTuple):
     span_id: str
     call_id: str | None
     session: str
+    service: str | None
     start_ns: int
     end_ns: int
     failed: bool | None

@@ -9,7 +9,9 @@ anew whenever one arrives, by the functions that serve batch.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import polars as pl
@@ -63,12 +65,30 @@ class _Task:
 class LiveEngine:
     """Finds loops in turns as they arrive, in any batches and however tasks interleave."""
 
-    def __init__(self, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY) -> None:
+    def __init__(
+        self,
+        judging: RuleSet = DEFAULT,
+        recovery: Recovery = RECOVERY,
+        recall: Callable[[str], TaskState] = TaskState,
+        tasks_max: int | None = None,
+    ) -> None:
+        """Judge by these rules.
+
+        Of more tasks than `tasks_max` those are let go that were fed longest ago. `recall` says how
+        a task stands that is fed and not held, so that a gate outlasts that.
+        """
         self.judging = judging
         self.recovery = recovery
         self.late = 0  # turns left out because they came too late
-        self._tasks: dict[str, _Task] = defaultdict(_Task)
+        self.evicted = 0  # tasks let go to make room for others
+        self._recall = recall
+        self._tasks_max = tasks_max
+        self._tasks: dict[str, _Task] = {}  # the one that was fed last comes last
         self._rows: pl.DataFrame | None = None  # kept turns of all tasks, with `settled`
+
+    def __len__(self) -> int:
+        """How many tasks are held."""
+        return len(self._tasks)
 
     @property
     def kept(self) -> int:
@@ -80,6 +100,7 @@ class LiveEngine:
         if turns.is_empty():
             return Fed([], [], [])
         names = turns["task"].unique(maintain_order=True).to_list()
+        self._touch(names)
         rows = self._merged(turns, names)
         if rows.is_empty():
             return Fed([], [], [])
@@ -103,7 +124,30 @@ class LiveEngine:
         )
         events = with_history(events, rows, self.recovery.history_max)
         self._keep(rows)
+        self._evict()
         return Fed(in_order([finding_of(stretch) for stretch in changed]), events, states)
+
+    def _touch(self, names: list[str]) -> None:
+        """Hold these tasks, and let them be the last to go."""
+        for name in names:
+            task = self._tasks.pop(name, None)
+            if task is None:
+                state = self._recall(name)
+                # Counts begin anew with what comes now; a gate waits for a person.
+                task = _Task(state=state, paused=True) if state.gate else _Task()
+            self._tasks[name] = task
+
+    def _evict(self) -> None:
+        over = len(self._tasks) - (self._tasks_max or len(self._tasks))
+        if over > 0:
+            self._let_go(list(islice(self._tasks, over)))
+            self.evicted += over
+
+    def _let_go(self, names: Collection[str]) -> None:
+        for name in names:
+            del self._tasks[name]
+        if self._rows is not None:
+            self._rows = self._rows.filter(~pl.col("task").is_in(names))
 
     def _decide(
         self, names: list[str], settled: Happened, moving: Happened
@@ -136,10 +180,7 @@ class LiveEngine:
             for name, task in self._tasks.items()
             if task.settled_ns < newest_ns and not task.paused
         }
-        for name in idle:
-            del self._tasks[name]
-        if self._rows is not None:
-            self._rows = self._rows.filter(~pl.col("task").is_in(idle))
+        self._let_go(idle)
         return len(idle)
 
     def findings(self) -> list[Finding]:

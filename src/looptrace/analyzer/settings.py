@@ -1,4 +1,4 @@
-"""Settings: what judges, how loops are brought back, and what is the same, out of `looptrace.toml`.
+"""Settings: what judges, what follows, what is the same, who is told, out of `looptrace.toml`.
 
 A file starts from a profile and says what differs. What it holds is checked key by key, and an
 error names the file, the line, what is wrong, and what may stand there.
@@ -20,6 +20,15 @@ from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
 from looptrace.analyzer.settings_file import Node, SettingsError, content, read, shown
+from looptrace.analyzer.webhooks import (
+    FILE,
+    FILTER_MAX,
+    FILTERS,
+    FORMATS,
+    SECRETS_MAX,
+    URL_CHARS_MAX,
+    Webhook,
+)
 from looptrace.rules.contract import (
     ACTIONS,
     RUNG_ATTEMPTS_MAX,
@@ -50,6 +59,7 @@ SECTIONS = (
     "phases",
     "tools",
     "masks",
+    "webhooks",
 )
 
 # More than a person can keep in mind; every override that differs costs a judging of its rules.
@@ -58,6 +68,8 @@ MASKS_MAX = 50
 PHASES_MAX = 200
 TOOLS_MAX = 200
 TOOL_KEYS_MAX = 50
+WEBHOOKS_MAX = 20
+PRIVATE_MAX = 20  # networks of one webhook
 
 _THRESHOLD = "attempts_min"
 
@@ -103,6 +115,7 @@ class Settings:
     recovery: Recovery = field(default_factory=Recovery)
     sameness: Sameness = field(default_factory=Sameness)
     directives_dir: str = ""  # with templates of one's own
+    webhooks: tuple[Webhook, ...] = ()
 
     @property
     def directives(self) -> Directives:
@@ -166,7 +179,9 @@ def parsed(data: bytes, name: str) -> Settings:
         rules, overrides = (), ()
     sameness = Sameness(_tools(top.at("tools", {})), _masks(top.at("masks", [])))
     own = _directives(top, Path(name).parent)
-    return Settings(profile, RuleSet(rules, overrides, counting), recovery, sameness, own)
+    webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
+    judging = RuleSet(rules, overrides, counting)
+    return Settings(profile, judging, recovery, sameness, own, webhooks)
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -408,3 +423,61 @@ def _mask(node: Node) -> Mask:
         why = plain(str(error), _ERROR_LENGTH_MAX)
         raise node.at("pattern").error(f"masks.pattern: {why}.") from error
     return Mask(pattern, node.at("name").words())
+
+
+def _webhooks(node: Node, beside: Path) -> tuple[Webhook, ...]:
+    webhooks: dict[str, Webhook] = {}
+    for one in node.items(WEBHOOKS_MAX):
+        webhook = _webhook(one, beside)
+        if webhook.name in webhooks:
+            raise one.at("name").error("webhooks.name is that of an earlier webhook.")
+        webhooks[webhook.name] = webhook
+    return tuple(webhooks.values())
+
+
+def _webhook(node: Node, beside: Path) -> Webhook:
+    """Read a webhook; files with secrets are named from where the settings lie."""
+    node.table([item.name for item in fields(Webhook)])
+    for name in ("name", "url"):
+        if name not in node.value:
+            raise node.error(f"a webhook must have a {name}.")
+    form = node.at("format", FORMATS[0]).choice("format", FORMATS)
+    filters = {name: _filter(node.at(name, []), name) for name in FILTERS}
+    try:
+        return Webhook(
+            name=node.at("name").words(),
+            url=_beside(_secret_words(node.at("url")), beside),
+            format=next(known for known in FORMATS if known == form),
+            secrets=tuple(
+                _beside(_secret_words(secret), beside)
+                for secret in node.at("secrets", []).items(SECRETS_MAX)
+            ),
+            gate_url=node.at("gate_url").words(URL_CHARS_MAX) if "gate_url" in node.value else "",
+            allow_private=tuple(
+                network.words() for network in node.at("allow_private", []).items(PRIVATE_MAX)
+            ),
+            **filters,
+        )
+    except SettingError as error:
+        raise _refused(error, node) from error
+
+
+def _secret_words(node: Node) -> str:
+    """Return a text that may be a secret put in the wrong place, so that no error quotes it."""
+    if not isinstance(node.value, str) or not 1 <= len(node.value) <= URL_CHARS_MAX:
+        raise node.error(f"{node.name} must be a text of 1 to {URL_CHARS_MAX} characters.")
+    return node.value
+
+
+def _beside(value: str, folder: Path) -> str:
+    if not value.startswith(FILE) or value == FILE:
+        return value
+    return f"{FILE}{folder / value.removeprefix(FILE)}"
+
+
+def _filter(node: Node, name: str) -> tuple[str, ...]:
+    known = {"rules": [rule.name for rule in known_rules()], "actions": ACTIONS}.get(name)
+    return tuple(
+        one.choice(name.removesuffix("s"), known) if known else one.words()
+        for one in node.items(FILTER_MAX)
+    )

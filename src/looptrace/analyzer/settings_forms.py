@@ -26,15 +26,25 @@ from looptrace.analyzer.settings import (
     OVERRIDES_MAX,
     PHASES_MAX,
     PIVOTS_VARIABLE,
+    PRIVATE_MAX,
     PROFILES,
     THRESHOLD_VARIABLE,
     TOOL_KEYS_MAX,
     TOOLS_MAX,
     UNBLOCK,
+    WEBHOOKS_MAX,
     Settings,
     rules_of_profile,
 )
 from looptrace.analyzer.settings_file import FILE_BYTES_MAX, LINE_DOTS_MAX, TEXT_CHARS_MAX
+from looptrace.analyzer.webhooks import (
+    FILTER_MAX,
+    FILTERS,
+    FORMATS,
+    SECRETS_MAX,
+    URL_CHARS_MAX,
+    Webhook,
+)
 from looptrace.rules.contract import ACTIONS, RUNG_ATTEMPTS_MAX, RUNGS_MAX, Rule, Rung, numbers
 from looptrace.rules.registry import known_rules
 
@@ -55,6 +65,7 @@ _SECTION_DOCS = {
     ),
     "tools": "What makes calls of a tool the same.",
     "masks": "Parts of results and errors that do not make them differ.",
+    "webhooks": "Receivers that events of gates are sent on to; [more](webhooks.md).",
 }
 _SELECTOR_DOCS = {
     "phase": "The turn's phase, as declared.",
@@ -72,11 +83,27 @@ _MASK_DOCS = {
     "pattern": "A regular expression in the syntax of Rust's regex, which takes linear time.",
     "name": "What stands for the part.",
 }
+_WEBHOOK_DOCS = {
+    "name": "What it is called in lists, metrics and errors.",
+    "url": "Where to send: https://..., or env:VARIABLE or file:PATH that holds the address.",
+    "format": f"One of {', '.join(FORMATS)}.",
+    "secrets": (
+        "Where the secrets lie (env:VARIABLE or file:PATH), the newest first; two while one is "
+        "replaced by the other. Of pagerduty the integration key."
+    ),
+    "gate_url": "Link to a gate for people, with {gate} and {task} in it.",
+    "allow_private": "Networks within which the receiver may lie though they are not public.",
+    "rules": "Only events of these rules.",
+    "actions": "Only events that ask for one of these actions.",
+    "agents": "Only events of these agents.",
+    "services": "Only events of these services (service.name).",
+}
 _LISTED_DOCS = {
     "overrides": _SELECTOR_DOCS,
     "phases": {CONVERGES_ON: _CONVERGES_DOC},
     "tools": _TOOL_DOCS,
     "masks": _MASK_DOCS,
+    "webhooks": _WEBHOOK_DOCS,
 }
 
 _EXAMPLES = {
@@ -98,6 +125,12 @@ volatile_keys = ["session_token"]
     "masks": """[[masks]]
 pattern = "build-[0-9]+"
 name = "<build>"
+""",
+    "webhooks": """[[webhooks]]
+name = "on-call"
+url = "https://hooks.example.com/looptrace"
+secrets = ["env:LOOPTRACE_WEBHOOK_SECRET"]
+actions = ["gate"]
 """,
 }
 
@@ -196,6 +229,9 @@ def toml_of(settings: Settings) -> str:
         lines += _section(f"[tools.{_key(name)}]", values)
     for mask in sameness.masks:
         lines += _section("[[masks]]", {"pattern": mask.pattern, "name": mask.name})
+    for webhook in settings.webhooks:
+        values = {item.name: getattr(webhook, item.name) for item in fields(Webhook)}
+        lines += _section("[[webhooks]]", {name: value for name, value in values.items() if value})
     return "\n".join([*lines, ""])
 
 
@@ -232,6 +268,7 @@ def page() -> str:
         *_listed_page("phases", "[phases.NAME]", PHASES_MAX),
         *_listed_page("tools", "[tools.NAME]", TOOLS_MAX),
         *_listed_page("masks", "[[masks]]", MASKS_MAX),
+        *_listed_page("webhooks", "[[webhooks]]", WEBHOOKS_MAX),
         *_rules_page(),
     ]
     return "\n".join([*parts, ""])
@@ -262,6 +299,7 @@ def schema() -> str:
         "phases": _names(_phase_schema(), PHASES_MAX),
         "tools": _names(_tool_schema(), TOOLS_MAX),
         "masks": _list(_mask_schema(), MASKS_MAX),
+        "webhooks": _list(_webhook_schema(), WEBHOOKS_MAX),
     }
     for name, doc in _SECTION_DOCS.items():
         sections[name]["description"] = doc
@@ -445,6 +483,27 @@ def _mask_schema() -> dict[str, Any]:
         for name, most in lengths.items()
     }
     return {**_object(texts), "required": list(texts)}
+
+
+def _webhook_schema() -> dict[str, Any]:
+    named: dict[str, Any] = {"actions": list(ACTIONS), "rules": [r.name for r in known_rules()]}
+    filters = {
+        name: _list({"enum": named[name]} if name in named else _text_schema(TEXT_CHARS_MAX), most)
+        for name, most in dict.fromkeys(FILTERS, FILTER_MAX).items()
+    }
+    properties = {
+        "name": _text_schema(TEXT_CHARS_MAX),
+        "url": _text_schema(URL_CHARS_MAX),
+        "format": {"enum": list(FORMATS), "default": FORMATS[0]},
+        "secrets": _list(_text_schema(URL_CHARS_MAX), SECRETS_MAX),
+        "gate_url": _text_schema(URL_CHARS_MAX),
+        "allow_private": _list(_text_schema(TEXT_CHARS_MAX), PRIVATE_MAX),
+        **filters,
+    }
+    described = {
+        name: {**about, "description": _WEBHOOK_DOCS[name]} for name, about in properties.items()
+    }
+    return {**_object(described), "required": ["name", "url"]}
 
 
 def _rule_schema(rule: Rule) -> dict[str, Any]:

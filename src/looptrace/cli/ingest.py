@@ -57,7 +57,13 @@ def ingest(
     found = traces.read(paths)
     with traces.stopping_on_store_errors():
         done = store.ingest(
-            found.spans, store_dir, settings.judging, settings.recovery, settings.sameness, content
+            found.spans,
+            store_dir,
+            settings.judging,
+            settings.recovery,
+            settings.sameness,
+            settings.webhooks,
+            content,
         )
         if events:
             with store.open_gates(store_dir) as gates:

@@ -9,112 +9,32 @@ changes nothing. What is told lasts; how a task stands is what was judged last.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, Self, get_args
 
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.fingerprint import digest, fingerprinted
+from looptrace.analyzer.decisions import PersonDecided
+from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.labels import did_you_mean
-from looptrace.analyzer.turns import TURN_SCHEMA
-from looptrace.collector.store_lock import StoreError
+from looptrace.analyzer.webhooks import Webhook
+from looptrace.collector.gate_file import GateFile, connected, read_json
+from looptrace.collector.outbox import enqueue
 
-T = TypeVar("T")
 GateStatus = Literal["open", "resolved", "withdrawn"]
 Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
-# How long to wait for another process that writes; one transaction takes milliseconds.
-BUSY_TIMEOUT_S = 10
 NOTE_CHARS_MAX = 4_000
 # Notes of earlier gates that are shown with a gate.
 NOTES_MAX = 10
 _EVENTS_A_BATCH = 1_000
 _IDS_SHOWN_MAX = 5
-
-_APPLICATION_ID = 0x6C6F6F70  # "loop"; says whose file it is.
-_SCHEMA_VERSION = 1
-# No event is ever deleted, so that `seq` grows without AUTOINCREMENT, which would write for known
-# events, too.
-_SCHEMA = (
-    """
-    CREATE TABLE events (
-        seq INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
-        type TEXT NOT NULL,
-        task TEXT NOT NULL,
-        agent TEXT NOT NULL,
-        rule TEXT NOT NULL,
-        finding TEXT NOT NULL,
-        at_ns INTEGER NOT NULL,
-        body TEXT NOT NULL -- the whole event as JSON
-    ) STRICT
-    """,
-    "CREATE INDEX events_of_task ON events (task, seq)",
-    """
-    CREATE TABLE tasks (
-        task TEXT PRIMARY KEY,
-        status TEXT NOT NULL,
-        pivot_count INTEGER NOT NULL,
-        loop_count INTEGER NOT NULL,
-        state TEXT NOT NULL, -- the whole state as JSON
-        updated_ns INTEGER NOT NULL -- time of the last event
-    ) STRICT
-    """,
-    """
-    CREATE TABLE gates (
-        id TEXT PRIMARY KEY,
-        event TEXT NOT NULL UNIQUE REFERENCES events (id),
-        task TEXT NOT NULL,
-        rule TEXT NOT NULL,
-        signature TEXT NOT NULL,
-        why TEXT NOT NULL,
-        loop_count INTEGER NOT NULL,
-        opened_ns INTEGER NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('open', 'resolved', 'withdrawn')),
-        resolved_ns INTEGER,
-        decision TEXT,
-        note TEXT
-    ) STRICT
-    """,
-    "CREATE UNIQUE INDEX open_gate_of_task ON gates (task) WHERE status = 'open'",
-    "CREATE INDEX gates_by_signature ON gates (signature)",
-    """
-    CREATE TABLE pivots (
-        event TEXT PRIMARY KEY REFERENCES events (id),
-        task TEXT NOT NULL,
-        pivot_count INTEGER NOT NULL,
-        entropy_count INTEGER NOT NULL, -- attempts of the loop that triggered it
-        at_ns INTEGER NOT NULL
-    ) STRICT
-    """,
-    """
-    CREATE TABLE outbox (
-        event TEXT PRIMARY KEY REFERENCES events (id),
-        created_ns INTEGER NOT NULL,
-        next_try_ns INTEGER NOT NULL,
-        tries INTEGER NOT NULL
-    ) STRICT
-    """,
-    """
-    CREATE TABLE resolutions (
-        id TEXT PRIMARY KEY,
-        gate TEXT NOT NULL REFERENCES gates (id),
-        at_ns INTEGER NOT NULL,
-        decision TEXT NOT NULL,
-        note TEXT
-    ) STRICT
-    """,
-    f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {_SCHEMA_VERSION}",
-)
 
 _ADD_EVENT = """
     INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
@@ -156,9 +76,9 @@ _PENDING = """
     WHERE gates.status = 'open' AND resolutions.at_ns > gates.opened_ns
 """
 _RESOLUTIONS = """
-    SELECT resolutions.id, resolutions.at_ns, resolutions.decision, resolutions.note, events.task,
-        json_extract(events.body, '$.session'), json_extract(events.body, '$.trace_id'),
-        json_extract(events.body, '$.span_id')
+    SELECT resolutions.id, events.task, json_extract(events.body, '$.session'),
+        json_extract(events.body, '$.trace_id'), json_extract(events.body, '$.span_id'),
+        resolutions.at_ns, resolutions.decision, resolutions.note
     FROM resolutions
     JOIN gates ON gates.id = resolutions.gate
     JOIN events ON events.id = gates.event
@@ -238,43 +158,26 @@ class GateDetails:
     notes: tuple[Note, ...]
 
 
-class GateStore:
-    """One connection to a gate store. Several processes may each have one."""
+class GateStore(GateFile):
+    """One connection to a gate store. Several processes may each have one.
 
-    def __init__(self, path: Path, sql: sqlite3.Connection) -> None:
-        self.path = path
-        self._sql = sql
+    What it records goes to the outbox of these webhooks.
+    """
+
+    def __init__(
+        self, path: Path, sql: sqlite3.Connection, webhooks: Sequence[Webhook] = ()
+    ) -> None:
+        super().__init__(path, sql)
+        self._webhooks = webhooks
 
     @classmethod
-    def open(cls, path: Path) -> GateStore:
+    def open(cls, path: Path, webhooks: Sequence[Webhook] = ()) -> Self:
         """Open a gate store; it is made where there is none.
 
         Raises:
-            StoreError: if the file is something else, of another version, or cannot be used.
+            StoreError: if the file is something else, of a newer version, or cannot be used.
         """
-        with _explained(path):
-            sql = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-            try:
-                _prepare(path, sql)
-            except BaseException:
-                sql.close()
-                raise
-        return cls(path, sql)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._sql.close()
-
-    def __enter__(self) -> GateStore:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        return cls(path, connected(path), webhooks)
 
     def record(
         self, events: Iterable[GateEvent], states: Iterable[TaskState], now_ns: int
@@ -299,7 +202,6 @@ class GateStore:
         row = (*about, event.at_ns, _json(event))
         if not self._sql.execute(_ADD_EVENT, row).rowcount:
             return False
-        self._sql.execute("INSERT INTO outbox VALUES (?, ?, ?, 0)", (event.id, now_ns, now_ns))
         if event.type == "pivot_issued":
             pivot = (event.id, event.task, event.pivots, event.attempts, event.at_ns)
             self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
@@ -309,7 +211,17 @@ class GateStore:
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(_RESOLVE_GATE, said)
+        self._send_on(event, now_ns)
         return True
+
+    def _send_on(self, event: GateEvent, now_ns: int) -> None:
+        """Put an event into the outbox of the webhooks that want it."""
+        if not self._webhooks:
+            return
+        # Whoever was told of a gate is told of its end, which does not say so much of itself.
+        about = self._opening(event.gate) if event.type == "gate_resolved" else event
+        wanting = [webhook for webhook in self._webhooks if webhook.wants(about)]
+        enqueue(self._sql, event.id, wanting, len(self._webhooks), now_ns)
 
     def _put(self, state: TaskState) -> None:
         """Let a task stand so, and its gate be the one that is open."""
@@ -329,7 +241,7 @@ class GateStore:
     def state(self, task: str) -> TaskState:
         """Return how a task stands; one that is not known is active."""
         rows = self._rows("SELECT state FROM tasks WHERE task = ?", task)
-        return _read(rows[0][0], TaskState, self.path) if rows else TaskState(task)
+        return read_json(rows[0][0], TaskState, self.path) if rows else TaskState(task)
 
     def last_seq(self) -> int:
         """Return the number of the last event, 0 where there is none."""
@@ -341,7 +253,7 @@ class GateStore:
         """Return the events after a number, with their numbers, in the order of recording."""
         while rows := self._rows(_EVENTS, after_seq, task, _EVENTS_A_BATCH):
             for seq, body in rows:
-                yield seq, _read(body, GateEvent, self.path)
+                yield seq, read_json(body, GateEvent, self.path)
             after_seq = rows[-1][0]
 
     def gates(self, status: GateStatus | None = None, task: str | None = None) -> list[StoredGate]:
@@ -360,9 +272,11 @@ class GateStore:
             near = get_close_matches(gate_id, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
             raise GateError(f"there is no gate {gate_id!r}. {did_you_mean(gate_id, near)}")
         gate = StoredGate(*rows[0])
+        return GateDetails(gate, self._opening(gate_id), self.notes(gate.signature, gate_id))
+
+    def _opening(self, gate_id: str) -> GateEvent:
         ((opening,),) = self._rows(_OPENING, gate_id)
-        event = _read(opening, GateEvent, self.path)
-        return GateDetails(gate, event, self.notes(gate.signature, gate_id))
+        return read_json(opening, GateEvent, self.path)
 
     def notes(self, signature: str, gate_id: str) -> tuple[Note, ...]:
         """Return the notes that resolved other gates of this signature, newest first."""
@@ -372,7 +286,7 @@ class GateStore:
         """Record what a person decided; returns the time from which it holds.
 
         That is after the gate was opened, also where the agent's clock runs ahead. It takes effect
-        when the task's turns are judged with `resolutions_as_turns`.
+        when the task's turns are judged with `resolutions`.
 
         Raises:
             GateError: if there is no such gate or decision, or the gate is open no longer.
@@ -400,94 +314,17 @@ class GateStore:
         """Return the traces with a gate whose resolution is recorded and not yet in effect."""
         return {trace_id for (trace_id,) in self._rows(_PENDING)}
 
-    def resolutions_as_turns(self, tasks: Collection[str]) -> pl.DataFrame:
-        """Return what was decided on these tasks as messages of a person (`TURN_SCHEMA`).
-
-        They are not numbered: that is done together with the turns that they are added to.
-        """
-        names = ("call_id", "end_ns", "name", "text", "task", "session", "trace_id", "span_id")
-        said = [dict(zip(names, row, strict=True)) for row in self._rows(_RESOLUTIONS)]
-        turns = [
-            {**row, "kind": "user", "agent": "", "start_ns": row["end_ns"]}
-            for row in said
-            if row["task"] in tasks
-        ]
-        return fingerprinted(pl.DataFrame(turns, TURN_SCHEMA, orient="row"))
+    def resolutions(self) -> list[PersonDecided]:
+        """Return what people decided, in the order of time."""
+        return [PersonDecided(*row) for row in self._rows(_RESOLUTIONS)]
 
     def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
         """Return the answer to a query as a table."""
         return pl.DataFrame(self._rows(sql), schema, orient="row")
 
-    def _rows(self, sql: str, *values: str | int | None) -> Sequence[tuple[Any, ...]]:
-        with _explained(self.path):
-            return self._sql.execute(sql, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with _explained(self.path), self._sql:
-            self._sql.execute("BEGIN IMMEDIATE")
-            yield
-
-
-def _prepare(path: Path, sql: sqlite3.Connection) -> None:
-    """Check whose file it is, and make the tables where it is nobody's yet."""
-    if _is_new(sql):
-        sql.execute("PRAGMA journal_mode = WAL")
-        with sql:
-            sql.execute("BEGIN IMMEDIATE")
-            for statement in _SCHEMA if _is_new(sql) else ():
-                sql.execute(statement)
-    if _pragma(sql, "application_id") != _APPLICATION_ID:
-        raise StoreError(f"{path}: is a database of something else; give another place.")
-    version = _pragma(sql, "user_version")
-    if version != _SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: was written by another version of looptrace (schema {version}; known is "
-            f"schema {_SCHEMA_VERSION}); update looptrace."
-        )
-    sql.execute("PRAGMA synchronous = FULL")
-    sql.execute("PRAGMA foreign_keys = ON")
-
-
-def _is_new(sql: sqlite3.Connection) -> bool:
-    return not _pragma(sql, "application_id") and not _pragma(sql, "schema_version")
-
-
-def _pragma(sql: sqlite3.Connection, name: str) -> int:
-    return int(sql.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Put what keeps the file from being used on one line."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
-            raise
-        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-        advice = _ADVICE.get(code, "check space and permissions, then try again")
-        raise StoreError(f"{path}: cannot be used ({error}); {advice}.") from error
-
-
-_PRIMARY_CODE = 0xFF
-_DAMAGED = "move it away: the next ingest finds the gates anew, without what people decided"
-_ADVICE = {
-    sqlite3.SQLITE_BUSY: "another process is writing; try again",
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_NOTADB: _DAMAGED,
-}
-
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _read(body: str, kind: type[T], path: Path) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise StoreError(f"{path}: holds what cannot be read ({error}); {_DAMAGED}.") from error
 
 
 def _clean(note: str | None) -> str | None:

@@ -26,7 +26,9 @@ from looptrace.collector.json_documents import (
 from looptrace.collector.sources import Frame
 from looptrace.collector.span_rows import (
     BadSpanError,
+    Bounds,
     Decoded,
+    OverBoundsError,
     Problem,
     Row,
     service_name,
@@ -37,6 +39,10 @@ Piece = TypeVar("Piece")
 
 # How much of the input's own text a message repeats.
 SHOWN_CHARACTERS_MAX = 60
+
+# A hundred attributes have two hundred. Each is an object in memory while a request is decoded, so
+# that a small one of nothing but `{}` would take a gigabyte.
+OBJECTS_A_SPAN = 200
 
 _GIVE_OTLP = "give files that an OTLP exporter wrote"
 _NO_JSON = f"neither OTLP/JSON nor OTLP/protobuf; {_GIVE_OTLP}"
@@ -178,6 +184,25 @@ _decode_scope = msgspec.json.Decoder(Scope | None).decode
 _decode_span = msgspec.json.Decoder(Span).decode
 
 
+class UndecodableError(ValueError):
+    """A request that is no export request; the text says why."""
+
+
+def decode_request(data: bytes, bounds: Bounds) -> Decoded:
+    """Give the spans of a request that is whole, and what is wrong with it.
+
+    Raises UndecodableError and OverBoundsError.
+    """
+    if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
+        raise OverBoundsError("the request has more JSON objects than its spans may have")
+    out = Decoded.within(bounds)
+    try:
+        _read_request(with_whole_escapes(data), "the request", out)
+    except _DATA_ERRORS as error:
+        raise UndecodableError(_words(error)) from error
+    return out
+
+
 def decode_document(name: str, document: Frame) -> Decoded:
     """Give the spans of a document, one request or an array of them, and what is wrong with it.
 
@@ -250,22 +275,29 @@ def _read_scope_spans(data: Raw, service: str | None, at: str, where: str, out: 
     if scope_spans is None:
         return
     scope = _piece(scope_spans.scope, _scope_name, f"{at}.scope", where, out)
-    read_row = partial(_row, service, scope)
+    read_row = partial(_row, out, service, scope)
     for index, raw in enumerate(scope_spans.spans or ()):
-        row = _piece(raw, read_row, f"{at}.spans[{index}]", where, out)
+        row = _piece(raw, read_row, f"{at}.spans[{index}]", where, out, is_span=True)
         if row is not None:
             out.rows.append(row)
 
 
 def _piece(
-    data: Raw, read: Callable[[Raw], Piece], at: str, where: str, out: Decoded
+    data: Raw,
+    read: Callable[[Raw], Piece],
+    at: str,
+    where: str,
+    out: Decoded,
+    *,
+    is_span: bool = False,
 ) -> Piece | None:
     """Read one piece of a request; if it is bad, report it alone and give None."""
+    out.count_piece()
     try:
         return read(data)
     except _DATA_ERRORS as error:
         why = f"{at} was left out: {_words(error)}; correct what wrote it"
-        out.problems.append(Problem(where, why))
+        out.problems.append(Problem(where, why, is_span=is_span))
         return None
 
 
@@ -279,7 +311,8 @@ def _scope_name(data: Raw) -> str | None:
     return scope.name or None if scope is not None else None
 
 
-def _row(service: str | None, scope: str | None, data: Raw) -> Row:
+def _row(out: Decoded, service: str | None, scope: str | None, data: Raw) -> Row:
+    out.check_span(memoryview(data).nbytes)
     span = _decode_span(data)
     status = span.status or Status()
     return span_row(

@@ -29,6 +29,7 @@ from looptrace.collector.sources import (
 )
 from looptrace.collector.span_rows import (
     BadSpanError,
+    Bounds,
     Decoded,
     Problem,
     Row,
@@ -79,7 +80,7 @@ class _Reading:
 
     data: bytes
     where: str
-    out: Decoded = field(default_factory=Decoded)
+    out: Decoded
     wire_errors: list[str] = field(default_factory=list)
 
 
@@ -148,13 +149,25 @@ def prefixed_messages(chunks: Iterable[bytes]) -> Iterator[Frame]:
         yield Frame(number, bytes(rest[_PREFIX_BYTES:]), problem)
 
 
+def decode_request(data: bytes, bounds: Bounds) -> Decoded:
+    """Give the spans of a request that is whole, and what is wrong with it.
+
+    Raises OverBoundsError.
+    """
+    return _decode("the request", Frame(0, data), Decoded.within(bounds))
+
+
 def decode_message(name: str, message: Frame) -> Decoded:
     """Give the spans of a message, and what is wrong with it.
 
     `name` is the source's. Raises nothing for bad data: what is readable of it is read.
     """
+    return _decode(name, message, Decoded())
+
+
+def _decode(name: str, message: Frame, out: Decoded) -> Decoded:
     where = f"{name} message {message.number}" if message.number else name
-    reading = _Reading(message.data, where)
+    reading = _Reading(message.data, where, out)
     request = _Part(0, len(message.data), message.problem is None)
     for index, part in enumerate(_parts(reading, request, "the request")[_RESOURCE_SPANS]):
         _read_resource_spans(reading, part, f"resourceSpans[{index}]")
@@ -179,26 +192,34 @@ def _read_resource_spans(reading: _Reading, resource_spans: _Part, at: str) -> N
 def _read_scope_spans(reading: _Reading, scope_spans: _Part, service: str | None, at: str) -> None:
     parts = _parts(reading, scope_spans, at)
     scopes = [_piece(reading, part, _scope_name, f"{at}.scope") for part in parts[_SCOPE]]
-    read_row = partial(_row, service, scopes[-1] if scopes else None)
+    read_row = partial(_row, reading.out, service, scopes[-1] if scopes else None)
     for index, part in enumerate(parts[_SPANS]):
-        row = _piece(reading, part, read_row, f"{at}.spans[{index}]")
+        row = _piece(reading, part, read_row, f"{at}.spans[{index}]", is_span=True)
         if row is not None:
             reading.out.rows.append(row)
 
 
-def _piece(reading: _Reading, part: _Part, read: Callable[[bytes], Piece], at: str) -> Piece | None:
+def _piece(
+    reading: _Reading,
+    part: _Part,
+    read: Callable[[bytes], Piece],
+    at: str,
+    *,
+    is_span: bool = False,
+) -> Piece | None:
     """Read one part of a request; if it is bad, report it alone and give None.
 
     A part that is cut off is not reported: what holds it was.
     """
     if not part.is_whole:
         return None
+    reading.out.count_piece()
     try:
         return read(reading.data[part.start : part.stop])
     except (DecodeError, BadSpanError) as error:
         why = str(error) if isinstance(error, BadSpanError) else _UNDECODABLE
         why = f"{at} was left out: {why}; correct what wrote it"
-        reading.out.problems.append(Problem(reading.where, why))
+        reading.out.problems.append(Problem(reading.where, why, is_span=is_span))
         return None
 
 
@@ -210,7 +231,8 @@ def _scope_name(data: bytes) -> str | None:
     return InstrumentationScope.FromString(data).name or None
 
 
-def _row(service: str | None, scope: str | None, data: bytes) -> Row:
+def _row(out: Decoded, service: str | None, scope: str | None, data: bytes) -> Row:
+    out.check_span(len(data))
     span = Span.FromString(data)
     return span_row(
         trace_id=span.trace_id.hex(),
@@ -258,7 +280,7 @@ def _parts(reading: _Reading, within: _Part, at: str) -> Mapping[int, list[_Part
     """
     parts = defaultdict[int, list[_Part]](list)
     try:
-        for number, part in _walk(reading.data, within):
+        for number, part in _walk(reading, within):
             parts[number].append(part)
     except _WireError as error:
         if within.is_whole:
@@ -266,10 +288,11 @@ def _parts(reading: _Reading, within: _Part, at: str) -> Mapping[int, list[_Part
     return parts
 
 
-def _walk(data: bytes, within: _Part) -> Iterator[tuple[int, _Part]]:
+def _walk(reading: _Reading, within: _Part) -> Iterator[tuple[int, _Part]]:
     """Give the fields of a message that have a length; raises _WireError after the last one."""
-    at = within.start
+    data, at = reading.data, within.start
     while at < within.stop:
+        reading.out.count_piece()
         tag, at = _varint(data, at, within.stop)
         number, kind = _field(tag)
         if kind == _LENGTH:

@@ -71,6 +71,14 @@ def read_spans(
     return SpansRead(spans, (*skipped, *clashes))
 
 
+def span_table(rows: Sequence[Row]) -> pl.DataFrame:
+    """Give rows as a table of SPAN_SCHEMA."""
+    if not rows:
+        return SPAN_SCHEMA.to_frame()
+    columns = zip(SPAN_SCHEMA.items(), zip(*rows, strict=True), strict=True)
+    return pl.DataFrame([pl.Series(name, column, kind) for (name, kind), column in columns])
+
+
 def _progress(
     source: Source, on_bytes: Callable[[int, int], None] | None, before: int, bytes_all: int
 ) -> Callable[[int], None]:
@@ -182,8 +190,5 @@ class _Table:
 
     def _flush(self) -> None:
         if self._rows:
-            columns = zip(SPAN_SCHEMA.items(), zip(*self._rows, strict=True), strict=True)
-            self._frames.append(
-                pl.DataFrame([pl.Series(name, column, kind) for (name, kind), column in columns])
-            )
+            self._frames.append(span_table(self._rows))
             self._rows = []

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import msgspec
@@ -17,6 +20,9 @@ Row: TypeAlias = tuple[
 SERVICE_NAME = "service.name"
 UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.
 TIME_NS_MAX = (1 << 63) - 1  # What the table's 64-bit integers hold: the year 2262.
+
+# Parts of a request for each span that it may have, where each span has a resource of its own.
+PIECES_A_SPAN = 10
 
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
@@ -32,12 +38,26 @@ class BadSpanError(ValueError):
 class Problem:
     """A part of the input that could not be read: where it lies, and why.
 
-    `foreign` marks a part that is no OTLP at all: a run of those is reported as one.
+    `foreign` marks a part that is no OTLP at all: a run of those is reported as one. `is_span`
+    marks a part that is one span, which costs nothing but itself.
     """
 
     where: str
     why: str
     foreign: bool = False
+    is_span: bool = False
+
+
+class OverBoundsError(Exception):
+    """A request that holds more than may be in one; the text says of what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much of one request is decoded; files are read whole."""
+
+    spans_max: int = sys.maxsize
+    span_bytes_max: int = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +66,33 @@ class Decoded:
 
     rows: list[Row] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    bounds: Bounds = field(default_factory=Bounds, compare=False)
+    pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
+
+    @classmethod
+    def within(cls, bounds: Bounds) -> Decoded:
+        """Give the start of what is decoded of a request that has bounds."""
+        pieces = iter(range(PIECES_A_SPAN * bounds.spans_max))
+        return cls(bounds=bounds, pieces_left=pieces)
+
+    def count_piece(self) -> None:
+        """Count one more part of the input, before anything is made of it.
+
+        Empty parts cost two bytes each, so that a small request could be a million of them. Raises
+        OverBoundsError.
+        """
+        spans = len(self.rows) + len(self.problems)
+        if spans >= self.bounds.spans_max or next(self.pieces_left, self) is self:
+            raise OverBoundsError(
+                f"a request may have {self.bounds.spans_max:,} spans; send smaller batches"
+            )
+
+    def check_span(self, size: int) -> None:
+        """Refuse a span by its encoded size in bytes; raises BadSpanError."""
+        if size > self.bounds.span_bytes_max:
+            raise BadSpanError(
+                f"it has {size:,} bytes, and a span may have {self.bounds.span_bytes_max:,}"
+            )
 
 
 def span_row(

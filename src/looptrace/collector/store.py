@@ -20,7 +20,8 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.batch import Judged, judged_of
+from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.facts import facts_of
 from looptrace.analyzer.family import groups
 from looptrace.analyzer.findings import Finding
@@ -32,7 +33,8 @@ from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
-from looptrace.analyzer.turns import IS_STEP, IS_USER, numbered
+from looptrace.analyzer.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
+from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector.content import Content, content_key, with_content
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.store_files import (
@@ -40,6 +42,7 @@ from looptrace.collector.store_files import (
     FINDING_SCHEMA,
     STORED_SPAN_SCHEMA,
     TABLES,
+    expire,
     prepare_files,
     read_bucket,
     sweep,
@@ -51,13 +54,20 @@ __all__ = [
     "Counts",
     "Ingested",
     "StoreError",
+    "Writer",
     "counts",
+    "expire",
+    "gates_path",
     "ingest",
     "is_store",
     "open_gates",
+    "prepare",
+    "read_spans",
     "read_turns",
+    "read_turns_of",
     "require_store",
     "worked",
+    "writing",
 ]
 
 _UNFINISHED = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
@@ -88,6 +98,17 @@ class Ingested:
     skipped: tuple[Skipped, ...]
 
 
+Traces = set[str] | None  # of a bucket; None stands for all
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """What was made anew: of these tasks, and what was judged of them."""
+
+    tasks: set[str]
+    judged: Judged
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How much a store holds."""
@@ -99,6 +120,16 @@ class Counts:
 def is_store(path: Path) -> bool:
     """Tell whether a path is a store's folder."""
     return (path / MARKER).is_file()
+
+
+def prepare(store_dir: Path) -> None:
+    """Make a store where there is none.
+
+    Raises:
+        StoreError: if the folder is something else, or another process writes to it.
+    """
+    with _locked(store_dir):
+        pass
 
 
 def require_store(store_dir: Path) -> None:
@@ -156,6 +187,32 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
             yield turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
 
 
+def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
+    """Read the turns (`TURN_SCHEMA`) of one task, sorted.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    mine = (turns.filter(pl.col("task") == task) for turns in read_turns(store_dir))
+    return next((turns for turns in mine if turns.height), TURN_SCHEMA.to_frame())
+
+
+def read_spans(store_dir: Path) -> Iterator[pl.DataFrame]:
+    """Read the spans (`SPAN_SCHEMA`) bucket by bucket, sorted by trace and start.
+
+    A trace is never split between two tables. Empty buckets are left out.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    for bucket in range(BUCKETS):
+        with reading(store_dir):
+            spans = read_bucket(store_dir, "spans", bucket, list(SPAN_SCHEMA))
+        if not spans.is_empty():
+            yield spans.sort("trace_id", "start_ns", "span_id")
+
+
 def worked(store_dir: Path) -> pl.DataFrame:
     """Read which agents (`agent`) took turns in which tasks (`task`).
 
@@ -170,17 +227,26 @@ def worked(store_dir: Path) -> pl.DataFrame:
     return pl.concat(pairs)
 
 
-def open_gates(store_dir: Path) -> GateStore:
-    """Open the gates of a store.
+def open_gates(store_dir: Path, webhooks: Sequence[Webhook] = ()) -> GateStore:
+    """Open the gates of a store; what is recorded goes to the outbox of these webhooks.
 
     Raises:
         StoreError: if the folder is no store, or its gates cannot be read or were never written.
+    """
+    return GateStore.open(gates_path(store_dir), webhooks)
+
+
+def gates_path(store_dir: Path) -> Path:
+    """Return the file with the gates of a store.
+
+    Raises:
+        StoreError: if the folder is no store, or its gates were never written.
     """
     require_store(store_dir)
     path = store_dir / _GATES
     if not path.is_file():
         raise StoreError(f"{store_dir}: holds no gates yet; run `looptrace ingest` once more.")
-    return GateStore.open(path)
+    return path
 
 
 def ingest(
@@ -189,49 +255,146 @@ def ingest(
     judging: RuleSet = DEFAULT,
     recovery: Recovery = RECOVERY,
     sameness: Sameness = NOTHING,
+    webhooks: Sequence[Webhook] = (),
     content: Content = "full",
 ) -> Ingested:
-    """Add spans (`SPAN_SCHEMA`) to a store, which is made where there is none.
+    """Add spans to a store as `Writer.ingest` does; raises what `writing` and it raise.
 
     As much of their content is stored as the policy says.
+    """
+    with writing(store_dir, judging, recovery, sameness, webhooks) as writer:
+        if content != "full":
+            spans = with_content(spans, content, content_key(store_dir))
+        return writer.ingest(spans)
 
-    What the tables hold afterwards depends only on the set of all spans ever ingested and on what
-    people decided, and the findings on the rules of the last ingest (the default ones unless others
-    are given). Events of gates are only ever added. One bucket is in memory at a time, beside the
-    given spans. Whatever an ingest that was killed left behind is repaired.
+
+@contextmanager
+def writing(
+    store_dir: Path,
+    judging: RuleSet = DEFAULT,
+    recovery: Recovery = RECOVERY,
+    sameness: Sameness = NOTHING,
+    webhooks: Sequence[Webhook] = (),
+) -> Iterator[Writer]:
+    """Be the one who writes to a store, which is made where there is none.
 
     Raises:
         StoreError: if the folder is something else than a store, a file cannot be read or
-            written, or another ingest is at work.
+            written, or another process writes to it.
     """
-    spans, skipped = distinct_spans(spans)
     with _locked(store_dir):
-        if content != "full":
-            spans = with_content(spans, content, content_key(store_dir))
-        unfinished, settings = store_dir / _UNFINISHED, _hash(judging, recovery, sameness)
-        stale = _stale(store_dir, settings)
+        if not (store_dir / _GATES).exists():
+            (store_dir / _UNFINISHED).touch()  # What the spans say of gates is not in it.
+        with GateStore.open(store_dir / _GATES, webhooks) as gates:
+            yield Writer(store_dir, (judging, recovery, sameness), gates)
+
+
+class Writer:
+    """The one who writes to a store."""
+
+    def __init__(
+        self, store_dir: Path, settings: tuple[RuleSet, Recovery, Sameness], gates: GateStore
+    ) -> None:
+        self._dir = store_dir
+        self._settings = settings
+        self._gates = gates
+
+    def ingest(self, spans: pl.DataFrame) -> Ingested:
+        """Add spans (`SPAN_SCHEMA`), and decide on gates.
+
+        What the tables hold afterwards depends only on the set of all spans ever ingested and on
+        what people decided, and the findings on the rules of the last ingest. Events of gates are
+        only ever added, and new ones go to the outbox of the webhooks. One bucket is in memory at
+        a time, beside the given spans. Whatever a writer that was killed left behind is repaired.
+
+        Raises:
+            StoreError: if a file cannot be read or written.
+        """
+        spans, skipped = distinct_spans(spans)
+        unfinished, settings = self._dir / _UNFINISHED, _hash(*self._settings)
+        stale = _stale(self._dir, settings)
         unfinished.touch()
-        with GateStore.open(store_dir / _GATES) as gates:
-            seq_before = gates.last_seq()
-            known = _known(store_dir, spans)
-            touched, replaced = _place(store_dir, spans.with_columns(ties=_ties(spans)))
-            opened = 0
-            for bucket in sorted(stale | touched | _decided(store_dir, gates)):
-                opened += _derive(store_dir, bucket, (judging, recovery, sameness), gates)
-            _forget_tasks(store_dir, gates)
-            gates_open = len(gates.gates("open"))
-        (store_dir / _RULES).write_text(settings, encoding="utf-8")
+        seq_before = self._gates.last_seq()
+        known = _known(self._dir, spans)
+        touched, replaced = _place(self._dir, spans.with_columns(ties=_ties(spans)))
+        touched |= dict.fromkeys(stale | _decided(self._dir, self._gates))
+        opened = 0
+        for bucket, traces in sorted(touched.items()):
+            opened += self._decide(self._derive(bucket, traces))
+        _forget_tasks(self._dir, self._gates)
+        (self._dir / _RULES).write_text(settings, encoding="utf-8")
         unfinished.unlink()
         return Ingested(
             spans_new=spans.height - known,
             spans_known=known,
-            turns=_count(store_dir, "turns", "kind", IS_STEP),
-            findings=_count(store_dir, "findings", "id", pl.lit(value=True)),
+            turns=_count(self._dir, "turns", "kind", IS_STEP),
+            findings=_count(self._dir, "findings", "id", pl.lit(value=True)),
             gates_opened=opened,
-            gates_open=gates_open,
+            gates_open=len(self._gates.gates("open")),
             seq_before=seq_before,
             skipped=(*skipped, *replaced),
         )
+
+    def add(self, spans: pl.DataFrame) -> None:
+        """Add spans where somebody else decides on gates; the store was ingested into before.
+
+        Raises:
+            StoreError: if a file cannot be read or written.
+        """
+        spans, _ = distinct_spans(spans)
+        (self._dir / _UNFINISHED).touch()
+        touched, _ = _place(self._dir, spans.with_columns(ties=_ties(spans)))
+        for bucket, traces in sorted(touched.items()):
+            self._derive(bucket, traces)
+        (self._dir / _UNFINISHED).unlink()
+
+    def expire(self, days_max: int, bytes_max: int) -> list[str]:
+        """Delete the days before the last `days_max`, and the oldest where that is not enough.
+
+        Returned are the days. Gates and what people decided are kept.
+
+        Raises:
+            StoreError: if a file cannot be deleted.
+        """
+        return expire(self._dir, days_max, bytes_max)
+
+    def _derive(self, bucket: int, traces: Traces) -> _Derived:
+        """Make the turns and findings of a bucket's traces anew from its spans.
+
+        What normalising remarks on concerns how spans are read, not whether they are stored, so
+        that it is left to whoever analyses them.
+        """
+        judging, recovery, sameness = self._settings
+        spans = read_bucket(self._dir, "spans", bucket)
+        mine = _of_traces(_tied(spans, traces))
+        turns, _ = turns_of(spans.filter(mine).select(list(SPAN_SCHEMA)), sameness)
+        stored = read_bucket(self._dir, "turns", bucket)
+        tasks = {*turns["task"], *stored.filter(mine)["task"]}
+        others = ~pl.col("task").is_in(tasks)
+        said = decision_turns(each for each in self._gates.resolutions() if each.task in tasks)
+        turns = numbered(pl.concat([turns, said]))
+        every = numbered(pl.concat([stored.filter(others), turns]))
+        write_bucket(self._dir, "turns", bucket, every, every["start_ns"])
+        judged = judged_of(turns, judging, recovery)
+        kept = read_bucket(self._dir, "findings", bucket).filter(others)
+        findings = pl.concat([kept, _finding_table(judged.findings)]).sort(
+            "task", "turn_first", "turn_last", "rule", "id"
+        )
+        starts = every.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
+        started = findings.join(
+            starts, on=["task", "turn_first"], how="left", maintain_order="left"
+        )
+        write_bucket(self._dir, "findings", bucket, findings, started["start_ns"])
+        return _Derived(tasks, judged)
+
+    def _decide(self, derived: _Derived) -> int:
+        """Record what was judged; returns how many gates opened."""
+        loops_no_more = (self._gates.tasks() & derived.tasks) - {
+            state.task for state in derived.judged.states
+        }
+        states = [*derived.judged.states, *map(TaskState, sorted(loops_no_more))]
+        new = self._gates.record(derived.judged.events, states, time.time_ns())
+        return sum(event.type == "gate_opened" for event in new)
 
 
 @contextmanager
@@ -265,14 +428,16 @@ def _prepare(store_dir: Path) -> None:
     aside.replace(store_dir / MARKER)
 
 
-def _place(store_dir: Path, spans: pl.DataFrame) -> tuple[set[int], list[Skipped]]:
+def _place(store_dir: Path, spans: pl.DataFrame) -> tuple[dict[int, Traces], list[Skipped]]:
     """Bring every span, given or stored, to the bucket where its trace belongs.
+
+    Returned are the buckets that changed, with the traces that spans came to; None stands for all.
 
     What comes anew can tie stored traces together, or untie them by replacing a span, so stored
     traces can move. They are added to the one bucket before they are taken from the other, so
     that a kill loses none; it may leave them in both, which the next call puts right.
     """
-    touched: set[int] = set()
+    touched: dict[int, Traces] = {}
     replaced: list[Skipped] = []
     while True:
         stored = _stored_ties(store_dir)
@@ -288,10 +453,12 @@ def _place(store_dir: Path, spans: pl.DataFrame) -> tuple[set[int], list[Skipped
         )
         for (bucket,), part in arriving.items():
             replaced += _add(store_dir, bucket, part)
-            touched.add(bucket)
+            came = touched.setdefault(bucket, set())
+            if came is not None:
+                came.update(part["trace_id"])
         for bucket in left:
             _write_spans(store_dir, bucket, _split(store_dir, bucket, strays)[1])
-        touched |= left
+        touched |= dict.fromkeys(left)
         spans = spans.clear()
 
 
@@ -362,7 +529,7 @@ def _stale(store_dir: Path, settings: str) -> set[int]:
     """Return the buckets whose findings may be none of these settings, or lag behind the spans."""
     noted = store_dir / _RULES
     same = noted.is_file() and noted.read_bytes() == settings.encode()
-    whole = (store_dir / _GATES).exists() and not (store_dir / _UNFINISHED).exists()
+    whole = not (store_dir / _UNFINISHED).exists()
     return set() if same and whole else set(range(BUCKETS))
 
 
@@ -378,34 +545,17 @@ def _decided(store_dir: Path, gates: GateStore) -> set[int]:
     return set(_stored_ties(store_dir).filter(pl.col("trace_id").is_in(traces))["bucket"])
 
 
-def _derive(
-    store_dir: Path,
-    bucket: int,
-    settings: tuple[RuleSet, Recovery, Sameness],
-    gates: GateStore,
-) -> int:
-    """Make a bucket's turns, findings and gates from its spans; returns how many gates opened.
+def _tied(spans: pl.DataFrame, traces: Traces) -> Traces:
+    """Return the traces of a bucket that are tied to these, and these."""
+    if traces is None:
+        return None
+    group = groups(_tie_rows(spans).iter_rows())
+    meant = {group[trace] for trace in traces if trace in group}
+    return traces | {trace for trace in group if group[trace] in meant}
 
-    What normalising remarks on concerns how spans are read, not whether they are stored, so that
-    it is left to whoever analyses them.
-    """
-    judging, recovery, sameness = settings
-    spans = read_bucket(store_dir, "spans", bucket).select(list(SPAN_SCHEMA))
-    turns, _ = turns_of(spans, sameness)
-    tasks = set(turns["task"])
-    resolutions = gates.resolutions_as_turns(tasks)
-    if not resolutions.is_empty():
-        turns = numbered(pl.concat([turns, resolutions]))
-    write_bucket(store_dir, "turns", bucket, turns, turns["start_ns"])
-    judged = judged_of(turns, judging, recovery)
-    findings = _finding_table(judged.findings)
-    starts = turns.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
-    started = findings.join(starts, on=["task", "turn_first"], how="left", maintain_order="left")
-    write_bucket(store_dir, "findings", bucket, findings, started["start_ns"])
-    loops_no_more = (gates.tasks() & tasks) - {state.task for state in judged.states}
-    states = [*judged.states, *map(TaskState, sorted(loops_no_more))]
-    new = gates.record(judged.events, states, time.time_ns())
-    return sum(event.type == "gate_opened" for event in new)
+
+def _of_traces(traces: Traces) -> pl.Expr:
+    return pl.lit(value=True) if traces is None else pl.col("trace_id").is_in(traces)
 
 
 def _forget_tasks(store_dir: Path, gates: GateStore) -> None:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -119,6 +123,44 @@ def prepare_files(store_dir: Path) -> None:
     _write_files(store_dir, empty)
 
 
+def expire(store_dir: Path, days_max: int, bytes_max: int) -> list[str]:
+    """Delete the days before the last `days_max` days, and the oldest until the rest is smaller.
+
+    The last day stays. Returned are the days that went.
+
+    Raises:
+        StoreError: if a file cannot be deleted.
+    """
+    sizes: dict[str, int] = defaultdict(int)
+    for table in TABLES:
+        for path in store_dir.glob(f"{table}/day=*/bucket=*/{DATA}"):
+            sizes[path.parent.parent.name] += path.stat().st_size
+    del sizes[_day_folder(_FIRST_DAY)]  # Gives the tables their columns.
+    oldest = _day_folder(str(datetime.now(UTC).date() - timedelta(days=days_max)))
+    gone: list[str] = []
+    for day in sorted(sizes)[:-1]:
+        if day >= oldest and sum(sizes.values()) <= bytes_max:
+            break
+        del sizes[day]
+        gone.append(day)
+    _delete(store_dir, gone)
+    return [day.partition("=")[2] for day in gone]
+
+
+def _delete(store_dir: Path, days: list[str]) -> None:
+    if not days:
+        return
+    try:
+        with replacing(store_dir):
+            for table, day in product(TABLES, days):
+                if (folder := store_dir / table / day).exists():
+                    shutil.rmtree(folder)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename}: cannot be deleted ({error.strerror}); check permissions."
+        ) from error
+
+
 def sweep(store_dir: Path) -> None:
     """Delete the files that a killed ingest had begun to write aside."""
     for table in TABLES:
@@ -180,7 +222,11 @@ def _files(store_dir: Path, table: str, bucket: int) -> list[Path]:
 
 
 def _file(store_dir: Path, table: str, day: str, bucket: int) -> Path:
-    return store_dir / table / f"day={day}" / _bucket_folder(bucket) / DATA
+    return store_dir / table / _day_folder(day) / _bucket_folder(bucket) / DATA
+
+
+def _day_folder(day: str) -> str:
+    return f"day={day}"
 
 
 def _bucket_folder(bucket: int) -> str:

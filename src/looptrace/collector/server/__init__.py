@@ -1,0 +1,1 @@
+"""The server: OTLP in, nothing lost, gates out."""

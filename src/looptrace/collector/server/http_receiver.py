@@ -1,0 +1,164 @@
+"""OTLP over HTTP: `/v1/traces`, `/v1/logs` and `/v1/metrics`, for Starlette and uvicorn.
+
+Only POST is answered; pages of other origins get nothing that would let them send (no CORS).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from looptrace.collector.server.answers import response, status, written
+from looptrace.collector.server.bodies import PACKINGS, Form, RefusalError, Signal
+from looptrace.collector.server.counts import Reason
+from looptrace.collector.server.intake import Claim, Intake
+from looptrace.collector.server.limits import Limits
+
+_FORMS = {form.value: form for form in Form}
+_NO_PACKING = ("", "identity")
+_ALIASES = {"x-gzip": "gzip"}
+
+
+def otlp_routes(intake: Intake) -> list[Route]:
+    """Return the routes of OTLP; they take requests until the intake is closed."""
+    return [Route(f"/v1/{signal.value}", _Endpoint(intake, signal)) for signal in Signal]
+
+
+def uvicorn_options(limits: Limits) -> dict[str, Any]:
+    """Return the arguments of `uvicorn.Config` that hold the limits of connections.
+
+    h11 is used because the other parser has no limit of headers.
+    """
+    protocol = type("BoundedHttp", (_BoundedHttp,), {"header_s": limits.header_s})
+    return {
+        "http": protocol,
+        "ws": "none",
+        "h11_max_incomplete_event_size": limits.header_bytes_max,
+        "timeout_keep_alive": limits.idle_s,
+        "limit_concurrency": limits.connections_max,
+        "server_header": False,
+    }
+
+
+class _BoundedHttp(H11Protocol):
+    """uvicorn's HTTP/1.1, with a time for headers, which it waits for without end.
+
+    The same time holds for the rest of a body whose request was refused before all of it came.
+    """
+
+    header_s: int
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if is_answering or self.transport.is_closing():
+            self._stop_waiting()
+        elif self._waiting is None:
+            self._waiting = self.loop.call_later(self.header_s, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+
+class _Endpoint:
+    """Answers the requests of one signal, as an ASGI application."""
+
+    def __init__(self, intake: Intake, signal: Signal) -> None:
+        self._intake = intake
+        self._signal = signal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        form = _FORMS.get(_media_type(request))
+        try:
+            answer = await self._taken(request, form)
+        except RefusalError as refusal:
+            self._intake.counts.add_refused(refusal.reason)
+            answer = _refused(refusal, form or Form.JSON)
+        await answer(scope, receive, send)
+
+    async def _taken(self, request: Request, form: Form | None) -> Response:
+        """Take a request; raises RefusalError."""
+        if request.method != "POST":
+            raise RefusalError(Reason.METHOD, "send telemetry with POST")
+        if form is None:
+            raise RefusalError(Reason.MEDIA_TYPE, f"the content type must be {' or '.join(_FORMS)}")
+        packing = _packing(request)
+        with self._intake.in_flight.claim() as claim:
+            parts = await self._body(request, claim)
+            taken = await self._intake.take(self._signal, form, packing, parts, claim)
+        content = written(response(self._signal, taken), form)
+        return Response(content, media_type=form.value)
+
+    async def _body(self, request: Request, claim: Claim) -> list[bytes]:
+        """Read a body in parts, in time, and no more than may be; raises RefusalError."""
+        limits = self._intake.limits
+        why = f"the body has more than {limits.body_bytes_max:,} bytes; send smaller batches"
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > limits.body_bytes_max:
+            raise RefusalError(Reason.BODY_TOO_LARGE, why)
+        parts = list[bytes]()
+        try:
+            async with asyncio.timeout(limits.body_s):
+                async for part in request.stream():
+                    if claim.bytes_held + len(part) > limits.body_bytes_max:
+                        raise RefusalError(Reason.BODY_TOO_LARGE, why)
+                    claim.add(len(part))
+                    parts.append(part)
+        except TimeoutError as error:
+            why = f"the body took longer than {limits.body_s} s"
+            raise RefusalError(Reason.SLOW, why) from error
+        except ClientDisconnect as error:
+            raise RefusalError(Reason.CLIENT_GONE, "the client went away") from error
+        return parts
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
+
+
+def _packing(request: Request) -> str:
+    """Return how the body is packed, empty where it is not; raises RefusalError."""
+    name = request.headers.get("content-encoding", "").strip().lower()
+    packing = "" if name in _NO_PACKING else _ALIASES.get(name, name)
+    if packing and packing not in PACKINGS:
+        raise RefusalError(Reason.ENCODING, f"the content encoding must be {', '.join(PACKINGS)}")
+    return packing
+
+
+def _refused(refusal: RefusalError, form: Form) -> Response:
+    """Return the answer to a request that is refused."""
+    headers = {}
+    if refusal.retry_after_s is not None:
+        headers["Retry-After"] = str(refusal.retry_after_s)
+    if refusal.reason is Reason.METHOD:
+        headers["Allow"] = "POST"
+    if refusal.reason is Reason.ENCODING:
+        headers["Accept-Encoding"] = ", ".join(PACKINGS)
+    if refusal.reason is Reason.SLOW:
+        headers["Connection"] = "close"  # What is still to come would be taken for a request.
+    content = written(status(refusal), form)
+    return Response(content, refusal.reason.value.http_status, headers, form.value)

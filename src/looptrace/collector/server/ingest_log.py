@@ -1,0 +1,262 @@
+"""The ingest log: what was acknowledged and is not in the store yet, in SQLite.
+
+Spans are acknowledged when the transaction that holds them is committed and synced. Requests that
+arrive meanwhile share the next one, so that the disk is asked once for many. A row stays until its
+spans are judged and in the store's files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.collector.server.sink import SinkFull
+from looptrace.collector.store_lock import NAME, StoreError
+
+_logger = logging.getLogger(__name__)
+
+FILE_NAME = f"{NAME}.log.db"
+# Requests that share a transaction; more would make the first of them wait.
+_REQUESTS_A_COMMIT = 256
+# How long whoever sends should wait until the store has caught up.
+_RETRY_AFTER_S = 5
+_BUSY_TIMEOUT_S = 10
+_MOVE_AWAY = "move it away; what it held was acknowledged and not yet in the store"
+
+_APPLICATION_ID = 0x6C6F6F6C  # "lool"; says whose file it is.
+_SCHEMA_VERSION = 1
+_SCHEMA = (
+    """
+    CREATE TABLE requests (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        received_ns INTEGER NOT NULL,
+        spans INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        body BLOB NOT NULL -- an Arrow stream of the span table
+    ) STRICT
+    """,
+    # What was acknowledged and cannot be read any more, for a person to look at.
+    "CREATE TABLE damaged AS SELECT * FROM requests",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {_SCHEMA_VERSION}",
+)
+_ADD = "INSERT INTO requests (received_ns, spans, digest, body) VALUES (?, ?, ?, ?)"
+_READ = "SELECT seq, digest, body FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+_SIZES = "SELECT coalesce(sum(length(body)), 0), coalesce(sum(spans), 0) FROM requests"
+_SET_ASIDE = (
+    "INSERT INTO damaged SELECT * FROM requests WHERE seq = ?",
+    "DELETE FROM requests WHERE seq = ?",
+)
+_SEQ_MAX = 2**63 - 1
+_CHECK_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Append:
+    """Spans that wait for their transaction, and who waits for them."""
+
+    spans: pl.DataFrame
+    done: Callable[[Exception | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drop:
+    """Rows that are no longer needed."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """Spans of the log, and the number of the last row that they came from."""
+
+    seq: int
+    spans: pl.DataFrame
+
+
+class IngestLog:
+    """The log of one store; it belongs to one process."""
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        """Open the log, which is made where there is none.
+
+        Raises:
+            StoreError: if the file is something else or cannot be used.
+        """
+        self.path = path
+        self.bytes_max = bytes_max
+        self.damaged = 0  # rows that could not be read and were set aside
+        self.committed = threading.Event()  # set when there is something new
+        self._queue: queue.SimpleQueue[_Append | _Drop | None] = queue.SimpleQueue()
+        self._reading = threading.Lock()
+        try:
+            self._reader = sqlite3.connect(
+                path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            _prepare(path, self._reader)
+            self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{path}: cannot be used ({error}); {_MOVE_AWAY}.") from error
+        self._thread = threading.Thread(target=self._write, name="looptrace-log", daemon=True)
+        self._thread.start()
+
+    async def accept(self, spans: pl.DataFrame) -> None:
+        """Commit spans; see `Sink`."""
+        if self.bytes > self.bytes_max:
+            raise SinkFull(_RETRY_AFTER_S)
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+
+        def done(error: Exception | None) -> None:
+            with suppress(RuntimeError):  # The loop may have ended with the server.
+                loop.call_soon_threadsafe(_settle, waiting, error)
+
+        self._queue.put(_Append(spans, done))
+        await waiting
+
+    def read(self, after_seq: int, rows_max: int, up_to_seq: int = _SEQ_MAX) -> Logged | None:
+        """Return the spans after a number, None where there are none.
+
+        Rows that cannot be read are set aside and counted.
+
+        Raises:
+            StoreError: if the file cannot be read.
+        """
+        rows = self._rows(_READ, after_seq, up_to_seq, rows_max)
+        if not rows:
+            return None
+        tables = [SPAN_SCHEMA.to_frame()]
+        for seq, check, body in rows:
+            table = _unpacked(check, body)
+            if table is None:
+                self._set_aside(seq)
+            else:
+                tables.append(table)
+        return Logged(rows[-1][0], pl.concat(tables))
+
+    def drop(self, seq: int) -> None:
+        """Let the rows up to this number go."""
+        self._queue.put(_Drop(seq))
+
+    def close(self) -> None:
+        """Commit what waits, and end."""
+        self._queue.put(None)
+        self._thread.join()
+        self._reader.close()
+
+    def _rows(self, sql: str, *values: int) -> Sequence[tuple[int, str, bytes]]:
+        with self._reading:
+            try:
+                return self._reader.execute(sql, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise StoreError(f"{self.path}: cannot be read ({error}); {_MOVE_AWAY}.") from error
+
+    def _set_aside(self, seq: int) -> None:
+        self.damaged += 1
+        _logger.error("request %d of the ingest log is damaged and was set aside", seq)
+        for statement in _SET_ASIDE:
+            self._rows(statement, seq)
+
+    def _write(self) -> None:
+        """Commit what comes, all that waits at once."""
+        sql = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        sql.execute("PRAGMA synchronous = FULL")
+        goes_on = True
+        while goes_on:
+            items = [self._queue.get()]
+            while len(items) < _REQUESTS_A_COMMIT and not self._queue.empty():
+                items.append(self._queue.get())
+            goes_on = None not in items
+            self._append(sql, [item for item in items if isinstance(item, _Append)])
+            self._forget(sql, max((i.seq for i in items if isinstance(i, _Drop)), default=0))
+        sql.close()
+
+    def _append(self, sql: sqlite3.Connection, items: list[_Append]) -> None:
+        if not items:
+            return
+        problem: StoreError | None = None
+        rows = [_packed(item.spans) for item in items]
+        try:
+            with sql:
+                sql.execute("BEGIN IMMEDIATE")
+                sql.executemany(_ADD, rows)
+            self.bytes += sum(len(row[-1]) for row in rows)
+            self.spans += sum(row[1] for row in rows)
+            self.committed.set()
+        except sqlite3.Error as error:
+            problem = StoreError(
+                f"{self.path}: cannot be written ({error}); check space and permissions."
+            )
+            _logger.warning("%s", problem)
+        for item in items:
+            item.done(problem)
+
+    def _forget(self, sql: sqlite3.Connection, seq: int) -> None:
+        if not seq:
+            return
+        try:
+            with sql:
+                sql.execute("BEGIN IMMEDIATE")
+                sql.execute("DELETE FROM requests WHERE seq <= ?", (seq,))
+            sql.execute("PRAGMA incremental_vacuum").fetchall()
+            self.bytes, self.spans = sql.execute(_SIZES).fetchone()
+        except sqlite3.Error as error:
+            # They are in the store already; the next time they go.
+            _logger.warning("%s: cannot be trimmed (%s)", self.path, error)
+
+
+def _settle(waiting: asyncio.Future[None], error: Exception | None) -> None:
+    if waiting.done():  # Whoever sent has gone.
+        return
+    if error is None:
+        waiting.set_result(None)
+    else:
+        waiting.set_exception(error)
+
+
+def _packed(spans: pl.DataFrame) -> tuple[int, int, str, bytes]:
+    stream = io.BytesIO()
+    spans.write_ipc_stream(stream, compression="lz4")
+    body = stream.getvalue()
+    return time.time_ns(), spans.height, _check(body), body
+
+
+def _unpacked(check: str, body: bytes) -> pl.DataFrame | None:
+    """Return the spans of a row, None where its bytes are not those that were written."""
+    return pl.read_ipc_stream(io.BytesIO(body)) if _check(body) == check else None
+
+
+def _check(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=_CHECK_BYTES).hexdigest()
+
+
+def _prepare(path: Path, sql: sqlite3.Connection) -> None:
+    """Check whose file it is, and make the tables where it is nobody's yet."""
+    if not _pragma(sql, "schema_version"):
+        sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        sql.execute("PRAGMA journal_mode = WAL")
+        with sql:
+            sql.execute("BEGIN IMMEDIATE")
+            for statement in _SCHEMA:
+                sql.execute(statement)
+    found = _pragma(sql, "application_id"), _pragma(sql, "user_version")
+    if found != (_APPLICATION_ID, _SCHEMA_VERSION):
+        raise StoreError(f"{path}: is no ingest log of this version of looptrace; {_MOVE_AWAY}.")
+    sql.execute("PRAGMA synchronous = FULL")
+
+
+def _pragma(sql: sqlite3.Connection, name: str) -> int:
+    return int(sql.execute(f"PRAGMA {name}").fetchone()[0])

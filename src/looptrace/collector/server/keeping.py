@@ -1,0 +1,160 @@
+"""Out of the log into the store's files, in the background, and what is too old out of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.collector import store
+from looptrace.collector.server.ingest_log import IngestLog, Logged
+from looptrace.collector.store_lock import StoreError
+
+_logger = logging.getLogger(__name__)
+
+# Requests that are stored at once; 64 full exports of the SDK's are 32,768 spans.
+REQUESTS_A_ROUND = 64
+# Storing may take this share of the time, so that receiving and judging go on.
+BUSY_SHARE_MAX = 0.2
+EXPIRE_EVERY_S = 3_600
+# After a failure, such as a full disk, it is tried again.
+RETRY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long spans, turns and findings are kept. Gates and decisions are never deleted."""
+
+    every_s: float = 60.0  # how often spans are stored that nobody waits for
+    days_max: int = 30
+    bytes_max: int = 100 << 30
+
+
+@dataclass(slots=True)
+class Kept:
+    """How far storing is; read by other threads."""
+
+    seq: int = 0  # of the log
+    spans: int = 0
+    rounds: int = 0
+    failed: int = 0
+    days_expired: int = 0
+
+
+class Keeping:
+    """A thread that brings what was judged into the store's files, and keeps other writers out."""
+
+    def __init__(
+        self,
+        store_dir: Path,
+        settings: Settings,
+        log: IngestLog,
+        retention: Retention,
+        judged_seq: Callable[[], int],
+    ) -> None:
+        """Store the spans of `log` up to what `judged_seq` says."""
+        self.kept = Kept()
+        self.error: StoreError | None = None  # why it could not begin
+        self._dir = store_dir
+        self._settings = settings
+        self._log = log
+        self._retention = retention
+        self._judged_seq = judged_seq
+        self._begun = threading.Event()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="looptrace-keeping", daemon=True)
+
+    def start(self) -> None:
+        """Take hold of the store, and ingest what the log held; returns when that is done.
+
+        Raises:
+            StoreError: if the store cannot be used, or another process writes to it.
+        """
+        self._thread.start()
+        self._begun.wait()
+        if self.error:
+            raise self.error
+
+    def wake(self) -> None:
+        """Store soon: somebody waits for a report."""
+        self._wake.set()
+
+    def close(self, timeout_s: float) -> bool:
+        """End, and say whether there was time for it; what is not stored stays in the log."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        settings = self._settings
+        try:
+            with store.writing(
+                self._dir,
+                settings.judging,
+                settings.recovery,
+                settings.sameness,
+                settings.webhooks,
+            ) as writer:
+                self._catch_up(writer)
+                self._begun.set()
+                self._go_on(writer)
+        except StoreError as error:
+            self.error = error
+            self._begun.set()
+
+    def _catch_up(self, writer: store.Writer) -> None:
+        """Ingest what was acknowledged and not stored; the gates of that are decided here."""
+        logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
+        if logged is None:
+            writer.ingest(SPAN_SCHEMA.to_frame())  # Mends what a killed process left.
+        while logged is not None:
+            writer.ingest(logged.spans)
+            self._done(logged)
+            logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
+
+    def _go_on(self, writer: store.Writer) -> None:
+        expire_s = time.monotonic()
+        while not self._closing.is_set():
+            began_s = time.monotonic()
+            try:
+                while self._round(writer) and not self._closing.is_set():
+                    pass
+                if began_s >= expire_s:
+                    expire_s = began_s + EXPIRE_EVERY_S
+                    self._expire(writer)
+                pause_s = (time.monotonic() - began_s) * (1 / BUSY_SHARE_MAX - 1)
+            except StoreError as error:
+                _logger.warning("%s", error)
+                self.kept.failed += 1
+                pause_s = RETRY_S
+            self._closing.wait(pause_s)
+            self._wake.wait(max(self._retention.every_s - pause_s, 0))
+            self._wake.clear()
+
+    def _round(self, writer: store.Writer) -> bool:
+        """Store some of what was judged; says whether there may be more."""
+        logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND, self._judged_seq())
+        if logged is None:
+            return False
+        writer.add(logged.spans)
+        self._done(logged)
+        return True
+
+    def _done(self, logged: Logged) -> None:
+        self._log.drop(logged.seq)
+        self.kept.seq = logged.seq
+        self.kept.spans += logged.spans.height
+        self.kept.rounds += 1
+
+    def _expire(self, writer: store.Writer) -> None:
+        days = writer.expire(self._retention.days_max, self._retention.bytes_max)
+        self.kept.days_expired += len(days)
+        if days:
+            _logger.info("deleted the spans, turns and findings of %s", ", ".join(days))

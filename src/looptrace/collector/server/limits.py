@@ -1,0 +1,57 @@
+"""How much of a client's data is in memory at any moment, and for how long it is waited for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import check_bounds, numbers, setting
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of the receiver; sizes in bytes, times in seconds.
+
+    Attributes, events and links have no limits of their own: they stay text, so that their bytes
+    are what they cost.
+
+    Raises:
+        SettingError: if a limit lies outside its bounds.
+    """
+
+    body_bytes_max: int = setting(
+        4 * MIB, ge=KIB, le=64 * MIB, doc="Bytes of a request as they are sent."
+    )
+    unpacked_bytes_max: int = setting(
+        16 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of a request after decompression."
+    )
+    unpacked_ratio_max: int = setting(
+        200, ge=10, le=2_000, doc="Unpacked bytes for a packed one, in requests above 1 MiB."
+    )
+    in_flight_bytes_max: int = setting(
+        64 * MIB, ge=KIB, le=4096 * MIB, doc="Bytes of all requests that are not answered yet."
+    )
+    spans_max: int = setting(10_000, ge=1, le=1_000_000, doc="Spans in a request.")
+    span_bytes_max: int = setting(
+        4 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of a span; a larger one alone is rejected."
+    )
+    depth_max: int = setting(
+        32, ge=8, le=200, doc="Lists and maps within each other in the attributes of a span."
+    )
+    header_bytes_max: int = setting(
+        16 * KIB, ge=KIB, le=256 * KIB, doc="Bytes of the headers of a request."
+    )
+    header_s: int = setting(10, ge=1, le=600, doc="Seconds for the headers to arrive.")
+    body_s: int = setting(30, ge=1, le=600, doc="Seconds for the body to arrive.")
+    idle_s: int = setting(60, ge=1, le=3_600, doc="Seconds that an idle connection is kept.")
+    connections_max: int = setting(
+        1_000, ge=1, le=100_000, doc="Connections at once; further ones are told to come back."
+    )
+    retry_after_s: int = setting(
+        5, ge=1, le=600, doc="Seconds after which a refused client is asked to try again."
+    )
+    decoders: int = setting(2, ge=1, le=64, doc="Threads that unpack and decode requests.")
+
+    def __post_init__(self) -> None:
+        check_bounds("server", numbers(self))

@@ -1,0 +1,27 @@
+"""Where receivers bring spans to."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import polars as pl
+
+
+class SinkFull(Exception):  # noqa: N818 - it says that a sink is full
+    """There is no room now; whoever sends should try again after `retry_after_s`."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(f"no room now, try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+class Sink(Protocol):
+    """Takes spans, and keeps what it took."""
+
+    async def accept(self, spans: pl.DataFrame) -> None:
+        """Commit spans (`SPAN_SCHEMA`); returns when they are on disk.
+
+        Raises:
+            SinkFull: if there is no room now.
+            StoreError: if they cannot be written.
+        """
