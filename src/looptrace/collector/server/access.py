@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-import grpc
-from google.rpc.code_pb2 import PERMISSION_DENIED, UNAUTHENTICATED
-from google.rpc.status_pb2 import Status
+import grpc  # type: ignore[import-untyped]
+from google.rpc.code_pb2 import (  # type: ignore[import-untyped]
+    PERMISSION_DENIED,
+    UNAUTHENTICATED,
+)
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 TOKEN_CHARS_MIN = 16
 TOKENS_VARIABLE = "LOOPTRACE_TOKENS"
@@ -180,6 +183,9 @@ class AccessMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
+        if scope["type"] == "websocket":  # Nothing here speaks it.
+            await send({"type": "websocket.close"})
+            return
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
