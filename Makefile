@@ -7,7 +7,7 @@ FRAMEWORKS := .venv-frameworks
 REPORT := build/demo/report.html
 
 .PHONY: demo test test-frameworks check format docs bench soak examples requirements
-.PHONY: npm-exporters clean
+.PHONY: npm-exporters load clean
 
 demo: $(VENV)/installed ## analyse the example traces
 	@mkdir -p $(dir $(REPORT))
@@ -36,6 +36,9 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
+
+load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time
+	$(BIN)/python -m benchmarks.load
 
 soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes hours
 	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/test_any_settings.py
