@@ -87,8 +87,10 @@ def test_bombs_over_grpc_are_refused(warm: Process) -> None:
 # What cannot be packed, so that a body is not refused by its ratio before it is decoded.
 NOISE = random.Random(1).randbytes(120 * KIB)
 SPAN = json.dumps({"traceId": "1" * 32, "spanId": "2" * 16, "startTimeUnixNano": "1"}).encode()
-OPEN = b'{"noise":"' + NOISE.hex().encode() + b'","resourceSpans":[{"scopeSpans":[{"spans":['
+START = b'{"noise":"' + NOISE.hex().encode() + b'",'
+OPEN = START + b'"resourceSpans":[{"scopeSpans":[{"spans":['
 NOISE_FIELD = b"\x7a" + bytes([0x80, 0xC0, 0x07]) + NOISE
+NAMES = b"".join(b'"%x":0,' % number for number in range(1_200_000))
 # Form, beginning, what is repeated as often as it fits, end, and how it is answered.
 AMPLIFIERS = {
     "empty resources": (PROTO, NOISE_FIELD, b"\x0a\x00", b"", 413),
@@ -97,6 +99,7 @@ AMPLIFIERS = {
     "empty attributes": (JSON, OPEN + SPAN[:-1] + b',"attributes":[', b"{},", b"{}]}]}]}]}", 413),
     "open lists": (JSON, OPEN + SPAN[:-1] + b',"a":', b"[", b"", 400),
     "numbers": (JSON, OPEN + SPAN[:-1] + b',"a":[', b"1,", b"1]}]}]}]}", 400),
+    "names": (JSON, START, NAMES, b'"":0}', 200),
     "good spans": (JSON, OPEN, SPAN + b",", SPAN + b"]}]}]}", 413),
 }
 
@@ -105,7 +108,7 @@ AMPLIFIERS = {
 def test_small_parts_do_not_become_large_objects(warm: Process, name: str) -> None:
     """P7: what fits the limits in bytes does not fill the memory with objects."""
     kind, start, part, end, status = AMPLIFIERS[name]
-    body = start + part * (PARTS // len(part)) + end
+    body = start + part * max(1, PARTS // len(part)) + end
     packed = gzip.compress(body, 6)
     assert len(body) < Limits().unpacked_bytes_max
     assert len(body) < Limits().unpacked_ratio_max * len(packed)
@@ -119,6 +122,14 @@ def test_a_span_of_empty_attributes_stays_small(warm: Process) -> None:
     span += b"\x4a\x00" * ((3 * MIB) // 2)
     body = NOISE_FIELD + nested(1, nested(2, nested(2, span)))
     assert post(warm, gzip.compress(body), PROTO, "gzip") == 200
+    assert warm.kib("VmHWM") < ALL_KIB_MAX
+
+
+def test_a_resource_of_empty_attributes_is_refused(warm: Process) -> None:
+    """P7: what spans share is bounded as they are."""
+    resource = b"\x0a\x00" * (5 * MIB)
+    body = NOISE_FIELD + nested(1, nested(1, resource))
+    assert post(warm, gzip.compress(body), PROTO, "gzip") == 400
     assert warm.kib("VmHWM") < ALL_KIB_MAX
 
 

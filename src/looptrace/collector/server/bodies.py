@@ -37,9 +37,9 @@ _ZSTD_OPTIONS = {int(zstd.DecompressionParameter.window_log_max): 23}
 _GZIP_WBITS, _ZLIB_WBITS, _DEFLATE_WBITS = 31, 15, -15
 _ZLIB_METHOD, _ZLIB_CHECK = 8, 31  # The low bits of its first byte, and what divides the first two.
 
-# How many problems an error message names.
+# How much an error message says: over gRPC it is a header, in which some clients take 8 KiB.
 SHOWN_MAX = 3
-SHOWN_CHARS_MAX = 1_000
+SHOWN_CHARS_MAX = 300
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _NO_BRACKETS = re.compile(r"[^\[\]{}]+")
