@@ -14,6 +14,7 @@ from looptrace.cli.gates import gates
 from looptrace.cli.ingest import ingest
 from looptrace.cli.query import query
 from looptrace.cli.serve import serve
+from looptrace.cli.webhooks import webhooks
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -22,5 +23,9 @@ def main() -> None:
     """Find AI agents that are stuck in loops, in their OpenTelemetry traces."""
 
 
-for command in (analyze, explain, escalation, backtest, ingest, serve, gates, query, config):
+_COMMANDS = (
+    *(analyze, explain, escalation, backtest),
+    *(ingest, serve, gates, webhooks, query, config),
+)
+for command in _COMMANDS:
     main.add_command(command)

@@ -38,8 +38,9 @@ def serve(
     What is acknowledged is on disk. Ends on SIGTERM or Ctrl-C, within 5 seconds.
     """
     try:
-        # Only here, because it is a extra.
+        # Only here, because they are an extra.
         from looptrace.collector.server import service  # noqa: PLC0415
+        from looptrace.collector.webhooks.signing import SecretError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         click.echo(
             f"Error: serving needs {error.name}, which is not installed; "
@@ -56,6 +57,6 @@ def serve(
     try:
         with traces.stopping_on_store_errors():
             asyncio.run(service.serve(options, ready))
-    except service.ServeError as error:
+    except (service.ServeError, SecretError) as error:
         click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
         sys.exit(traces.EXIT_UNREADABLE)

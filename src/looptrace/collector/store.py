@@ -56,6 +56,7 @@ __all__ = [
     "Writer",
     "counts",
     "expire",
+    "gates_path",
     "ingest",
     "is_store",
     "open_gates",
@@ -231,11 +232,20 @@ def open_gates(store_dir: Path, webhooks: Sequence[Webhook] = ()) -> GateStore:
     Raises:
         StoreError: if the folder is no store, or its gates cannot be read or were never written.
     """
+    return GateStore.open(gates_path(store_dir), webhooks)
+
+
+def gates_path(store_dir: Path) -> Path:
+    """Return the file with the gates of a store.
+
+    Raises:
+        StoreError: if the folder is no store, or its gates were never written.
+    """
     require_store(store_dir)
     path = store_dir / _GATES
     if not path.is_file():
         raise StoreError(f"{store_dir}: holds no gates yet; run `looptrace ingest` once more.")
-    return GateStore.open(path, webhooks)
+    return path
 
 
 def ingest(

@@ -27,13 +27,15 @@ from looptrace.collector.server.intake import Intake
 from looptrace.collector.server.judging import Judging
 from looptrace.collector.server.keeping import Keeping, Retention
 from looptrace.collector.server.limits import Limits
+from looptrace.collector.webhooks.deliverer import Deliverer
 
 _logger = logging.getLogger(__name__)
 
 # A stop takes no longer than this in all; what is not done by then is done after the next start.
 STOP_S = 5.0
 _REQUESTS_END_S = 1.5
-_JUDGING_ENDS_S = 2.0
+_JUDGING_ENDS_S = 1.5
+_DELIVERING_ENDS_S = 1.0
 _STORING_ENDS_S = 0.5
 # How long a report waits for the newest turns to be in the store.
 _STORED_WAIT_S = 2.0
@@ -75,6 +77,7 @@ class Service:
 
         Raises:
             StoreError: if the store cannot be used, or another process writes to it.
+            SecretError: if a webhook's secret cannot be read.
         """
         settings = options.settings
         store.prepare(options.store_dir)
@@ -90,6 +93,10 @@ class Service:
             lambda: self.judging.judged.seq,
         )
         self.keeping.start()
+        self.deliverer = Deliverer(
+            store.gates_path(options.store_dir), settings.webhooks, os.environ
+        )
+        self.deliverer.start()
         self.judging.start(self.keeping.kept.seq)
         self.intake = Intake(self.log, options.limits, self.counts)
         self.gates = GatesApi(
@@ -98,6 +105,7 @@ class Service:
 
     def _told(self) -> None:
         self.changes.tell()
+        self.deliverer.wake()
         self.keeping.wake()  # Somebody may ask for a report of it.
 
     async def _stored(self) -> None:
@@ -112,6 +120,7 @@ class Service:
         """End; what was acknowledged is on disk."""
         self.intake.close()
         self.judging.close(_JUDGING_ENDS_S)
+        self.deliverer.close(_DELIVERING_ENDS_S)
         self.keeping.close(_STORING_ENDS_S)
         self.log.close()
 
