@@ -101,7 +101,8 @@ def bad_spans(*names: str) -> bytes:
     request = sample(*names)
     for span in request.resource_spans[0].scope_spans[0].spans:
         span.trace_id = b""
-    return request.SerializeToString()
+    body: bytes = request.SerializeToString()
+    return body
 
 
 LOGS = json_format.ParseDict(
