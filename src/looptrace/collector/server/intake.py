@@ -13,7 +13,7 @@ from looptrace.collector.server.bodies import (
     RefusalError,
     Signal,
     Taken,
-    decode_logs,
+    decoded_logs,
     decoded_traces,
     unpacked,
 )
@@ -108,7 +108,7 @@ class Intake:
         self, signal: Signal, form: Form, packing: str, parts: Sequence[bytes], claim: Claim
     ) -> Taken:
         body = unpacked(b"".join(parts), packing, self.limits, claim.add)
-        decode = decoded_traces if signal is Signal.TRACES else decode_logs
+        decode = decoded_traces if signal is Signal.TRACES else decoded_logs
         return decode(body, form, self.limits)
 
     async def _commit(self, taken: Taken) -> None:
