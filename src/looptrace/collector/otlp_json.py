@@ -55,7 +55,7 @@ MEND = "correct it or export it again"
 DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
 _STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _OTHER_SIGNAL = re.compile(r"resource_?(?:[lL]ogs|[mM]etrics|[pP]rofiles)")
-_UNDERSCORED = re.compile(rb'(?<=")[a-z]+(?:_[a-z0-9]+)+(?="\s*:)')
+_UNDERSCORED = re.compile(rb'"[a-z]++(?:_[a-z0-9]++)++(?="\s*+:)')
 _NAME = re.compile(rb'"([^"\\]*)"\s*+:')
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # Never bare in JSON.
 _BLANK = b" \t\r\n"
@@ -197,14 +197,19 @@ def decode_request(data: bytes, bounds: Bounds) -> Decoded:
 
     Raises UndecodableError and OverBoundsError.
     """
-    if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
-        raise OverBoundsError("the request has more JSON objects than its spans may have")
+    check_request(data, bounds)
     out = Decoded.within(bounds)
     try:
         _read_whole(data, out)
     except DATA_ERRORS as error:
         raise UndecodableError(words(error)) from error
     return out
+
+
+def check_request(data: bytes, bounds: Bounds) -> None:
+    """Refuse a request of any signal that would be too many objects. Raises OverBoundsError."""
+    if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
+        raise OverBoundsError("the request has more JSON objects than may be in one")
 
 
 def _read_whole(data: bytes, out: Decoded) -> None:

@@ -31,6 +31,7 @@ from looptrace.collector.span_rows import (
     BadSpanError,
     Bounds,
     Decoded,
+    OverBoundsError,
     Problem,
     Row,
     service_name,
@@ -155,6 +156,26 @@ def decode_request(data: bytes, bounds: Bounds) -> Decoded:
     Raises OverBoundsError.
     """
     return _decode("the request", Frame(0, data), Decoded.within(bounds))
+
+
+def check_request(data: bytes, bounds: Bounds) -> None:
+    """Refuse a request of any signal that holds more than may be in one, before it is decoded.
+
+    All have resources, scopes and items under the numbers of spans. Raises OverBoundsError.
+    """
+    reading = _Reading(data, "", Decoded.within(bounds))
+    items = 0
+    for resource in _parts(reading, _Part(0, len(data), is_whole=True), "")[_RESOURCE_SPANS]:
+        shared = _parts(reading, resource, "")
+        for scope in shared[_SCOPE_SPANS]:
+            shared[_RESOURCE] += (found := _parts(reading, scope, "")[_SPANS])
+            items += len(found)
+        largest = max((part.stop - part.start for part in shared[_RESOURCE]), default=0)
+        if items > bounds.spans_max or largest > bounds.span_bytes_max:
+            raise OverBoundsError(
+                f"a request may have {bounds.spans_max:,} records of {bounds.span_bytes_max:,} "
+                "bytes; send smaller batches"
+            )
 
 
 def decode_message(name: str, message: Frame) -> Decoded:
