@@ -131,6 +131,10 @@ class Process:
     grpc: str
     pid: int
 
+    def forget_peak(self) -> None:
+        """Let the most memory it ever had be what it has now."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5", "utf-8")
+
     def kib(self, what: str) -> int:
         """Read a figure of its memory: VmRSS is what it has, VmHWM the most it ever had."""
         status = Path(f"/proc/{self.pid}/status").read_text("utf-8")
