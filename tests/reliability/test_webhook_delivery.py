@@ -238,6 +238,8 @@ def lost(template: Path, seeds: int, kind: type[Courier] = Courier) -> list[str]
             simulated(template, template.with_name(f"{seed}.db"), seed, kind)
         except LostError as error:
             found.append(str(error))
+        finally:
+            template.with_name(f"{seed}.db").unlink()
     return found
 
 
