@@ -25,7 +25,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
 from looptrace.collector.server.sink import SinkFull
 from looptrace.collector.store_lock import StoreError
@@ -97,7 +96,7 @@ class Statement:
 
 
 BAD_ID = json_span("bad", traceId="12")
-NEW = {"isNew": {"deep": [1, {"x": None}]}}
+NEW: dict[str, Any] = {"isNew": {"deep": [1, {"x": None}]}}
 STATEMENTS = [
     Statement("protobuf is taken", PROTO_BODY, PROTO, names=("call",)),
     Statement("JSON is taken at the same port and path", JSON_BODY, names=("call",)),
@@ -227,7 +226,10 @@ def test_success_says_nothing_more(receiver: Receiver) -> None:
     """P6: `partial_success` is unset on full success, in both forms and for each signal."""
     assert post(receiver, PROTO_BODY, PROTO).content == b""
     assert post(receiver, JSON_BODY).json() == {}
-    answers = {"logs": ExportLogsServiceResponse, "metrics": ExportMetricsServiceResponse}
+    answers: dict[str, Any] = {
+        "logs": ExportLogsServiceResponse,
+        "metrics": ExportMetricsServiceResponse,
+    }
     for signal, message in answers.items():
         answer = post(receiver, b"", PROTO, f"/v1/{signal}")
         assert not message.FromString(answer.content).HasField("partial_success")
@@ -296,7 +298,7 @@ def test_what_is_not_the_clients_fault_is_to_be_tried_again(
     assert Status.FromString(answer.content).details[0].Unpack(info)
     assert info.retry_delay.seconds == retry_s
     with grpc.insecure_channel(receiver.grpc) as channel, pytest.raises(grpc.RpcError) as refused:
-        TraceServiceStub(channel).Export(sample(), timeout=10)
+        channel.unary_unary(f"/{SERVICE}/Export")(PROTO_BODY, timeout=10)
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     trailing = dict(refused.value.trailing_metadata())
     assert Status.FromString(trailing["grpc-status-details-bin"]).details[0].Unpack(info)

@@ -27,6 +27,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 EXIT_FAILED = 1
 _LINE_LENGTH_MAX = 500
+_NS_MAX = 2**63 - 1  # of a column, and so of any time that is in one
 _VARIABLE = "LOOPTRACE_WEBHOOK_SECRET"
 
 _store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
@@ -121,7 +122,8 @@ def send(store_dir: Path, settings: Settings) -> None:
 )
 def replay(store_dir: Path, endpoint: str | None, since: datetime | None) -> None:
     """Put dead letters of STORE back among what is to be sent."""
-    since_ns = round(since.replace(tzinfo=UTC).timestamp()) * NS_PER_S if since else 0
+    since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
+    since_ns = min(since_s * NS_PER_S, _NS_MAX)
     with _stopping(), Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         count = outbox.replay(endpoint, since_ns, time.time_ns())

@@ -224,7 +224,7 @@ def _piece(
 
 
 def _service(data: bytes) -> str | None:
-    return service_name(_plain_map(Resource.FromString(data).attributes))
+    return service_name(plain_map(Resource.FromString(data).attributes))
 
 
 def _scope_name(data: bytes) -> str | None:
@@ -245,29 +245,28 @@ def _row(out: Decoded, service: str | None, scope: str | None, data: bytes) -> R
         status_message=span.status.message,
         service=service,
         scope=scope,
-        attributes=_plain_map(span.attributes),
+        attributes=plain_map(span.attributes),
         events=[
-            (event.name, event.time_unix_nano, _plain_map(event.attributes))
-            for event in span.events
+            (event.name, event.time_unix_nano, plain_map(event.attributes)) for event in span.events
         ],
         links=[(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
     )
 
 
-def _plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
+def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
     """Give attributes as a plain dict; of two with one key the last wins."""
-    return {attribute.key: _plain(attribute.value) for attribute in attributes}
+    return {attribute.key: plain(attribute.value) for attribute in attributes}
 
 
-def _plain(value: AnyValue) -> Any:
+def plain(value: AnyValue) -> Any:
     """Give an any-value as Python has it; the empty value is None, bytes are base64."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
     if kind == "array_value":
-        return [_plain(item) for item in value.array_value.values]
+        return [plain(item) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return _plain_map(value.kvlist_value.values)
+        return plain_map(value.kvlist_value.values)
     if kind == "bytes_value":
         return b64encode(value.bytes_value).decode()
     return getattr(value, kind)

@@ -13,7 +13,7 @@ from typing import Protocol
 import polars as pl
 
 from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.collector import otlp_json, otlp_proto
+from looptrace.collector import otlp_json, otlp_logs, otlp_proto
 from looptrace.collector.read import span_table
 from looptrace.collector.server.counts import Reason
 from looptrace.collector.server.limits import MIB, Limits
@@ -161,9 +161,17 @@ def decoded_traces(body: bytes, form: Form, limits: Limits) -> Taken:
     return _taken(_without_deep(decoded, limits.depth_max))
 
 
-def decode_logs(body: bytes, form: Form, limits: Limits) -> Taken:  # noqa: ARG001
-    """Decode a request of logs; what they say of agents is not read yet."""
-    return Taken()
+def decoded_logs(body: bytes, form: Form, limits: Limits) -> Taken:
+    """Decode a request of logs to the spans that agents tell of in them.
+
+    A bad record costs only itself, unless there are no good ones. Raises RefusalError.
+    """
+    decode = otlp_logs.decode_proto if form is Form.PROTO else otlp_logs.decode_json
+    decoded = decode(body)
+    if len(decoded.rows) > limits.spans_max:
+        why = f"the request has more than {limits.spans_max:,} records; send smaller batches"
+        raise RefusalError(Reason.TOO_MANY_SPANS, why)
+    return _taken(_without_deep(decoded, limits.depth_max))
 
 
 def _taken(decoded: Decoded) -> Taken:

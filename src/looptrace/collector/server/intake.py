@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
+
+import polars as pl
 
 from looptrace.collector.server.bodies import (
     Form,
     RefusalError,
     Signal,
     Taken,
-    decode_logs,
+    decoded_logs,
     decoded_traces,
     unpacked,
 )
@@ -66,11 +69,19 @@ class InFlight:
 class Intake:
     """Takes requests, whatever they came over, until it is closed."""
 
-    def __init__(self, sink: Sink, limits: Limits, counts: Counts) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        limits: Limits,
+        counts: Counts,
+        kept: Callable[[pl.DataFrame], pl.DataFrame] = lambda spans: spans,
+    ) -> None:
+        """Bring to `sink` what `kept` leaves of the spans."""
         self.limits = limits
         self.counts = counts
         self.in_flight = InFlight(limits)
         self._sink = sink
+        self._kept = kept
         self._decoders = ThreadPoolExecutor(limits.decoders, "looptrace-decode")
 
     def close(self) -> None:
@@ -104,8 +115,9 @@ class Intake:
         self, signal: Signal, form: Form, packing: str, parts: Sequence[bytes], claim: Claim
     ) -> Taken:
         body = unpacked(b"".join(parts), packing, self.limits, claim.add)
-        decode = decoded_traces if signal is Signal.TRACES else decode_logs
-        return decode(body, form, self.limits)
+        decode = decoded_traces if signal is Signal.TRACES else decoded_logs
+        taken = decode(body, form, self.limits)
+        return replace(taken, spans=self._kept(taken.spans))
 
     async def _commit(self, taken: Taken) -> None:
         try:
