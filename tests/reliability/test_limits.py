@@ -18,10 +18,10 @@ from threading import Event
 import grpc  # type: ignore[import-untyped]
 import pytest
 
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server.bodies import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
 from looptrace.collector.server.counts import NAMES, Counts
 from looptrace.collector.server.intake import InFlight
-from looptrace.collector.server.limits import Limits
 from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
