@@ -94,8 +94,9 @@ OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the c
 ## Limits
 
 They are the section [`[server]`](settings.md#server) of the settings. Over gRPC one message may
-have `body_bytes_max` on the wire and again once it is unpacked; it is read when there is room for it in `in_flight_bytes_max`.
-Connections above `connections_max` get 503, and calls of gRPC above it `RESOURCE_EXHAUSTED`.
+have `body_bytes_max` on the wire and again once it is unpacked; it is read when there is room for
+it in `in_flight_bytes_max`. Connections above `connections_max` get 503, and calls of gRPC above it
+`RESOURCE_EXHAUSTED`.
 """
 
 
