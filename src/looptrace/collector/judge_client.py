@@ -10,10 +10,8 @@ import asyncio
 import json
 import os
 import re
-import time
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from ipaddress import ip_address
 from threading import Thread
@@ -30,6 +28,7 @@ from looptrace.analyzer.opinions import (
     no_opinion,
     opinion_of,
 )
+from looptrace.collector.retry_after import seconds
 from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
 
 # The first wait before another try where the server names none; it doubles each time.
@@ -237,7 +236,7 @@ async def _until_answered(
             if not _is_passing(reply.status):
                 return reply
             why = _refused(reply)
-            wait_s = _seconds(reply.headers.get("Retry-After", ""), wait_s)
+            wait_s = seconds(reply.headers.get("Retry-After", ""), wait_s)
         except httpx.ConnectError as error:  # Before a header was sent, so it quotes none.
             why = f"there is no connection to base_url: {error}"
         if tried + 1 < settings.tries:
@@ -309,17 +308,6 @@ def _refused(reply: _Reply) -> str:
 def _is_passing(status: int) -> bool:
     """Tell whether a failure may be over at the next try."""
     return status == HTTPStatus.TOO_MANY_REQUESTS or httpx.codes.is_server_error(status)
-
-
-def _seconds(retry_after: str, default_s: float) -> float:
-    """Return how long a server asks to wait, in seconds or until a date."""
-    if retry_after.isascii() and retry_after.isdigit():
-        return float(retry_after)
-    try:
-        date = parsedate_tz(retry_after)
-        return max(mktime_tz(date) - time.time(), 0.0) if date else default_s
-    except (ValueError, OverflowError):  # There is no such day.
-        return default_s
 
 
 def _too_slow(settings: ChatSettings) -> str:

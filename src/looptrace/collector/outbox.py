@@ -41,6 +41,7 @@ _DISABLE = "UPDATE endpoints SET disabled_ns = ?, disabled_why = ? WHERE name = 
 _ENABLE = """
     UPDATE endpoints SET disabled_ns = NULL, disabled_why = NULL, failing_ns = NULL WHERE name = ?
 """
+_STATE = "SELECT failing_ns, disabled_ns FROM endpoints WHERE name = ?"
 _REPLAY = """
     UPDATE outbox SET dead_ns = NULL, tries = 0, next_try_ns = ?1, created_ns = ?1
     WHERE dead_ns >= ?2 AND (?3 IS NULL OR endpoint = ?3)
@@ -111,6 +112,16 @@ class Outbox(GateFile):
             event = read_json(body, GateEvent, self.path)
             return Delivery(event, endpoint, tries, next_try_ns)
         return None
+
+    def failing_ns(self, endpoint: str) -> int | None:
+        """Return since when every try of an endpoint failed; None where the last one did not."""
+        rows = self._rows(_STATE, endpoint)
+        return rows[0][0] if rows else None
+
+    def is_disabled(self, endpoint: str) -> bool:
+        """Tell whether nothing is to be sent to an endpoint."""
+        rows = self._rows(_STATE, endpoint)
+        return bool(rows) and rows[0][1] is not None
 
     def delivered(self, delivery: Delivery) -> None:
         """Take out what a receiver has accepted."""

@@ -1,0 +1,230 @@
+"""`looptrace webhooks`: try receivers, and look after what is sent to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.labels import did_you_mean, plain
+from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.webhooks import FORMATS, Webhook
+from looptrace.cli import traces
+from looptrace.cli.config import config_option
+from looptrace.collector.outbox import Endpoint, Outbox
+from looptrace.collector.store import gates_path
+from looptrace.collector.webhooks.signing import SecretError
+from looptrace.rules.contract import SettingError
+from looptrace.rules.vocabulary import NS_PER_S
+
+EXIT_FAILED = 1
+_LINE_LENGTH_MAX = 500
+_NS_MAX = 2**63 - 1  # of a column, and so of any time that is in one
+_VARIABLE = "LOOPTRACE_WEBHOOK_SECRET"
+
+_store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
+
+
+@click.group()
+def webhooks() -> None:
+    """Try the receivers of webhooks, and list, send and replay what is for them."""
+
+
+@webhooks.command()
+@click.argument("target", metavar="URL|NAME")
+@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], help="Of a URL.")
+@click.option(
+    "--secret",
+    default=f"env:{_VARIABLE}",
+    show_default=True,
+    help="Where the secret for a URL lies: env:VARIABLE or file:PATH.",
+)
+@click.option(
+    "--allow-private",
+    multiple=True,
+    metavar="NETWORK",
+    help="Network within which a URL may lead though it is not public.",
+)
+@config_option
+def test(
+    target: str, form: str, secret: str, allow_private: tuple[str, ...], settings: Settings
+) -> None:
+    """Send a signed sample to a URL, or to the webhook NAME of the settings.
+
+    Exits with 1 where it is not accepted.
+    """
+    with _stopping(), _needing_server():
+        from looptrace.collector.webhooks.client import Http  # noqa: PLC0415
+        from looptrace.collector.webhooks.courier import receiver_of  # noqa: PLC0415
+
+        webhook = (
+            _given(target, form, secret, allow_private)
+            if "://" in target
+            else _named(target, settings.webhooks)
+        )
+        receiver = receiver_of(webhook, os.environ)
+        answer = asyncio.run(Http().send(receiver.request(_sample(), time.time_ns())))
+    said = f": {answer.text}" if answer.text else ""
+    click.echo(f"{webhook.name}: {answer.error or f'accepted ({answer.status})'}{said}")
+    sys.exit(EXIT_FAILED if answer.error else 0)
+
+
+@webhooks.command(name="list")
+@_store
+def list_endpoints(store_dir: Path) -> None:
+    """List the endpoints that STORE ever had something for, and how each is."""
+    with _stopping(), Outbox.open(gates_path(store_dir)) as outbox:
+        found = outbox.endpoints()
+    for endpoint in found:
+        click.echo(_line(endpoint))
+    if not found:
+        click.echo("There is none: no event was ever to be sent on.")
+
+
+@webhooks.command()
+@_store
+@config_option
+def send(store_dir: Path, settings: Settings) -> None:
+    """Send what is due now from STORE, and end; for those who run no server.
+
+    Exits with 1 where something was not accepted; that is tried again by a later send.
+    """
+    with _stopping(), _needing_server():
+        from looptrace.collector.webhooks.courier import receiver_of  # noqa: PLC0415
+        from looptrace.collector.webhooks.deliverer import deliver_due  # noqa: PLC0415
+
+        receivers = [receiver_of(webhook, os.environ) for webhook in settings.webhooks]
+        if not receivers:
+            raise click.UsageError("the settings have no webhooks; see docs/webhooks.md.")
+        results = deliver_due(gates_path(store_dir), receivers)
+        with Outbox.open(gates_path(store_dir)) as outbox:
+            disabled = [each for each in outbox.endpoints() if each.disabled_ns is not None]
+    for (name, result), count in sorted(results.items()):
+        if count:
+            click.echo(f"{name}: {result} {count}")
+    for endpoint in disabled:
+        click.echo(_line(endpoint), err=True)
+    failed = any(count for (_, result), count in results.items() if result == "failed")
+    sys.exit(EXIT_FAILED if failed else 0)
+
+
+@webhooks.command()
+@_store
+@click.option("--endpoint", help="Only what was for this one.")
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
+    help="Only what was given up since then, in UTC.",
+)
+def replay(store_dir: Path, endpoint: str | None, since: datetime | None) -> None:
+    """Put dead letters of STORE back among what is to be sent."""
+    since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
+    since_ns = min(since_s * NS_PER_S, _NS_MAX)
+    with _stopping(), Outbox.open(gates_path(store_dir)) as outbox:
+        _check_name(endpoint, outbox)
+        count = outbox.replay(endpoint, since_ns, time.time_ns())
+    click.echo(f"{count} to be sent again")
+
+
+@webhooks.command()
+@_store
+@click.argument("endpoint", metavar="NAME")
+def enable(store_dir: Path, endpoint: str) -> None:
+    """Let the endpoint NAME of STORE be tried again after it was disabled."""
+    with _stopping(), Outbox.open(gates_path(store_dir)) as outbox:
+        _check_name(endpoint, outbox)
+        outbox.enable(endpoint)
+    click.echo(f"{endpoint} is enabled; dead letters come back with `looptrace webhooks replay`.")
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """End the command with one line where a store, a setting or a secret cannot be used."""
+    try:
+        with traces.stopping_on_store_errors():
+            yield
+    except (SecretError, SettingError) as error:
+        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
+        sys.exit(traces.EXIT_UNREADABLE)
+
+
+@contextmanager
+def _needing_server() -> Iterator[None]:
+    """End the command with one line where what sends is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("looptrace"):
+            raise
+        raise click.UsageError(
+            f"webhooks need {error.name}, which is not installed; install it with: "
+            "pip install 'looptrace[server]'"
+        ) from error
+
+
+def _given(url: str, form: str, secret: str, allow_private: tuple[str, ...]) -> Webhook:
+    known = next(known for known in FORMATS if known == form)
+    return Webhook("test", url, known, (secret,), allow_private=allow_private)
+
+
+def _named(name: str, known: Sequence[Webhook]) -> Webhook:
+    for webhook in known:
+        if webhook.name == name:
+            return webhook
+    names = [webhook.name for webhook in known]
+    raise click.UsageError(f"there is no webhook {name!r}. {did_you_mean(name, names)}")
+
+
+def _check_name(name: str | None, outbox: Outbox) -> None:
+    names = [endpoint.name for endpoint in outbox.endpoints()]
+    if name is not None and name not in names:
+        raise click.UsageError(f"there is no endpoint {name!r}. {did_you_mean(name, names)}")
+
+
+def _line(endpoint: Endpoint) -> str:
+    counts = (
+        f"pending {endpoint.pending}, dead {endpoint.dead}, delivered {endpoint.delivered}, "
+        f"dropped {endpoint.dropped}"
+    )
+    state = ""
+    if endpoint.disabled_ns is not None:
+        state = f"; disabled since {_time(endpoint.disabled_ns)}: {endpoint.disabled_why}"
+    elif endpoint.failing_ns is not None:
+        state = f"; failing since {_time(endpoint.failing_ns)}: {endpoint.error}"
+    return plain(f"{endpoint.name}: {counts}{state}", _LINE_LENGTH_MAX)
+
+
+def _time(at_ns: int) -> str:
+    return f"{datetime.fromtimestamp(at_ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _sample() -> GateEvent:
+    """Give an event that says that it is a sample."""
+    now_ns = time.time_ns()
+    return GateEvent(
+        id=f"sample{now_ns:x}",
+        type="gate_opened",
+        task="sample",
+        at_ns=now_ns,
+        turn=5,
+        status="paused_for_intervention",
+        status_before="active",
+        agent="sample",
+        action="gate",
+        rule="repeated_call",
+        gate="sample",
+        why="LADDER",
+        attempts=5,
+        loop_count=4,
+        signature="sample",
+        turn_first=1,
+        reason="a sample, sent by `looptrace webhooks test`; nothing loops",
+    )

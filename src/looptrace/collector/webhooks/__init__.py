@@ -1,0 +1,1 @@
+"""What the outbox holds, brought to its receivers over HTTP."""

@@ -1,0 +1,44 @@
+"""Which addresses a webhook may be sent to: public ones, and those that were named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+
+# What Python takes for global, depending on its version, and leads elsewhere: into an IPv4 network
+# by translation or a tunnel, to many hosts, or to examples and routers.
+_NOT_PUBLIC = tuple(
+    ip_network(network)
+    for network in (
+        "192.88.99.0/24",  # relays of 6to4
+        "::/96",  # IPv4-compatible
+        "::ffff:0:0:0/96",  # IPv4-translated
+        "64:ff9b::/96",  # NAT64
+        "64:ff9b:1::/48",  # NAT64 of one's own network
+        "2001::/23",  # Teredo and other protocols
+        "2002::/16",  # 6to4
+        "3fff::/20",  # documentation
+        "5f00::/16",  # SRv6
+        "fec0::/10",  # site-local
+    )
+)
+
+
+def may_be_reached(text: str, allow_private: Iterable[str], *, public: bool) -> bool:
+    """Tell whether an address may be connected to; `public` is whether public ones may."""
+    address: Address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    if any(address in ip_network(network) for network in allow_private):
+        return True
+    return public and _is_public(address)
+
+
+def _is_public(address: Address) -> bool:
+    return (
+        address.is_global
+        and not address.is_multicast
+        and not any(address in network for network in _NOT_PUBLIC)
+    )

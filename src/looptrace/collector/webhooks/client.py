@@ -1,0 +1,180 @@
+"""One POST to a receiver, wherever its address leads and whatever it answers.
+
+A name is looked up once, each address that comes back is vetted, and the connection goes to that
+very address, so that a name cannot lead elsewhere between the look and the step. Redirects are not
+followed, the environment's proxies not used, and of an answer no more is read than is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from threading import Thread
+from typing import Any, Protocol
+
+import httpcore
+
+from looptrace.analyzer.labels import plain
+from looptrace.collector.retry_after import seconds
+from looptrace.collector.webhooks.addresses import may_be_reached
+from looptrace.collector.webhooks.schedule import Answer
+
+CONNECT_S = 5.0  # looking up, TCP and TLS, each
+TOTAL_S = 15.0
+BODY_S = 2.0  # An answer counts as soon as its status is there.
+ANSWER_BYTES_MAX = 65_536
+# Of several addresses of a name so many are tried.
+ADDRESSES_MAX = 3
+_TEXT_CHARS_MAX = 200
+
+Resolve = Callable[[str, int], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent, and within which networks the receiver may lie though they are not public."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    allow_private: tuple[str, ...] = ()
+
+
+class Net(Protocol):
+    """Whatever brings a request to its receiver."""
+
+    async def send(self, request: Request) -> Answer:
+        """Send a request once; whatever fails is said in the answer."""
+
+
+def lookup(host: str, port: int) -> list[str]:
+    """Return the addresses of a name, as this machine knows them."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Sends over the network."""
+
+    resolve: Resolve = lookup
+    total_s: float = TOTAL_S
+
+    async def send(self, request: Request) -> Answer:
+        """Send a request once; whatever fails is said in the answer."""
+        try:
+            async with asyncio.timeout(self.total_s):
+                return await self._answer(request)
+        except TimeoutError:
+            return Answer(None, f"there was no answer within {self.total_s:g} s")
+        except (OSError, UnicodeError, httpcore.NetworkError, httpcore.ProtocolError) as error:
+            return Answer(None, plain(f"no connection: {_words(error)}", _TEXT_CHARS_MAX))
+        except httpcore.TimeoutException:
+            return Answer(None, f"no connection within {CONNECT_S:g} s")
+
+    async def _answer(self, request: Request) -> Answer:
+        public = request.url.startswith("https://")
+        backend = _Vetted(self.resolve, request.allow_private, public=public)
+        timeouts = {"connect": CONNECT_S}
+        async with (
+            httpcore.AsyncConnectionPool(_tls(), network_backend=backend) as pool,
+            pool.stream(
+                "POST",
+                request.url,
+                headers=list(request.headers.items()),
+                content=request.body,
+                extensions={"timeout": timeouts},
+            ) as response,
+        ):
+            headers = {name.lower(): value for name, value in response.headers}
+            waits = headers.get(b"retry-after", b"").decode("latin-1")
+            ok = HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
+            return Answer(
+                response.status,
+                "" if ok else f"it answered {response.status}",
+                seconds(waits, 0.0),
+                await _beginning(response),
+            )
+
+
+async def _beginning(response: httpcore.Response) -> str:
+    """Read so much of a body as there is in a moment, and return what a person needs of it."""
+    body = bytearray()
+    with suppress(TimeoutError, httpcore.NetworkError, httpcore.ProtocolError):
+        async with asyncio.timeout(BODY_S):
+            async for chunk in response.aiter_stream():
+                body += chunk[: ANSWER_BYTES_MAX - len(body)]
+                if len(body) >= ANSWER_BYTES_MAX:
+                    break
+    return plain(body.decode("utf-8", "replace"), _TEXT_CHARS_MAX)
+
+
+class _Vetted(httpcore.AnyIOBackend):
+    """Connects to the vetted addresses of a name, which it looks up once."""
+
+    def __init__(self, resolve: Resolve, allow_private: tuple[str, ...], *, public: bool) -> None:
+        self._resolve = resolve
+        self._allow_private = allow_private
+        self._public = public
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        *others: Any,
+        **named: Any,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address that may be reached and answers."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                addresses = await _looked_up(self._resolve, host, port)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout from error
+        reachable = [
+            address
+            for address in addresses
+            if may_be_reached(address, self._allow_private, public=self._public)
+        ]
+        if not reachable:
+            why = "is not public" if self._public else "is not of the networks that http may go to"
+            said = ", ".join(addresses[:ADDRESSES_MAX]) or "no address"
+            raise httpcore.ConnectError(f"{said} {why}; allow_private can name it")
+        *earlier, last = reachable[:ADDRESSES_MAX]
+        each_s = (timeout or CONNECT_S) / (len(earlier) + 1)
+        for address in earlier:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return await super().connect_tcp(address, port, each_s, *others, **named)
+        return await super().connect_tcp(last, port, each_s, *others, **named)
+
+
+async def _looked_up(resolve: Resolve, host: str, port: int) -> list[str]:
+    """Look a name up on a thread of its own, which is left behind where it hangs."""
+    found: Future[list[str]] = Future()
+    Thread(target=_settle, args=(found, resolve, host, port), daemon=True).start()
+    return await asyncio.wrap_future(found)
+
+
+def _settle(found: Future[list[str]], resolve: Resolve, host: str, port: int) -> None:
+    found.set_running_or_notify_cancel()
+    try:
+        found.set_result(resolve(host, port))
+    except Exception as error:  # It is raised again over there.
+        found.set_exception(error)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Return what certificates are checked by: those that this machine trusts."""
+    return ssl.create_default_context()
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,207 @@
+"""An event as its receivers want it: one function a format, each giving a body and its type.
+
+Texts are cut so that no body comes near 20 kB. What a person or a tool said (notes, errors) is not
+sent; what is, the reason and the signature, is what every report shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.labels import plain
+from looptrace.analyzer.webhooks import GATE, TASK, Format
+from looptrace.rules.vocabulary import NS_PER_S
+
+# What the Standard Webhooks specification allows.
+BODY_BYTES_MAX = 20_000
+_REASON_CHARS_MAX = 500
+_NAME_CHARS_MAX = 120
+_BLOCKERS_MAX = 8
+_JSON = "application/json"
+
+TYPES = {
+    "loop_detected": "looptrace.loop.detected",
+    "pivot_issued": "looptrace.pivot.issued",
+    "gate_opened": "looptrace.gate.opened",
+    "gate_resolved": "looptrace.gate.resolved",
+    "counter_reset": "looptrace.counter.reset",
+}
+_TITLES = {
+    "loop_detected": "Loop detected",
+    "pivot_issued": "Pivot issued",
+    "gate_opened": "Gate opened",
+    "gate_resolved": "Gate resolved",
+    "counter_reset": "Counter reset",
+}
+_TEXTS = (
+    *("task", "session", "agent", "service", "rule", "signature", "reason", "decision"),
+    *("trace_id", "span_id"),
+)
+_PLAIN = (
+    *("id", "turn", "turn_first", "status", "status_before", "action", "finding", "gate", "why"),
+    *("attempts", "loop_count", "pivots", "retry_after_s"),
+)
+# A section of Slack's holds no more.
+_SLACK_CHARS_MAX = 3_000
+
+Body = tuple[bytes, str]
+
+
+def body_of(form: Format, event: GateEvent, gate_url: str, key: str) -> Body:
+    """Return the body of an event and its content type; `key` is PagerDuty's integration key."""
+    return _FORMATS[form](event, link(event, gate_url), key)
+
+
+def link(event: GateEvent, gate_url: str) -> str:
+    """Return the address of the event's gate for people, empty where there is none."""
+    if not event.gate:
+        return ""
+    return gate_url.replace(GATE, _quoted(event.gate)).replace(TASK, _quoted(event.task))
+
+
+def _standard(event: GateEvent, url: str, _key: str) -> Body:
+    message = {"type": TYPES[event.type], "timestamp": _time(event), "data": _data(event, url)}
+    return _json(message), _JSON
+
+
+def _cloudevents(event: GateEvent, url: str, _key: str) -> Body:
+    message = {
+        "specversion": "1.0",
+        "id": event.id,
+        "source": "looptrace",
+        "type": TYPES[event.type],
+        "subject": _cut(event.task),
+        "time": _time(event),
+        "datacontenttype": _JSON,
+        "data": _data(event, url),
+    }
+    return _json(message), "application/cloudevents+json"
+
+
+def _slack(event: GateEvent, url: str, _key: str) -> Body:
+    """Write a message for an incoming webhook, in Slack's markup."""
+    title = f"*{_TITLES[event.type]}*" + (f" (<{url}|open>)" if url else "")
+    facts = [
+        f"{name} `{_escaped(_cut(value))}`"
+        for name in ("task", "agent", "service", "rule", "action", "gate", "decision")
+        if (value := getattr(event, name))
+    ]
+    words = _escaped(plain(event.reason, _REASON_CHARS_MAX))
+    text = "\n".join(part for part in (title, words, ", ".join(facts)) if part)
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": text[:_SLACK_CHARS_MAX]}}
+    return _json({"text": _headline(event), "blocks": [section]}), _JSON
+
+
+def _pagerduty(event: GateEvent, url: str, key: str) -> Body:
+    """Write an Events API v2 event; the gate is the incident."""
+    message: dict[str, Any] = {
+        "routing_key": key,
+        "event_action": "resolve" if event.type == "gate_resolved" else "trigger",
+        "dedup_key": f"looptrace {event.gate}",
+        "payload": {
+            "summary": _headline(event),
+            "source": _cut(event.service or event.agent or event.task) or "looptrace",
+            "severity": "error",
+            "timestamp": _time(event),
+            "class": event.rule,
+            "custom_details": _data(event, url),
+        },
+    }
+    if url:
+        message["links"] = [{"href": url, "text": "Gate"}]
+    return _json(message), _JSON
+
+
+def _alertmanager(event: GateEvent, url: str, _key: str) -> Body:
+    """Write what Alertmanager sends to its webhook receivers, version 4: an alert is a gate.
+
+    The labels of both ends of a gate are the same, because they say which alert it is.
+    """
+    resolved = event.type == "gate_resolved"
+    labels = {
+        "alertname": "LooptraceGate",
+        "gate": event.gate,
+        "rule": event.rule,
+        "task": _cut(event.task),
+    }
+    data = _data(event, url)
+    notes = {name: str(data[name]) for name in ("agent", "service", "reason", "signature")}
+    status = "resolved" if resolved else "firing"
+    alert = {
+        "status": status,
+        "labels": labels,
+        "annotations": {"summary": _headline(event), **notes},
+        "startsAt": _time(event),
+        "endsAt": _time(event) if resolved else "0001-01-01T00:00:00Z",
+        "generatorURL": url,
+        "fingerprint": event.gate,
+    }
+    message = {
+        "version": "4",
+        "groupKey": f'{{}}:{{gate="{event.gate}"}}',
+        "truncatedAlerts": 0,
+        "status": status,
+        "receiver": "looptrace",
+        "groupLabels": {"gate": event.gate},
+        "commonLabels": labels,
+        "commonAnnotations": {},
+        "externalURL": url,
+        "alerts": [alert],
+    }
+    return _json(message), _JSON
+
+
+_FORMATS: dict[Format, Callable[[GateEvent, str, str], Body]] = {
+    "standard": _standard,
+    "cloudevents": _cloudevents,
+    "slack": _slack,
+    "pagerduty": _pagerduty,
+    "alertmanager": _alertmanager,
+}
+
+
+def _data(event: GateEvent, url: str) -> dict[str, Any]:
+    longest = {"reason": _REASON_CHARS_MAX}
+    return {
+        **{name: getattr(event, name) for name in _PLAIN},
+        **{
+            name: text and _cut(text, longest.get(name, _NAME_CHARS_MAX))
+            for name in _TEXTS
+            for text in (getattr(event, name),)
+        },
+        "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
+        "url": url,
+    }
+
+
+def _headline(event: GateEvent) -> str:
+    words = f": {plain(event.reason, _REASON_CHARS_MAX)}" if event.reason else ""
+    return f"{_TITLES[event.type]} for task {_cut(event.task)}{words}"
+
+
+def _cut(text: str, length_max: int = _NAME_CHARS_MAX) -> str:
+    return plain(text, length_max)
+
+
+def _escaped(text: str) -> str:
+    """Keep a text from being markup of Slack: neither links, mentions nor code."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("`", "'")
+
+
+def _quoted(text: str) -> str:
+    return quote(plain(text, _NAME_CHARS_MAX), safe="")
+
+
+def _time(event: GateEvent) -> str:
+    at = datetime.fromtimestamp(event.at_ns / NS_PER_S, UTC).isoformat(timespec="milliseconds")
+    return at.replace("+00:00", "Z")
+
+
+def _json(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
