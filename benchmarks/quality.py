@@ -13,8 +13,8 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -39,7 +39,7 @@ from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import known_rules
 
-OURS = f"looptrace {__version__}"
+OURS = "looptrace"
 GATES = "looptrace, findings that gate"
 ACTIONS = "looptrace, equal calls in a row"
 # The rules that say of a call that it repeats the one before it, which is what some labels ask. To
@@ -50,6 +50,7 @@ LENGTH = "length alone"
 LENGTH_MAX = 15
 ALL = "all files"
 HEALTHY_PATTERN = "*-ok.jsonl"
+DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +97,15 @@ def by_length(runs: Runs) -> Flags:
     return {session: [Loop(later)] for session, later in steps.items() if len(later) > 1}
 
 
-def detectors() -> tuple[dict[str, Detector], list[str]]:
-    """Return every detector by name, and the names of those that are not installed."""
-    others, absent = peers.installed()
-    ours: dict[str, Detector] = {
+def ours() -> dict[str, Detector]:
+    """Return looptrace with its defaults, parts of what it says, each rule alone, the length."""
+    whole: dict[str, Detector] = {
         OURS: by_findings(DEFAULT),
         GATES: by_findings(DEFAULT, lambda finding: finding.action == "gate"),
         ACTIONS: by_findings(DEFAULT, lambda finding: finding.rule in SAME_ACTION),
+        LENGTH: by_length,
     }
-    alone = {_alone(rule): by_findings(RuleSet((rule,))) for rule in known_rules()}
-    return ours | others | {LENGTH: by_length} | alone, absent
+    return whole | {_alone(rule): by_findings(RuleSet((rule,))) for rule in known_rules()}
 
 
 def _alone(rule: Rule) -> str:
@@ -149,34 +149,26 @@ def alarms_of(folder: Path, asked: Mapping[str, Detector]) -> list[Alarms]:
     ]
 
 
-def table(lines: Iterable[Line], alarms: Iterable[Alarms], file: str = ALL) -> str:
-    """Write the figures as Markdown: a table for each target, and one of the false alarms."""
-    parts = []
-    for title, of_target in _grouped(line for line in lines if line.file == file).items():
-        parts += [
-            f"\n**{title}** ({of_target[0].score.positives} of {_count(of_target[0].score)})\n"
-        ]
-        parts += [
-            "| detector | flagged | precision | recall | F1 |",
-            "| --- | --- | --- | --- | --- |",
-        ]
-        parts += [
-            f"| {line.detector} | {line.score.flagged} | {_share(line.score.precision)} "
-            f"| {_share(line.score.recall)} | {_share(line.score.f1)} |"
-            for line in of_target
-            if line.score.flagged or line.detector in (OURS, GATES, ACTIONS)
-        ]
-    parts += [
-        "\n**healthy runs that are flagged**\n",
-        "| detector | runs | flagged |",
-        "| --- | --- | --- |",
+def table(lines: Iterable[Line], alarms: Iterable[Alarms]) -> str:
+    """Write the figures over all files as Markdown: a row a detector, a column a target."""
+    of_targets = _grouped(line for line in lines if line.file == ALL)
+    of_sources = {source: list(found) for source, found in groupby(alarms, lambda a: a.source)}
+    heads = [
+        *(f"{title} ({_positive(found[0].score)})" for title, found in of_targets.items()),
+        *(f"false alarms, {name} (of {found[0].healthy})" for name, found in of_sources.items()),
     ]
-    parts += [
-        f"| {one.detector} | {one.source} | {len(one.flagged)} of {one.healthy} |"
-        for one in alarms
-        if one.flagged or one.detector in (OURS, GATES, ACTIONS)
-    ]
-    return "\n".join(parts)
+    cells: dict[str, dict[str, str]] = {}
+    for place, found in enumerate(of_targets.values()):
+        for line in found:
+            if line.score.flagged:
+                cells.setdefault(line.detector, {})[heads[place]] = _cell(line.score)
+    for place, counted in enumerate(of_sources.values(), len(of_targets)):
+        for one in counted:
+            if one.detector in cells:
+                cells[one.detector][heads[place]] = str(len(one.flagged))
+    rows = [["detector", *heads], ["---"] * (len(heads) + 1)]
+    rows += [[name, *(row.get(head, "-") for head in heads)] for name, row in cells.items()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
@@ -186,26 +178,34 @@ def _grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
     return groups
 
 
-def _count(one: Score) -> int:
-    return one.positives + one.false_positives + one.true_negatives
+def _positive(one: Score) -> str:
+    return f"{one.positives} of {one.positives + one.false_positives + one.true_negatives}"
 
 
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def _cell(one: Score) -> str:
+    return f"{one.precision:.2f} / {one.recall:.2f} / {one.f1:.2f}"
 
 
-def as_json(lines: Iterable[Line], alarms: Iterable[Alarms]) -> dict[str, Any]:
-    """Return all figures, also those of single files."""
-    return {
-        "version": __version__,
-        "scores": [
-            {"target": line.target, "file": line.file, "detector": line.detector}
-            | asdict(line.score)
-            | {name: getattr(line.score, name) for name in ("precision", "recall", "f1")}
-            for line in lines
-        ],
-        "false_alarms": [asdict(one) for one in alarms],
-    }
+def as_json(lines: Iterable[Line], alarms: Iterable[Alarms]) -> str:
+    """Return the figures of all detectors that flagged anything, also those of single files."""
+    scores = [
+        {"target": line.target, "file": line.file, "detector": line.detector}
+        | asdict(line.score)
+        | {name: _rounded(getattr(line.score, name)) for name in ("precision", "recall", "f1")}
+        for line in lines
+        if line.score.flagged
+    ]
+    healthy = [asdict(one) for one in alarms]
+    parts = {"version": __version__, "scores": scores, "false_alarms": healthy}
+    written = (
+        f"{json.dumps(key)}: " + json.dumps(value).replace("}, {", "},\n {")
+        for key, value in parts.items()
+    )
+    return "{" + ",\n".join(written) + "}\n"
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, DIGITS)
 
 
 def main() -> int:
@@ -216,7 +216,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write all figures there")
     parser.add_argument("--plot", type=Path, help="write precision against recall there, as SVG")
     options = parser.parse_args()
-    asked, absent = detectors()
+    others, absent = peers.installed()
+    asked = ours() | others
     for name in absent:
         print(f"{name} is not installed and left out; pip install {name}", file=sys.stderr)
     try:
@@ -227,7 +228,7 @@ def main() -> int:
         return 2
     print(table(lines, alarms))
     if options.json:
-        options.json.write_text(json.dumps(as_json(lines, alarms), indent=1) + "\n")
+        options.json.write_text(as_json(lines, alarms))
     if options.plot:
         options.plot.write_text(scatter.drawn(_panels(lines)))
     return 0

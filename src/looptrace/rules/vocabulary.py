@@ -67,18 +67,19 @@ def polls(lane: Lane, codes: Codes) -> Mask:
     The agent did nothing in between but wait: its task stood still for long, a tool of its own
     paused, or the time between looks grows as it does in a back-off.
     """
+    polling = np.zeros(len(codes), dtype=np.bool_)
     again = lane.looks & same_as(lane, codes, 1)
-    paused = np.zeros_like(again)
-    paused[1:] = lane.pauses[:-1]
-    over_pause = lane.looks & paused & same_as(lane, codes, OWN_LOOKBACK)
-    if not (again.any() or over_pause.any()):  # As in most traces.
-        return again
-    waited, backs_off = np.zeros_like(again), np.zeros_like(again)
-    waited[1:] = lane.waits[1:] > lane.waits[:-1]
-    gap = np.diff(lane.end_ns, prepend=0)
-    grows = (gap[1:] >= BACK_OFF * gap[:-1]) & (gap[:-1] > 0) & (gap[1:] >= NS_PER_S)
-    backs_off[1:] = again[:-1] & grows
-    return over_pause | (again & (waited | backs_off))
+    places = np.flatnonzero(again)
+    if len(places):  # Few, so that only these are compared.
+        now, before, first = (lane.rows[places - back] for back in range(3))
+        ends, waits = lane.turns.end_ns, lane.turns.waits
+        gap, gap_before = ends[now] - ends[before], ends[before] - ends[first]
+        grows = (gap >= BACK_OFF * gap_before) & (gap_before > 0) & (gap >= NS_PER_S)
+        polling[places] = (waits[now] > waits[before]) | (again[places - 1] & grows)
+    pauses = lane.pauses
+    if pauses.any():
+        polling[1:] |= (lane.looks & same_as(lane, codes, OWN_LOOKBACK))[1:] & pauses[:-1]
+    return polling
 
 
 def streak(lane: Lane, holds: Mask) -> Codes:
