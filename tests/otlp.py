@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
+
+from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 Value: TypeAlias = "str | bool | int | float | Sequence[Value] | Mapping[str, Value] | None"
 Attributes: TypeAlias = Mapping[str, Value]
@@ -17,6 +21,7 @@ SCALAR_KEYS = {str: "stringValue", bool: "boolValue", float: "doubleValue"}
 STATUS_CODES = {"ok": 1, "error": 2}
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 NANOSECONDS = 1_000_000_000
+ID_FIELDS = {"traceId", "spanId", "parentSpanId"}
 CLOSING_S = 0.001  # How much later than its last child a parent ends.
 
 
@@ -41,6 +46,22 @@ def key_values(attributes: Attributes) -> list[dict[str, Any]]:
 def exception(kind: str, message: str) -> Event:
     """Give the event that the SDK's `record_exception` writes."""
     return "exception", {"exception.type": kind, "exception.message": message}
+
+
+def as_json(request: ExportTraceServiceRequest) -> bytes:
+    """Give a request as OTLP/JSON, which is protobuf's JSON but for the ids, which are hex."""
+
+    def mend(value: Any) -> Any:
+        if isinstance(value, list):
+            return [mend(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: base64.b64decode(item).hex() if key in ID_FIELDS else mend(item)
+            for key, item in value.items()
+        }
+
+    return json.dumps(mend(MessageToDict(request))).encode()
 
 
 class Trace:

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
@@ -27,8 +23,8 @@ from looptrace.collector.otlp_proto import (
 )
 from looptrace.collector.sources import DamagedError, Frame
 from tests.collector.conftest import pack_zstd
+from tests.otlp import as_json
 
-ID_FIELDS = {"traceId", "spanId", "parentSpanId"}
 SPANS = 3
 DEEP = 200
 
@@ -49,22 +45,6 @@ def exported() -> ExportTraceServiceRequest:
             tool.set_attribute("emoji", "\U0001f600")
             tool.set_status(Status(StatusCode.ERROR, "boom"))
     return encode_spans(memory.get_finished_spans())
-
-
-def as_json(request: ExportTraceServiceRequest) -> bytes:
-    """Give a request as OTLP/JSON, which is protobuf's JSON but for the ids, which are hex."""
-
-    def mend(value: Any) -> Any:
-        if isinstance(value, list):
-            return [mend(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        return {
-            key: base64.b64decode(item).hex() if key in ID_FIELDS else mend(item)
-            for key, item in value.items()
-        }
-
-    return json.dumps(mend(MessageToDict(request))).encode()
 
 
 def names(request: bytes) -> list[str]:

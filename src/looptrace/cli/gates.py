@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 import msgspec
@@ -22,7 +22,16 @@ from rich.text import Text
 from looptrace.analyzer.labels import plain
 from looptrace.cli import traces
 from looptrace.collector.gate_metrics import AgentMetrics, GateMetrics, metrics_of
-from looptrace.collector.gate_store import DECISIONS, GateDetails, GateError, StoredGate
+from looptrace.collector.gate_store import (
+    DECISIONS,
+    GateDetails,
+    GateError,
+    GateStatus,
+    StoredGate,
+)
+from looptrace.collector.gates_remote import RemoteGates
+from looptrace.collector.sdk.agent_gate import Told
+from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.store import open_gates, worked
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -31,6 +40,9 @@ _LINE_LENGTH_MAX = 500
 _AGENTS_SHOWN_MAX = 10
 _INDENT = 2
 
+# In the environment, because a command line is seen by all who are on the machine.
+_TOKEN = "LOOPTRACE_TOKEN"  # noqa: S105 - its name
+_where = click.argument("where", metavar="STORE|URL")
 _store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
 _format = click.option(
     "--format",
@@ -44,17 +56,21 @@ _format = click.option(
 
 @click.group()
 def gates() -> None:
-    """Show the gates of a store, and record what a person decides about them."""
+    """Show gates, and record what a person decides about them.
+
+    STORE is the folder of a store, URL the address of a server that runs, such as
+    http://localhost:4318. A server's token is read from LOOPTRACE_TOKEN.
+    """
 
 
 @gates.command(name="list")
-@_store
+@_where
 @click.option("--all", "every", is_flag=True, help="Also those that are open no longer.")
 @_format
-def list_gates(store_dir: Path, every: bool, form: str) -> None:
-    """List the open gates of STORE, the newest first."""
-    with _stopping(), open_gates(store_dir) as store:
-        found = store.gates(None if every else "open")
+def list_gates(where: str, every: bool, form: str) -> None:
+    """List the open gates, the newest first."""
+    with _stopping(), _gates_at(where) as known:
+        found = known.gates(None if every else "open")
     if form == "json":
         _print_json(found)
     elif found:
@@ -64,13 +80,13 @@ def list_gates(store_dir: Path, every: bool, form: str) -> None:
 
 
 @gates.command()
-@_store
+@_where
 @click.argument("gate_id", metavar="ID")
 @_format
-def show(store_dir: Path, gate_id: str, form: str) -> None:
-    """Show the gate ID of STORE: why it opened, what failed before, and notes that worked."""
-    with _stopping(), open_gates(store_dir) as store:
-        found = store.gate(gate_id)
+def show(where: str, gate_id: str, form: str) -> None:
+    """Show the gate ID: why it opened, what failed before, and notes that worked."""
+    with _stopping(), _gates_at(where) as known:
+        found = known.gate(gate_id)
     if form == "json":
         _print_json(found)
     else:
@@ -78,22 +94,38 @@ def show(store_dir: Path, gate_id: str, form: str) -> None:
 
 
 @gates.command()
-@_store
+@_where
 @click.argument("gate_id", metavar="ID")
 @click.option("--decision", required=True, type=click.Choice(DECISIONS), help="What you decide.")
 @click.option("--note", help="What the agent, and whoever meets this loop again, should know.")
-def resolve(store_dir: Path, gate_id: str, decision: str, note: str | None) -> None:
-    """Resolve the gate ID of STORE, as a message of a person to the agent would.
+def resolve(where: str, gate_id: str, decision: str, note: str | None) -> None:
+    """Resolve the gate ID, as a message of a person to the agent would.
 
     `continue` means with another approach, and `not_a_loop` that there was no need to stop.
     """
-    with _stopping(), open_gates(store_dir) as store:
-        store.resolve(gate_id, decision, note, time.time_ns())
-        task = store.gate(gate_id).gate.task
-    click.echo(
-        f"Gate {gate_id} of task {plain(task, _CELL_LENGTH_MAX)} is resolved: {decision}. "
-        "The counters begin anew with the next `looptrace ingest` into this store."
+    with _stopping(), _gates_at(where) as known:
+        task = known.resolve(gate_id, decision, note).task
+    effect = (
+        "The agent is told now."
+        if _is_url(where)
+        else "The counters begin anew with the next `looptrace ingest` into this store."
     )
+    named = plain(task, _CELL_LENGTH_MAX)
+    click.echo(f"Gate {gate_id} of task {named} is resolved: {decision}. {effect}")
+
+
+@gates.command()
+@click.argument("url", metavar="URL")
+@_format
+def watch(url: str, form: str) -> None:
+    """Print what is told of loops as the server at URL tells it, until it ends or Ctrl-C.
+
+    The openings of the gates that are open now come first.
+    """
+    with _stopping():
+        for told in RemoteGates(_server(url)).watch():
+            line = msgspec.json.encode(told).decode() if form == "json" else _told(told)
+            click.echo(line)
 
 
 @gates.command()
@@ -107,6 +139,37 @@ def metrics(store_dir: Path, form: str) -> None:
         _print_json(found)
     else:
         _print_metrics(found)
+
+
+class _Known(Protocol):
+    """Gates that are known, of a store or of a server."""
+
+    def gates(self, status: GateStatus | None = None, /) -> list[StoredGate]: ...
+
+    def gate(self, gate_id: str, /) -> GateDetails: ...
+
+    def resolve(self, gate_id: str, decision: str, note: str | None, /) -> StoredGate: ...
+
+
+def _is_url(where: str) -> bool:
+    return where.startswith(("http://", "https://"))
+
+
+def _gates_at(where: str) -> AbstractContextManager[_Known]:
+    return nullcontext(RemoteGates(_server(where))) if _is_url(where) else open_gates(Path(where))
+
+
+def _server(url: str) -> Server:
+    try:
+        return Server(url, os.environ.get(_TOKEN))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _told(told: Told) -> str:
+    what = told.type.replace("_", " ")
+    by = f", {told.rule}" if told.rule else ""
+    return plain(f"{what}: task {told.task}{by}: {told.reason}", _LINE_LENGTH_MAX)
 
 
 @contextmanager

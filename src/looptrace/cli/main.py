@@ -10,9 +10,11 @@ from looptrace.cli.backtest import backtest
 from looptrace.cli.config import config
 from looptrace.cli.escalation import escalation
 from looptrace.cli.explain import explain
+from looptrace.cli.export import export
 from looptrace.cli.gates import gates
 from looptrace.cli.ingest import ingest
 from looptrace.cli.query import query
+from looptrace.cli.serve import serve
 from looptrace.cli.webhooks import webhooks
 
 
@@ -22,5 +24,9 @@ def main() -> None:
     """Find AI agents that are stuck in loops, in their OpenTelemetry traces."""
 
 
-for command in (analyze, explain, escalation, backtest, ingest, gates, webhooks, query, config):
+_COMMANDS = (
+    *(analyze, explain, escalation, backtest),
+    *(ingest, serve, gates, webhooks, export, query, config),
+)
+for command in _COMMANDS:
     main.add_command(command)

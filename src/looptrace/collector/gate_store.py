@@ -9,6 +9,7 @@ changes nothing. What is told lasts; how a task stands is what was judged last.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -110,6 +111,10 @@ _NOTES = """
 
 class GateError(Exception):
     """A gate cannot be shown or resolved; the message is one line that says why."""
+
+
+class NoGateError(GateError):
+    """There is no gate with this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +275,7 @@ class GateStore(GateFile):
         if not rows:
             ids = [gate.id for gate in self.gates()]
             near = get_close_matches(gate_id, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
-            raise GateError(f"there is no gate {gate_id!r}. {did_you_mean(gate_id, near)}")
+            raise NoGateError(f"there is no gate {gate_id!r}. {did_you_mean(gate_id, near)}")
         gate = StoredGate(*rows[0])
         return GateDetails(gate, self._opening(gate_id), self.notes(gate.signature, gate_id))
 
@@ -282,11 +287,13 @@ class GateStore(GateFile):
         """Return the notes that resolved other gates of this signature, newest first."""
         return tuple(Note(*row) for row in self._rows(_NOTES, signature, gate_id, NOTES_MAX))
 
-    def resolve(self, gate_id: str, decision: str, note: str | None, at_ns: int) -> int:
-        """Record what a person decided; returns the time from which it holds.
+    def resolve(
+        self, gate_id: str, decision: str, note: str | None, at_ns: int | None = None
+    ) -> StoredGate:
+        """Record what a person decided, by default now; returns the gate.
 
-        That is after the gate was opened, also where the agent's clock runs ahead. It takes effect
-        when the task's turns are judged with `resolutions`.
+        It holds from after the gate's opening on, also where the agent's clock runs ahead, and
+        takes effect when the task's turns are judged with `resolutions`.
 
         Raises:
             GateError: if there is no such gate or decision, or the gate is open no longer.
@@ -305,10 +312,10 @@ class GateStore(GateFile):
             if gate.status == "resolved" or gate.decision:
                 decided = gate.decision or "a message in the trace"
                 raise GateError(f"gate {gate_id} is resolved already, by {decided}.")
-            at_ns = max(at_ns, gate.opened_ns + 1)
+            at_ns = max(time.time_ns() if at_ns is None else at_ns, gate.opened_ns + 1)
             row = (digest(f"resolution {gate_id} {at_ns}"), gate_id, at_ns, decision, _clean(note))
             self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?)", row)
-        return at_ns
+            return self.gate(gate_id).gate
 
     def pending(self) -> set[str]:
         """Return the traces with a gate whose resolution is recorded and not yet in effect."""

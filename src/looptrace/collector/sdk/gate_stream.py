@@ -159,7 +159,7 @@ def _follow(stream: weakref.ref[GateStream], closed: threading.Event, server: Se
         last_id, before = held.last_id, held.last_id
         del held
         try:
-            for event_id, data in _events(server, last_id):
+            for event_id, data in events_of(server, last_id):
                 held = stream()
                 if held is None or closed.is_set():
                     return
@@ -177,7 +177,8 @@ def _follow(stream: weakref.ref[GateStream], closed: threading.Event, server: Se
         closed.wait(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - many processes, one server
 
 
-def _events(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
+def events_of(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
+    """Follow the stream of a server on one connection, after an event; raises where that fails."""
     headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
     connection, response = server.asked("GET", STREAM_PATH, **headers)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.json_format import MessageToJson  # type: ignore[import-untyped]
 from google.protobuf.message import Message  # type: ignore[import-untyped]
-from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
+from google.rpc.error_details_pb2 import BadRequest, RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsPartialSuccess,
@@ -19,6 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from looptrace.collector.server.bodies import Form, RefusalError, Signal, Taken
+from looptrace.collector.server.counts import Reason
 
 
 def response(signal: Signal, taken: Taken) -> Message:
@@ -36,8 +37,11 @@ def response(signal: Signal, taken: Taken) -> Message:
 
 
 def status(refusal: RefusalError) -> Status:
-    """Return the status of a request that is refused, with when to try again where that helps."""
+    """Return the status of a request that is refused: what is bad, or when to try again."""
     result = Status(code=refusal.reason.value.code, message=str(refusal))
+    if refusal.reason is Reason.UNDECODABLE:
+        violation = BadRequest.FieldViolation(description=str(refusal))
+        result.details.add().Pack(BadRequest(field_violations=[violation]))
     if refusal.retry_after_s is not None:
         result.details.add().Pack(retry_info(refusal.retry_after_s))
     return result

@@ -8,7 +8,6 @@ as its id, and as data the fields of `sdk.agent_gate.Told`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -29,7 +28,13 @@ from looptrace.analyzer.report_escalation import escalation_json, escalation_mar
 from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.turns import IS_STEP
 from looptrace.collector import store
-from looptrace.collector.gate_store import GateDetails, GateError, GateStatus
+from looptrace.collector.gate_store import (
+    GateDetails,
+    GateError,
+    GateStatus,
+    NoGateError,
+    StoredGate,
+)
 from looptrace.collector.sdk.gate_stream import RESOLVE_PATH, STREAM_PATH
 from looptrace.collector.sdk.local import told_of
 from looptrace.rules.vocabulary import NS_PER_S
@@ -137,18 +142,18 @@ class GatesApi:
             return _wrong(400, f'the body must be like {{"decision": "continue"}}: {error}')
         gate_id = request.path_params["id"]
 
-        def resolved() -> GateDetails:
+        def resolved() -> StoredGate:
             with store.open_gates(self.store_dir) as gates:
-                gates.gate(gate_id)
-                gates.resolve(gate_id, said.decision, said.note, time.time_ns())
-                return gates.gate(gate_id)
+                return gates.resolve(gate_id, said.decision, said.note)
 
         try:
-            details = await run_in_threadpool(resolved)
+            gate = await run_in_threadpool(resolved)
+        except NoGateError as error:
+            return _wrong(404, str(error))
         except GateError as error:
-            return _wrong(404 if "there is no gate" in str(error) else 409, str(error))
+            return _wrong(409, str(error))
         self.decided()
-        return _answer({"gate": details.gate})
+        return _answer({"gate": gate})
 
     async def task(self, request: Request) -> Response:
         """Say how a task stands: its status, its gate, its attempts."""
@@ -202,9 +207,8 @@ class GatesApi:
                 return _wrong(503, "the turns of this gate are not in the store yet; ask again")
             return Response(escalation_markdown(report), media_type=_MARKDOWN)
         text = escalation_json(report, self.settings.directives) if report else "null"
-        return _answer(
-            {"gate": details.gate, "notes": details.notes, "report": msgspec.Raw(text.encode())}
-        )
+        about = {"gate": details.gate, "event": details.event, "notes": details.notes}
+        return _answer({**about, "report": msgspec.Raw(text.encode())})
 
     def _report(self, details: GateDetails, events: list[GateEvent]) -> Escalation | None:
         """Put together what led to a gate; None where its turns are not in the store yet."""

@@ -158,7 +158,5 @@ def _refused(refusal: RefusalError, form: Form) -> Response:
         headers["Allow"] = "POST"
     if refusal.reason is Reason.ENCODING:
         headers["Accept-Encoding"] = ", ".join(PACKINGS)
-    if refusal.reason is Reason.SLOW:
-        headers["Connection"] = "close"  # What is still to come would be taken for a request.
     content = written(status(refusal), form)
     return Response(content, refusal.reason.value.http_status, headers, form.value)

@@ -30,9 +30,9 @@ RETRY_S = 5.0
 class Retention:
     """How long spans, turns and findings are kept. Gates and decisions are never deleted."""
 
-    every_s: float
-    days_max: int
-    bytes_max: int
+    every_s: float = 60.0  # how often spans are stored that nobody waits for
+    days_max: int = 30
+    bytes_max: int = 100 << 30
 
 
 @dataclass(slots=True)
@@ -44,6 +44,10 @@ class Kept:
     rounds: int = 0
     failed: int = 0
     days_expired: int = 0
+
+
+# Of these numbers those that come and go.
+GAUGES = frozenset({"seq"})
 
 
 class Keeping:
@@ -80,6 +84,11 @@ class Keeping:
         self._begun.wait()
         if self.error:
             raise self.error
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """Store soon: somebody waits for a report."""

@@ -1,0 +1,118 @@
+"""OTLP over gRPC: the export services of traces, logs and metrics, for `grpc.aio`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import grpc  # type: ignore[import-untyped]
+
+from looptrace.collector.server.answers import response, retry_info, status, written
+from looptrace.collector.server.bodies import Form, RefusalError, Signal
+from looptrace.collector.server.counts import Reason
+from looptrace.collector.server.intake import Intake
+from looptrace.collector.server.limits import Limits
+
+_SERVICES = {
+    Signal.TRACES: "opentelemetry.proto.collector.trace.v1.TraceService",
+    Signal.LOGS: "opentelemetry.proto.collector.logs.v1.LogsService",
+    Signal.METRICS: "opentelemetry.proto.collector.metrics.v1.MetricsService",
+}
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_MS_PER_S = 1_000
+# Requests at once on one connection; exporters have one.
+_STREAMS_MAX = 100
+
+
+def grpc_server(
+    intake: Intake, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
+) -> grpc.aio.Server:
+    """Return a server of the three services, to which the caller adds its ports.
+
+    It must be made in the event loop that it runs in, and stopped before the intake is closed.
+    """
+    limits = intake.limits
+    server = grpc.aio.server(
+        interceptors=list(interceptors),
+        options=_options(limits),
+        maximum_concurrent_rpcs=limits.connections_max,
+    )
+    # A message is read when a handler asks, so that no more than these are in memory at once.
+    reads = asyncio.Semaphore(max(1, limits.in_flight_bytes_max // limits.body_bytes_max))
+    for signal, service in _SERVICES.items():
+        # On the wire, one message is a stream of one; as a stream it is not read beforehand.
+        export = grpc.stream_unary_rpc_method_handler(partial(_export, intake, reads, signal))
+        handlers = grpc.method_handlers_generic_handler(service, {"Export": export})
+        server.add_generic_rpc_handlers((handlers,))
+    return server
+
+
+def _options(limits: Limits) -> list[tuple[str, int]]:
+    return [
+        # It holds on the wire, and again after decompression.
+        ("grpc.max_receive_message_length", limits.body_bytes_max),
+        ("grpc.max_metadata_size", limits.header_bytes_max),
+        ("grpc.absolute_max_metadata_size", limits.header_bytes_max),
+        ("grpc.max_concurrent_streams", _STREAMS_MAX),
+        ("grpc.max_connection_idle_ms", limits.idle_s * _MS_PER_S),
+        # Else a second server on the same port would silently take half of the requests.
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+async def _export(
+    intake: Intake,
+    reads: asyncio.Semaphore,
+    signal: Signal,
+    _: AsyncIterator[bytes],
+    context: grpc.aio.ServicerContext[bytes, bytes],
+) -> bytes:
+    """Take one request; ends the call with a status where it is refused."""
+    try:
+        with intake.in_flight.claim() as claim:
+            async with _slot(reads, intake.limits):
+                message = await _message(context, intake.limits)
+            claim.add(len(message))
+            taken = await intake.take(signal, Form.PROTO, "", [message], claim)
+    except RefusalError as refusal:
+        intake.counts.add_refused(refusal.reason)
+        await _refuse(context, refusal)
+    return written(response(signal, taken), Form.PROTO)
+
+
+@asynccontextmanager
+async def _slot(reads: asyncio.Semaphore, limits: Limits) -> AsyncIterator[None]:
+    """Wait for one of the messages that may be read at once; raises RefusalError."""
+    try:
+        async with asyncio.timeout(limits.body_s):
+            await reads.acquire()
+    except TimeoutError as error:
+        why = "too much is being received at once; try again later"
+        raise RefusalError(Reason.IN_FLIGHT, why, limits.retry_after_s) from error
+    try:
+        yield
+    finally:
+        reads.release()
+
+
+async def _message(context: grpc.aio.ServicerContext[bytes, bytes], limits: Limits) -> bytes:
+    """Read the message of a request; raises RefusalError."""
+    try:
+        async with asyncio.timeout(limits.body_s):
+            message = await context.read()
+    except TimeoutError as error:
+        raise RefusalError(Reason.SLOW, f"the message took over {limits.body_s} s") from error
+    if not isinstance(message, bytes):  # It ended without one, or with one that is too large.
+        raise RefusalError(Reason.CLIENT_GONE, "the request has no message")
+    return message
+
+
+async def _refuse(context: grpc.aio.ServicerContext[bytes, bytes], refusal: RefusalError) -> None:
+    """End a call with the status of a refusal; never returns."""
+    details = [("grpc-status-details-bin", status(refusal).SerializeToString())]
+    if refusal.retry_after_s is not None:
+        info = retry_info(refusal.retry_after_s).SerializeToString()
+        details.append(("google.rpc.retryinfo-bin", info))
+    await context.abort(_CODES[refusal.reason.value.code], str(refusal), tuple(details))

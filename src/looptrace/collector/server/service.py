@@ -1,0 +1,304 @@
+"""The server put together: what receives, what keeps, what judges, and what tells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from looptrace.analyzer.settings import Settings
+from looptrace.collector import store
+from looptrace.collector.content import Content, content_key, with_content
+from looptrace.collector.server import metrics
+from looptrace.collector.server.access import (
+    Access,
+    AccessInterceptor,
+    AccessMiddleware,
+    check_access,
+    grpc_credentials,
+    tls_options,
+)
+from looptrace.collector.server.counts import Counts
+from looptrace.collector.server.gates_api import Changes, GatesApi
+from looptrace.collector.server.grpc_receiver import grpc_server
+from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
+from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.intake import Intake
+from looptrace.collector.server.judging import GAUGES as JUDGING_GAUGES
+from looptrace.collector.server.judging import Judging
+from looptrace.collector.server.keeping import GAUGES as STORING_GAUGES
+from looptrace.collector.server.keeping import Keeping, Retention
+from looptrace.collector.server.limits import Limits
+from looptrace.collector.server.metrics import Instrument, Metrics
+from looptrace.collector.webhooks.deliverer import Deliverer
+
+_logger = logging.getLogger(__name__)
+
+# A stop takes no longer than this in all; what is not done by then is done after the next start.
+STOP_S = 5.0
+_REQUESTS_END_S = 1.5
+_JUDGING_ENDS_S = 1.5
+_DELIVERING_ENDS_S = 1.0
+_STORING_ENDS_S = 0.5
+_METRICS_END_S = 0.3
+# How long a report waits for the newest turns to be in the store.
+_STORED_WAIT_S = 2.0
+_STORED_LOOK_S = 0.02
+
+
+class ServeError(Exception):
+    """The server cannot start; the message is one line that says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is served, and where. A port of 0 is any that is free; None is no such server."""
+
+    store_dir: Path
+    settings: Settings
+    access: Access
+    http_port: int
+    grpc_port: int | None
+    limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+    log_bytes_max: int = 1 << 30
+    tasks_max: int = 10_000
+    content: Content = "redacted"
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a server listens: the URL of HTTP, and host and port of gRPC."""
+
+    http: str
+    grpc: str | None
+
+
+class Service:
+    """What works behind the ports."""
+
+    def __init__(self, options: Options) -> None:
+        """Open the store, ingest what the log still has, and begin to judge.
+
+        Raises:
+            StoreError: if the store cannot be used, or another process writes to it.
+            SecretError: if a webhook's secret cannot be read.
+        """
+        settings = options.settings
+        store.prepare(options.store_dir)
+        self.changes = Changes()
+        self.counts = Counts()
+        self.log = IngestLog(options.store_dir / FILE_NAME, options.log_bytes_max)
+        self.judging = Judging(options.store_dir, settings, self.log, options.tasks_max, self._told)
+        self.keeping = Keeping(
+            options.store_dir,
+            settings,
+            self.log,
+            options.retention,
+            lambda: self.judging.judged.seq,
+        )
+        self.keeping.start()
+        self.deliverer = Deliverer(
+            store.gates_path(options.store_dir), settings.webhooks, os.environ
+        )
+        self.deliverer.start()
+        self.judging.start(self.keeping.kept.seq)
+        kept = partial(with_content, content=options.content, key=content_key(options.store_dir))
+        self.intake = Intake(self.log, options.limits, self.counts, kept)
+        self.metrics = Metrics(self._instruments(), os.environ)
+        self.gates = GatesApi(
+            options.store_dir, settings, self.changes, self.judging.wake, self._stored
+        )
+
+    def routes(self) -> list[Route]:
+        """Return what is answered over HTTP."""
+        checks = {
+            "judging": lambda: self.judging.is_alive and self.judging.judged.is_current,
+            "storing": lambda: self.keeping.is_alive,
+            "log": lambda: self.log.bytes <= self.log.bytes_max,
+        }
+        return [
+            *otlp_routes(self.intake),
+            *self.gates.routes(),
+            *metrics.routes(self.metrics, checks),
+        ]
+
+    def _instruments(self) -> list[Instrument]:
+        """Return what is shown of every part."""
+        return [
+            *metrics.of_counts(self.counts),
+            *metrics.of_fields("judging", self.judging.judged, "Judging", JUDGING_GAUGES),
+            *metrics.of_fields("storing", self.keeping.kept, "Storing", STORING_GAUGES),
+            Instrument(
+                "looptrace.log.bytes", "Bytes of the log.", lambda: {(): self.log.bytes}, "gauge"
+            ),
+            Instrument(
+                "looptrace.log.spans", "Spans in the log.", lambda: {(): self.log.spans}, "gauge"
+            ),
+            Instrument(
+                "looptrace.log.damaged", "Requests set aside.", lambda: {(): self.log.damaged}
+            ),
+            Instrument(
+                "looptrace.webhooks.results",
+                "What came of tries to send to webhooks.",
+                lambda: {(*key,): count for key, count in self.deliverer.results().items()},
+                labels=("endpoint", "result"),
+            ),
+        ]
+
+    def _told(self) -> None:
+        self.changes.tell()
+        self.deliverer.wake()
+        self.keeping.wake()  # Somebody may ask for a report of it.
+
+    async def _stored(self) -> None:
+        """Wait until what was judged is in the store, if that does not take long."""
+        judged = self.judging.judged.seq
+        self.keeping.wake()
+        deadline_s = time.monotonic() + _STORED_WAIT_S
+        while self.keeping.kept.seq < judged and time.monotonic() < deadline_s:
+            await asyncio.sleep(_STORED_LOOK_S)
+
+    def close(self) -> None:
+        """End; what was acknowledged is on disk."""
+        self.intake.close()
+        self.judging.close(_JUDGING_ENDS_S)
+        self.deliverer.close(_DELIVERING_ENDS_S)
+        self.keeping.close(_STORING_ENDS_S)
+        self.metrics.close(_METRICS_END_S)
+        self.log.close()
+
+
+async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
+    """Serve until SIGTERM or SIGINT comes; a second one ends the process at once.
+
+    Raises:
+        AccessError: if it is not closed enough for where it listens.
+        ServeError: if a port cannot be had.
+        StoreError: if the store cannot be used.
+    """
+    check_access(options.access)
+    with _listening(options.access.host, options.http_port, "--http-port") as listener:
+        service = Service(options)
+        try:
+            await _serve(options, service, listener, ready)
+        finally:
+            await asyncio.to_thread(service.close)
+
+
+async def _serve(
+    options: Options,
+    service: Service,
+    listener: socket.socket,
+    ready: Callable[[Addresses], None],
+) -> None:
+    access = options.access
+    app = AccessMiddleware(Starlette(routes=service.routes()), access)
+    http = _Http(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=int(_REQUESTS_END_S),
+            **uvicorn_options(options.limits),
+            **tls_options(access),
+        )
+    )
+    async with _grpc(options, service.intake) as grpc_port:
+        _on_signals(lambda: _stop(http, service.changes))
+        ready(
+            Addresses(
+                f"{_scheme(access)}://{_address(access.host, listener.getsockname()[1])}",
+                None if grpc_port is None else _address(access.host, grpc_port),
+            )
+        )
+        await http.serve(sockets=[listener])
+
+
+class _Http(uvicorn.Server):
+    """uvicorn's server, which leaves signals to whoever runs it beside another one."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+@asynccontextmanager
+async def _grpc(options: Options, intake: Intake) -> AsyncIterator[int | None]:
+    """Serve gRPC; gives the port."""
+    if options.grpc_port is None:
+        yield None
+        return
+    access = options.access
+    server = grpc_server(intake, [AccessInterceptor(access)])
+    at = _address(access.host, options.grpc_port)
+    try:
+        credentials = grpc_credentials(access)
+        secured = server.add_secure_port(at, credentials) if credentials else None
+        port = secured or server.add_insecure_port(at)
+    except RuntimeError as error:
+        raise ServeError(_taken(access.host, options.grpc_port, "--grpc-port")) from error
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(_REQUESTS_END_S)
+
+
+@contextmanager
+def _listening(host: str, port: int, option: str) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ServeError(f"{_taken(host, port, option)} ({error.strerror or error})") from error
+    with listener:
+        yield listener
+
+
+def _taken(host: str, port: int, option: str) -> str:
+    return f"port {port} of {host} cannot be had; is a server running already? See {option}"
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+
+    def first() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, os._exit, 1)
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, first)
+
+
+def _stop(http: _Http, changes: Changes) -> None:
+    _logger.info("stopping")
+    changes.end()
+    http.should_exit = True
+
+
+def _scheme(access: Access) -> str:
+    return "https" if access.cert_file else "http"
+
+
+def _address(host: str, port: int) -> str:
+    return f"{_bracketed(host)}:{port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

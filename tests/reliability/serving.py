@@ -1,0 +1,148 @@
+"""`looptrace serve` as a process on loopback, to be sent spans, killed and asked.
+
+As a program it serves too, but acknowledges before anything is on disk: the control arm, which a
+test that looks for lost spans must catch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+import polars as pl
+
+from looptrace.cli.main import main
+from looptrace.collector import store
+from looptrace.collector.server.ingest_log import IngestLog
+from tests.otlp import Trace
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60.0
+OK = 200
+SERVE = [sys.executable, "-m", "looptrace", "serve"]
+EARLY = [sys.executable, "-m", "tests.reliability.serving"]
+_ADDRESS = re.compile(r"http://([^\s,]+)")
+
+
+class Served:
+    """A server that runs."""
+
+    def __init__(self, store_dir: Path, *options: str, command: list[str] = SERVE) -> None:
+        self.store_dir = store_dir
+        ports = ["--http-port", "0", "--grpc-port", "0"]
+        arguments = [*command, "--store", str(store_dir), *ports, *options]
+        self.process = Popen(arguments, stdout=PIPE, text=True, cwd=ROOT)
+        assert self.process.stdout is not None
+        with self.process.stdout as said:
+            line = said.readline()
+        found = _ADDRESS.search(line)
+        assert found, line
+        self.address = found[1]
+
+    def send(self, request: dict[str, Any] | bytes, path: str = "/v1/traces") -> int:
+        """Send an export request; returns the status, 0 where there was no answer."""
+        body = request if isinstance(request, bytes) else json.dumps(request).encode()
+        try:
+            return self.ask("POST", path, body)[0]
+        except (OSError, http.client.HTTPException):
+            return 0
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
+        """Ask the server; returns the status and the JSON of the answer."""
+        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE_S)
+        try:
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"null")
+        finally:
+            connection.close()
+
+    def kill(self) -> None:
+        """End it without a warning."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> float:
+        """End it as a service manager does; returns how long that took, in seconds."""
+        began_s = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(DEADLINE_S) == 0
+        return time.monotonic() - began_s
+
+
+@contextmanager
+def served(store_dir: Path, *options: str) -> Iterator[Served]:
+    """Serve a store, and stop in the end."""
+    server = Served(store_dir, *options)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.stop()
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Wait until something holds, and return it."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (found := holds()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    return found
+
+
+def looping(session: str, calls: int, *, at: str = "2026-03-02T09:00:00+00:00") -> Trace:
+    """Return a trace of an agent that makes the same failing call again and again."""
+    trace = Trace(session, at=at)
+    for _ in range(calls):
+        trace.span(
+            "execute_tool run_tests",
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": "run_tests",
+                "gen_ai.tool.call.arguments": '{"path": "tests/test_cart.py"}',
+                "gen_ai.tool.call.result": "Error: 1 failed",
+                "error.type": "TestError",
+            },
+            status="error",
+        )
+    return trace
+
+
+def stored(store_dir: Path) -> pl.DataFrame:
+    """Return the ids of all spans of a store that nobody serves; what the log holds is ingested."""
+    with served(store_dir):
+        pass
+    ids = [spans.select("trace_id", "span_id") for spans in store.read_spans(store_dir)]
+    return pl.concat(ids) if ids else pl.DataFrame(schema={"trace_id": str, "span_id": str})
+
+
+def _acknowledge_early() -> None:
+    """Serve, but commit when there is time."""
+    accept = IngestLog.accept
+
+    async def early(self: IngestLog, spans: pl.DataFrame) -> None:
+        async def later() -> None:
+            await asyncio.sleep(0.05)
+            await accept(self, spans)
+
+        _background.add(asyncio.ensure_future(later()))
+
+    IngestLog.accept = early  # type: ignore[method-assign]
+    main(["serve", *sys.argv[1:]])
+
+
+_background: set[asyncio.Future[None]] = set()
+
+if __name__ == "__main__":
+    _acknowledge_early()

@@ -1,0 +1,89 @@
+"""P1 and P25: what was acknowledged is kept, however the server ends."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.otlp import Trace
+from tests.reliability.serving import EARLY, OK, SERVE, Served, stored
+
+SENDERS = 4
+SPANS_A_BATCH = 20
+KILLS = int(os.environ.get("LOOPTRACE_SOAK_KILLS", "12"))
+STOPS = int(os.environ.get("LOOPTRACE_SOAK_STOPS", "4"))
+STOP_S_MAX = 5.0
+
+
+class Senders:
+    """Threads that send batches until they are stopped; which were acknowledged they know."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[str] = []  # traces, of one batch each
+        self.sent = 0
+        self._stopping = False
+
+    def run(self, server: Served, end: Callable[[Served], None], seconds: float) -> None:
+        """Send to a server, and end it meanwhile."""
+        self._stopping = False
+        threads = [threading.Thread(target=self._send, args=(server,)) for _ in range(SENDERS)]
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds)
+        end(server)
+        self._stopping = True
+        for thread in threads:
+            thread.join()
+
+    def _send(self, server: Served) -> None:
+        while not self._stopping:
+            self.sent += 1
+            trace = Trace(f"{id(self)}-{threading.get_ident()}-{self.sent}")
+            for number in range(SPANS_A_BATCH):
+                trace.span(f"call {number}")
+            if server.send(trace.request()) == OK:
+                self.acknowledged.append(trace.trace_id)
+            elif server.process.poll() is not None:
+                return
+
+
+def lost_and_torn(store_dir: Path, senders: Senders) -> tuple[int, int]:
+    """Count the acknowledged batches that are not there, and those that are there in part."""
+    counts = dict(stored(store_dir).group_by("trace_id").len().iter_rows())
+    lost = sum(trace not in counts for trace in senders.acknowledged)
+    return lost, sum(count != SPANS_A_BATCH for count in counts.values())
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    """P1: killed at random moments, while it receives, judges and stores."""
+    senders, chance = Senders(), random.Random(1)
+    for _ in range(KILLS):
+        server = Served(tmp_path / "store", command=SERVE)
+        senders.run(server, Served.kill, chance.uniform(0.1, 0.8))
+    assert len(senders.acknowledged) > KILLS
+    assert lost_and_torn(tmp_path / "store", senders) == (0, 0)
+
+
+def test_a_server_that_acknowledges_early_is_caught(tmp_path: Path) -> None:
+    """P1, control arm: the test above sees what is lost."""
+    senders = Senders()
+    for _ in range(3):
+        server = Served(tmp_path / "store", command=EARLY)
+        senders.run(server, Served.kill, 0.5)
+    lost, torn = lost_and_torn(tmp_path / "store", senders)
+    assert lost > 0
+    assert torn == 0
+
+
+def test_a_stop_takes_no_longer_than_5_s_and_loses_nothing(tmp_path: Path) -> None:
+    """P25: SIGTERM while four senders are at work."""
+    senders, took_s = Senders(), list[float]()
+    for _ in range(STOPS):
+        server = Served(tmp_path / "store")
+        senders.run(server, lambda server: took_s.append(server.stop()), 0.5)
+    assert max(took_s) < STOP_S_MAX
+    assert lost_and_torn(tmp_path / "store", senders) == (0, 0)

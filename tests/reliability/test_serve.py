@@ -1,0 +1,195 @@
+"""A server from outside: spans in, gates out, decisions in, and what a restart makes of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from looptrace.collector import GateOpenError, LoopSpanProcessor, store
+from tests.otlp import Trace
+from tests.reliability.serving import OK, Served, looping, served, until
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    """Serve an empty store."""
+    with served(tmp_path / "store") as found:
+        yield found
+
+
+def gates(server: Served, query: str = "") -> list[dict[str, Any]]:
+    """Return the gates that a server lists."""
+    status, found = server.ask("GET", f"/v1/gates{query}")
+    assert status == OK
+    listed: list[dict[str, Any]] = found["gates"]
+    return listed
+
+
+def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run looptrace as a process."""
+    command = [sys.executable, "-m", "looptrace", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@requirement("D4")
+def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
+    """Over HTTP and by the command line alike."""
+    assert server.send(looping("s1", 6).request()) == OK
+    (gate,) = until(lambda: gates(server))
+    assert (gate["task"], gate["status"]) == ("s1", "open")
+
+    status, shown = server.ask("GET", f"/v1/gates/{gate['id']}")
+    assert status == OK
+    assert shown["report"]["iterations"][0]["label"].startswith("run_tests(")
+    url = f"http://{server.address}"
+    assert gate["id"] in cli("gates", "list", url).stdout
+    assert "failures before it" in cli("gates", "show", url, gate["id"]).stdout
+
+    decided = cli("gates", "resolve", url, gate["id"], "--decision", "reviewed", "--note", "Go on.")
+    assert decided.returncode == 0, decided.stderr
+    assert "The agent is told now." in decided.stdout
+    (resolved,) = until(lambda: gates(server, "?status=resolved"))
+    assert (resolved["decision"], resolved["note"]) == ("reviewed", "Go on.")
+    again = cli("gates", "resolve", url, gate["id"], "--decision", "cancel")
+    assert again.returncode == 2
+    assert "is resolved already, by reviewed" in again.stderr
+
+
+@requirement("B8")
+def test_a_task_says_how_far_it_has_come(server: Served) -> None:
+    """Attempts and the last of them, with what blocked it."""
+    trace = Trace("s1")
+    for status in ("in_progress", "blocked"):
+        said = {"looptrace.task.id": "build", "looptrace.task.status": status}
+        trace.span("attempt", attributes={**said, "looptrace.blockers": '["no key"]'})
+    assert server.send(trace.request()) == OK
+
+    def attempts() -> Any:
+        status, task = server.ask("GET", "/v1/tasks/build")
+        return task if status == OK and task["attempts"] == 2 else None
+
+    task = until(attempts)
+    assert task["last_status"] == "blocked"
+    assert task["last_attempt"] == "2026-03-02T09:00:02.000+00:00"
+    assert server.ask("GET", "/v1/tasks/none")[0] == 404
+
+
+def test_what_cannot_be_is_refused_with_a_sentence(server: Served) -> None:
+    """Whatever is asked wrongly says what is wrong."""
+    for method, path, body, status, says in (
+        ("GET", "/v1/gates?status=shut", None, 400, "status must be one of"),
+        ("GET", "/v1/gates/nope", None, 404, "there is no gate 'nope'"),
+        ("POST", "/v1/gates/nope/resolve", b"{}", 400, "decision"),
+        ("POST", "/v1/gates/nope/resolve", b"\xff", 400, "the body must be like"),
+        ("POST", "/v1/gates/nope/resolve", b'{"decision":"continue"}', 404, "no gate"),
+        ("POST", "/v1/gates/nope/resolve", b" " * 70_000, 400, "more than"),
+    ):
+        answered, answer = server.ask(method, path, body)
+        assert (answered, says in answer["error"]) == (status, True), (path, answer)
+
+
+@requirement("F1")
+def test_an_agent_is_stopped_and_goes_on_by_a_persons_word(server: Served) -> None:
+    """The processor forwards; the gate comes back, and so does its resolution."""
+    processor = LoopSpanProcessor.forward(f"http://{server.address}")
+    provider = TracerProvider()
+    provider.add_span_processor(processor)
+    tracer = provider.get_tracer("agent")
+    gate = processor.gate("s1")
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "s1"}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
+    failed = {"gen_ai.tool.call.arguments": "{}", "gen_ai.tool.call.result": "Error: no database"}
+
+    def work() -> None:
+        for _ in range(500):
+            with tracer.start_as_current_span("execute_tool", attributes=tool | failed):
+                time.sleep(0.02)
+            gate.raise_if_open()
+
+    with (
+        tracer.start_as_current_span("invoke_agent", attributes=agent) as span,
+        pytest.raises(GateOpenError, match="Work on this task stops here"),
+    ):
+        work()
+    assert any(event.name == "looptrace.gate" for event in span.events)  # type: ignore[attr-defined]
+    gate.resolve("continue", "The tests need a database.")
+    until(lambda: not gate.check().open)
+    provider.shutdown()
+
+
+def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:
+    """P3, P4: killed again and again while spans come in any order, the gates are the same."""
+    now = "2026-03-02T09:00:00+00:00"
+    requests = [r for s in ("s1", "s2", "s3") for r in looping(s, 9, at=now).requests()]
+    random.Random(3).shuffle(requests)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    with served(whole) as server:
+        for request in requests:
+            assert server.send(request) == OK
+        until(lambda: len(gates(server, "?status=open")) == 3)
+    for start in range(0, len(requests), 7):
+        server = Served(killed)
+        for request in requests[start : start + 7]:
+            assert server.send(request) == OK
+        server.kill()
+    with served(killed) as server:
+        until(lambda: len(gates(server, "?status=open")) == 3)
+    told = {}
+    for folder in (whole, killed):
+        with store.open_gates(folder) as known:
+            told[folder] = {(gate.id, gate.task, gate.loop_count) for gate in known.gates("open")}
+    assert told[whole] == told[killed]
+
+
+def test_the_stream_begins_with_open_gates_and_goes_on_after_a_number(server: Served) -> None:
+    """An agent that was restarted is told of its gate, and one that was away of what it missed."""
+    assert server.send(looping("s1", 6).request()) == OK
+    until(lambda: gates(server))
+    first, opened = _next_event(server, {})
+    assert json.loads(opened)["type"] == "gate_opened"
+    assert server.send(looping("s2", 6).request()) == OK
+    number, missed = _next_event(server, {"Last-Event-ID": first})
+    assert int(number) > int(first)
+    assert json.loads(missed)["task"] == "s2"
+
+
+def _next_event(server: Served, headers: dict[str, str]) -> tuple[str, str]:
+    connection = http.client.HTTPConnection(server.address, timeout=30)
+    connection.request("GET", "/v1/gates/stream", headers=headers)
+    answer = connection.getresponse()
+    found: dict[str, str] = {}
+    while "data" not in found:
+        name, _, value = answer.readline().decode().strip().partition(": ")
+        found[name] = value
+    connection.close()
+    return found["id"], found["data"]
+
+
+def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None:
+    """A folder of something else, a store that is served, and a port that is taken."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("mine")
+    port = server.address.rpartition(":")[2]
+    for arguments, says in (
+        (["--store", str(other)], "is a folder of something else"),
+        (["--store", str(server.store_dir), "--http-port", "0"], "is at work on this store"),
+        (["--store", str(tmp_path / "new"), "--http-port", port], "--http-port"),
+    ):
+        ended = cli("serve", *arguments, "--grpc-port", "0")
+        assert ended.returncode == 2
+        assert says in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+    assert [path.name for path in other.iterdir()] == ["thesis.txt"]
