@@ -17,7 +17,7 @@ from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
-from looptrace.collector.content import TEXT_BYTES_MAX, content_key, with_content
+from looptrace.collector.content import CONTENTS, TEXT_BYTES_MAX, content_key, with_content
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.read import read_spans
 from looptrace.collector.redaction import redacted
@@ -299,6 +299,65 @@ def test_findings_are_the_same(path: Path, content: Any) -> None:
     spans = read_spans([str(path)]).spans
 
     assert findings(with_content(spans, content, KEY)) == findings(spans)
+
+
+def _tool(trace: Trace, arguments: Value, result: str, error: str = "") -> None:
+    trace.span(
+        "run",
+        attributes={
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "run",
+            "gen_ai.tool.call.arguments": json.dumps(arguments),
+            "gen_ai.tool.call.result": result,
+        },
+        status="error" if error else None,
+        message=error,
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "rule"),
+    [
+        ("429 Too Many Requests", "external_failure"),
+        ("connection refused", "external_failure"),
+        ("No module named 'flask'", "external_failure"),
+        ("TimeoutError: no answer, connection lost", "repeated_failure"),
+        ("the column is there already", "repeated_failure"),
+    ],
+)
+def test_kinds_of_failures_outlast_hashing(error: str, rule: str) -> None:
+    """P17: a failure of the outside is not held against the agent because its words are gone."""
+    trace = Trace()
+    for number in range(6):
+        _tool(trace, {"n": number}, "", error)
+    spans = _read(trace)
+
+    assert findings(with_content(spans, "hashes", KEY)) == findings(spans)
+    assert rule in {found[0] for found in findings(spans)}
+
+
+@pytest.mark.parametrize("rule", ["chant", "signature_repeat"])
+def test_what_reads_words_is_lost(rule: str) -> None:
+    """P17: docs/security.md says which rules find less in hashes: this shows it."""
+    trace = Trace()
+    if rule == "chant":
+        said = [{"role": "assistant", "parts": [{"type": "text", "content": "on and on, " * 90}]}]
+        answer = {"gen_ai.output.messages": json.dumps(said)}
+        trace.span("chat", attributes={"gen_ai.operation.name": "chat", **answer})
+    else:  # The same failing test, by its name.
+        for number in range(8):
+            _tool(
+                trace,
+                {"n": number},
+                "FAILED tests/test_a.py::test_b - x\n1 failed, 9 passed in 1.2s",
+            )
+    spans = _read(trace)
+
+    full, redacted, hashes = (
+        {found[0] for found in findings(with_content(spans, content, KEY))} for content in CONTENTS
+    )
+    assert rule in full & redacted
+    assert rule not in hashes
 
 
 def test_hashes_hold_no_words() -> None:
