@@ -21,10 +21,12 @@ from looptrace.collector.content import CONTENTS, TEXT_BYTES_MAX, content_key, w
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.read import read_spans
 from looptrace.collector.redaction import redacted
+from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.sources import Frame
 from looptrace.collector.store import ingest
 from looptrace.collector.store_lock import StoreError
 from tests.otlp import Event, Trace, Value
+from tests.reliability.serving import OK, served
 
 KEY = b"k" * 32
 EXAMPLES = sorted(Path("examples/traces").iterdir())
@@ -151,6 +153,28 @@ def test_no_secret_reaches_reports(spans: pl.DataFrame, tmp_path: Path) -> None:
     for form in ("json", "html", "terminal"):
         told = CliRunner().invoke(main, ["analyze", str(store), "--format", form])
         assert found(told.output) == set(), form
+
+
+def test_no_secret_outlives_its_arrival(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """P17: a server lets no secret come as far as its log, its files or what it prints."""
+    store, trace = tmp_path / "store", Trace()
+    for number in range(CANARIES):
+        plant(trace, number)
+    with served(store, "--no-grpc") as server:
+        assert server.send(trace.request()) == OK
+        server.send(trace.lines().encode()[: 1 << 12])  # It is cut off, and is refused.
+
+    kept = logged_spans(store) + all_of(store)
+    assert kept.count("[redacted:") >= CANARIES
+    assert found(kept + "".join(capfd.readouterr())) == set()
+
+
+def logged_spans(store: Path) -> str:
+    """Give what the log of a server holds."""
+    log = IngestLog(store / FILE_NAME, bytes_max=1 << 30)
+    logged = log.read(0, 1_000)
+    log.close()
+    return "" if logged is None else logged.spans.write_json()
 
 
 def test_ingest_redacts_unless_told_otherwise(tmp_path: Path) -> None:
