@@ -40,6 +40,9 @@ Piece = TypeVar("Piece")
 # How much of the input's own text a message repeats.
 SHOWN_CHARACTERS_MAX = 60
 
+# In a JSON document that is longer, not all names are looked at.
+NAMED_BYTES_MAX = 4096
+
 # A hundred attributes have two hundred. Each is an object in memory while a request is decoded, so
 # that a small one of nothing but `{}` would take a gigabyte.
 OBJECTS_A_SPAN = 200
@@ -52,7 +55,8 @@ MEND = "correct it or export it again"
 DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
 _STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _OTHER_SIGNAL = re.compile(r"resource_?(?:[lL]ogs|[mM]etrics|[pP]rofiles)")
-_UNDERSCORED = re.compile(rb'(?<=")[a-z]+(?:_[a-z0-9]+)+(?="\s*:)')
+_UNDERSCORED = re.compile(rb'"[a-z]++(?:_[a-z0-9]++)++(?="\s*+:)')
+_NAME = re.compile(rb'"([^"\\]*)"\s*+:')
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # Never bare in JSON.
 _BLANK = b" \t\r\n"
 
@@ -193,14 +197,19 @@ def decode_request(data: bytes, bounds: Bounds) -> Decoded:
 
     Raises UndecodableError and OverBoundsError.
     """
-    if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
-        raise OverBoundsError("the request has more JSON objects than its spans may have")
+    check_request(data, bounds)
     out = Decoded.within(bounds)
     try:
         _read_whole(data, out)
     except DATA_ERRORS as error:
         raise UndecodableError(words(error)) from error
     return out
+
+
+def check_request(data: bytes, bounds: Bounds) -> None:
+    """Refuse a request of any signal that would be too many objects. Raises OverBoundsError."""
+    if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
+        raise OverBoundsError("the request has more JSON objects than may be in one")
 
 
 def _read_whole(data: bytes, out: Decoded) -> None:
@@ -244,7 +253,7 @@ def _read_request(data: bytes | Raw, where: str, out: Decoded) -> None:
     if request.underscored is not UNSET:
         request = _decode_request(camel_case(bytes(data)))
     if request.resource_spans is UNSET:
-        _note_foreign(list(_decode_object(data)), where, out)
+        _note_foreign(_names(bytes(data)), where, out)
         return
     for index, raw in enumerate(request.resource_spans or ()):
         _read_resource_spans(raw, f"resourceSpans[{index}]", where, out)
@@ -258,6 +267,16 @@ def camel_case(request: bytes) -> bytes:
         return first + b"".join(word.capitalize() for word in others)
 
     return _UNDERSCORED.sub(camel, request)
+
+
+def _names(document: bytes) -> list[str]:
+    """Give the names of the fields of a JSON object, of a long one some of those at its start.
+
+    A million names would be a hundred megabytes.
+    """
+    if len(document) <= NAMED_BYTES_MAX:
+        return list(_decode_object(document))
+    return [name.decode(errors="replace") for name in _NAME.findall(document[:NAMED_BYTES_MAX])]
 
 
 def _note_foreign(names: list[str], where: str, out: Decoded) -> None:
@@ -319,7 +338,7 @@ def _scope_name(data: Raw) -> str | None:
 
 
 def _row(out: Decoded, service: str | None, scope: str | None, data: Raw) -> Row:
-    out.check_span(memoryview(data).nbytes)
+    out.check_size(memoryview(data).nbytes)
     span = _decode_span(data)
     status = span.status or Status()
     return span_row(

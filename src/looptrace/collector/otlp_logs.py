@@ -26,6 +26,7 @@ from looptrace.collector.span_rows import BadSpanError, Decoded, Problem
 
 REQUEST = "the request"
 
+_UNDERSCORED = b'"resource_logs"'
 _BEGIN = re.compile(rb'\s*\{\s*"resource(?:L|_l)ogs"')
 
 
@@ -68,11 +69,20 @@ def begins_request(text: bytes) -> bool:
 
 def decode_json(data: bytes, where: str = REQUEST) -> Decoded:
     """Give the rows of a request in OTLP/JSON, and what is wrong with it."""
+    if _UNDERSCORED in data:
+        data = otlp_json.camel_case(data)
     try:
-        request = _decode_request(otlp_json.camel_case(with_whole_escapes(data)))
+        request = _whole_request(data)
     except DATA_ERRORS as error:
         return Decoded(problems=[Problem(where, f"{otlp_json.words(error)}; {MEND}")])
     return _decoded(_records_of_json(request), where)
+
+
+def _whole_request(data: bytes) -> Request:
+    try:
+        return _decode_request(data)
+    except DATA_ERRORS:  # Few requests need what follows.
+        return _decode_request(with_whole_escapes(data))
 
 
 def decode_proto(data: bytes, where: str = REQUEST) -> Decoded:

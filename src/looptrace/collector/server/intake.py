@@ -11,6 +11,7 @@ from threading import Lock
 
 import polars as pl
 
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server.bodies import (
     Form,
     RefusalError,
@@ -21,22 +22,8 @@ from looptrace.collector.server.bodies import (
     unpacked,
 )
 from looptrace.collector.server.counts import Counts, Reason
-from looptrace.collector.server.limits import Limits
 from looptrace.collector.server.sink import Sink, SinkFull
 from looptrace.collector.store_lock import StoreError
-
-
-class Claim:
-    """The bytes that one request holds in memory."""
-
-    def __init__(self, in_flight: InFlight) -> None:
-        self._in_flight = in_flight
-        self.bytes_held = 0
-
-    def add(self, size: int) -> None:
-        """Hold more; raises RefusalError where all requests together hold too much."""
-        self._in_flight.take(size)
-        self.bytes_held += size
 
 
 class InFlight:
@@ -56,14 +43,31 @@ class InFlight:
         finally:
             with self._lock:
                 self.bytes_held -= claim.bytes_held
+                claim.is_over = True
 
-    def take(self, size: int) -> None:
+    def take(self, claim: Claim, size: int) -> None:
         """Hold more bytes; raises RefusalError where there is no room for them."""
         with self._lock:
+            if claim.is_over:  # Its client went away while a thread unpacks.
+                raise RefusalError(Reason.CLIENT_GONE, "the client went away")
             if self.bytes_held + size > self._limits.in_flight_bytes_max:
                 why = "too much is being received at once; try again later"
                 raise RefusalError(Reason.IN_FLIGHT, why, self._limits.retry_after_s)
             self.bytes_held += size
+            claim.bytes_held += size
+
+
+class Claim:
+    """The bytes that one request holds in memory."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self.bytes_held = 0
+        self.is_over = False
+
+    def add(self, size: int) -> None:
+        """Hold more; raises RefusalError where all requests together hold too much."""
+        self._in_flight.take(self, size)
 
 
 class Intake:
