@@ -78,6 +78,7 @@ def test_the_standard_body_says_all_of_an_event() -> None:
     assert found["data"]["blockers"] == ["no key"]
     assert found["data"]["url"] == "https://me.example/gates/g?task=t"
     assert body("standard", event())["data"]["url"] == ""
+    assert body("standard", event())["data"]["decision"] is None
 
 
 def test_cloudevents_have_what_the_specification_requires() -> None:

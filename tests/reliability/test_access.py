@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 import ssl
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,6 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import httpx
 import pytest
-import uvicorn
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from looptrace.collector.server.access import (
@@ -33,6 +29,7 @@ from looptrace.collector.server.access import (
     read_tokens,
     tls_options,
 )
+from tests.reliability.asgi import serving
 
 GOOD, SHORT, OTHER = "a-token-of-20-letters", "only-15-letters", "another-token-of-letters"
 START_S = 10.0
@@ -46,22 +43,9 @@ async def app(scope: Scope, _receive: Any, send: Send) -> None:
         await send({"type": "http.response.body", "body": scope["path"].encode()})
 
 
-@contextmanager
-def serving(access: Access) -> Iterator[int]:
+def guarded(access: Access) -> AbstractContextManager[int]:
     """Serve with this access; gives the port."""
-    config = uvicorn.Config(
-        AccessMiddleware(app, access), lifespan="off", log_level="debug", **tls_options(access)
-    )
-    config.load()
-    server = uvicorn.Server(config)
-    with socket.create_server((access.host, 0)) as sock:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-        thread.start()
-        try:
-            yield sock.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join(START_S)
+    return serving(AccessMiddleware(app, access), access.host, **tls_options(access))
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +107,7 @@ def test_every_combination(
     check_access(access)
     context = client_context(certificates, own=True)
     headers = {"authorization": f"Bearer {GOOD}"} if header else {}
-    with serving(access) as port, httpx.Client(verify=context, trust_env=False) as client:
+    with guarded(access) as port, httpx.Client(verify=context, trust_env=False) as client:
         url = f"{'https' if tls else 'http'}://localhost:{port}"
         answer = client.get(f"{url}/v1/gates", headers=headers)
         healthy = client.get(f"{url}/healthz")
@@ -138,7 +122,7 @@ def test_clients_without_a_certificate_do_not_get_in(certificates: Path) -> None
     access = mutual(Access(ANY), certificates)
     context = client_context(certificates, own=False)
 
-    with serving(access) as port, pytest.raises(httpx.TransportError):
+    with guarded(access) as port, pytest.raises(httpx.TransportError):
         httpx.get(f"https://localhost:{port}/v1/gates", verify=context, trust_env=False)
 
 
@@ -161,7 +145,7 @@ def test_clients_without_a_certificate_do_not_get_in(certificates: Path) -> None
 def test_only_the_tokens_get_in(headers: Any, code: int) -> None:
     """P18: each of several tokens is good, and nothing else is."""
     encoded = httpx.Headers(headers, encoding="latin-1")
-    with serving(Access(tokens=(OTHER, GOOD))) as port:
+    with guarded(Access(tokens=(OTHER, GOOD))) as port:
         answer = httpx.post(f"http://127.0.0.1:{port}/v1/traces", headers=encoded, trust_env=False)
 
     assert answer.status_code == code
@@ -169,7 +153,7 @@ def test_only_the_tokens_get_in(headers: Any, code: int) -> None:
 
 def test_refusals_are_what_otlp_asks_for() -> None:
     """A client shows the status' message, in the form that it speaks."""
-    with serving(Access(tokens=(GOOD,))) as port:
+    with guarded(Access(tokens=(GOOD,))) as port:
         url = f"http://127.0.0.1:{port}/v1/traces"
         proto, text = (
             httpx.post(url, headers={"content-type": kind}, content=b"x", trust_env=False)
@@ -201,7 +185,7 @@ def test_refusals_are_what_otlp_asks_for() -> None:
 )
 def test_pages_of_others_cannot_use_a_browser(headers: Any, code: int) -> None:
     """P18: neither a form on a foreign page nor a name that points here gets anything done."""
-    with serving(Access(hosts=("loops.internal",))) as port:
+    with guarded(Access(hosts=("loops.internal",))) as port:
         given = httpx.Headers(headers)
         answer = httpx.post(f"http://127.0.0.1:{port}/v1/traces", headers=given, trust_env=False)
 
@@ -253,7 +237,7 @@ def test_tokens_are_read_from_where_others_do_not_look(tmp_path: Path) -> None:
 def test_tokens_are_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     """P18: neither a representation nor a log holds a token, good or bad."""
     access = Access(tokens=(GOOD,))
-    with caplog.at_level(logging.DEBUG), serving(access) as port:
+    with caplog.at_level(logging.DEBUG), guarded(access) as port:
         for token in (GOOD, OTHER):
             headers = {"authorization": f"Bearer {token}"}
             httpx.get(f"http://127.0.0.1:{port}/v1/gates", headers=headers, trust_env=False)

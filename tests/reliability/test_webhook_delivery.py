@@ -111,11 +111,12 @@ class World:
         self.fault("after")
         return answer
 
-    def disk(self) -> sqlite3.Connection:
-        """Connect to the file."""
+    def disk(self, *, sound: bool = False) -> sqlite3.Connection:
+        """Connect to the file, which may fail or not."""
         disk = sqlite3.connect(self.path, isolation_level=None, factory=Disk)
         sqlite3.Connection.execute(disk, "PRAGMA synchronous = OFF")  # Nobody pulls the plug here.
-        disk.fault = self.fault
+        if not sound:
+            disk.fault = self.fault
         return disk
 
     def record(self, *numbers: int) -> None:
@@ -207,8 +208,8 @@ class Storm(World):
         while told < number:
             with suppress(Killed, StoreError):
                 self.record(number)
-            with GateStore.open(self.path) as gates:
-                told = gates.last_seq()
+            with closing(self.disk(sound=True)) as disk:
+                told = GateStore(self.path, disk).last_seq()
 
 
 def simulated(template: Path, path: Path, seed: int, kind: type[Courier] = Courier) -> None:
@@ -224,7 +225,8 @@ def simulated(template: Path, path: Path, seed: int, kind: type[Courier] = Couri
     while left:
         with suppress(Killed, StoreError):
             world.deliver(world.chance)
-        with Outbox.open(path) as outbox:
+        with closing(world.disk(sound=True)) as disk:
+            outbox = Outbox(path, disk)
             outbox.replay(None, 0, world.now_ns)  # Somebody looks after the dead letters.
             left = outbox.next(HOOK.name) is not None
     check(world, seed)
@@ -238,6 +240,8 @@ def lost(template: Path, seeds: int, kind: type[Courier] = Courier) -> list[str]
             simulated(template, template.with_name(f"{seed}.db"), seed, kind)
         except LostError as error:
             found.append(str(error))
+        finally:
+            template.with_name(f"{seed}.db").unlink()
     return found
 
 

@@ -105,9 +105,13 @@ def send(store_dir: Path, settings: Settings) -> None:
         if not receivers:
             raise click.UsageError("the settings have no webhooks; see docs/webhooks.md.")
         results = deliver_due(gates_path(store_dir), receivers)
+        with Outbox.open(gates_path(store_dir)) as outbox:
+            disabled = [each for each in outbox.endpoints() if each.disabled_ns is not None]
     for (name, result), count in sorted(results.items()):
         if count:
             click.echo(f"{name}: {result} {count}")
+    for endpoint in disabled:
+        click.echo(_line(endpoint), err=True)
     failed = any(count for (_, result), count in results.items() if result == "failed")
     sys.exit(EXIT_FAILED if failed else 0)
 

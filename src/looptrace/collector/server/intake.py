@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
+
+import polars as pl
 
 from looptrace.collector.server.bodies import (
     Form,
@@ -70,11 +73,19 @@ class Claim:
 class Intake:
     """Takes requests, whatever they came over, until it is closed."""
 
-    def __init__(self, sink: Sink, limits: Limits, counts: Counts) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        limits: Limits,
+        counts: Counts,
+        kept: Callable[[pl.DataFrame], pl.DataFrame] = lambda spans: spans,
+    ) -> None:
+        """Bring to `sink` what `kept` leaves of the spans."""
         self.limits = limits
         self.counts = counts
         self.in_flight = InFlight(limits)
         self._sink = sink
+        self._kept = kept
         self._decoders = ThreadPoolExecutor(limits.decoders, "looptrace-decode")
 
     def close(self) -> None:
@@ -109,7 +120,8 @@ class Intake:
     ) -> Taken:
         body = unpacked(b"".join(parts), packing, self.limits, claim.add)
         decode = decoded_traces if signal is Signal.TRACES else decoded_logs
-        return decode(body, form, self.limits)
+        taken = decode(body, form, self.limits)
+        return replace(taken, spans=self._kept(taken.spans))
 
     async def _commit(self, taken: Taken) -> None:
         try:

@@ -55,6 +55,10 @@ class Judged:
     is_current: bool = False  # what the store holds of tasks that may go on is known
 
 
+# Of these numbers those that come and go.
+GAUGES = frozenset({"seq", "tasks", "traces", "is_current"})
+
+
 class Judging:
     """A thread that judges what the log commits, and records what is decided.
 
@@ -92,6 +96,11 @@ class Judging:
         """Begin after this row of the log; the store holds those before it."""
         self.judged.seq = after_seq
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """Look at once for what was decided."""

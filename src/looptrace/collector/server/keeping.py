@@ -46,6 +46,10 @@ class Kept:
     days_expired: int = 0
 
 
+# Of these numbers those that come and go.
+GAUGES = frozenset({"seq"})
+
+
 class Keeping:
     """A thread that brings what was judged into the store's files, and keeps other writers out."""
 
@@ -80,6 +84,11 @@ class Keeping:
         self._begun.wait()
         if self.error:
             raise self.error
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """Store soon: somebody waits for a report."""
