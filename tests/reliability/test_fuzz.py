@@ -20,9 +20,9 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.applications import Starlette
 
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server import intake as taking
 from looptrace.collector.server.bodies import Form, Taken
-from looptrace.collector.server.limits import Limits
 from tests.otlp import as_json
 from tests.reliability.receivers import JSON, PROTO, intake, sample
 
