@@ -247,3 +247,21 @@ def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
     assert decode_proto(b"\x0a\xff").problems[0].why.startswith("it is no protobuf of logs")
     snake = good.replace(b"resourceLogs", b"resource_logs").replace(b"logRecords", b"log_records")
     assert decode_json(snake.replace(b"scopeLogs", b"scope_logs")) == decode_json(good)
+
+
+def test_absurd_numbers_are_unknown() -> None:
+    """Python refuses to read thousands of digits, and no number of an agent has so many."""
+    absurd = "9" * 5000
+    said = {
+        "event.sequence": absurd,
+        "duration_ms": absurd,
+        "output": f"Exit code: {absurd}\nOutput:\n",
+    }
+    events = [
+        codex(0, "tool_result", tool_name="shell", **said),
+        claude(0, "tool_result", 1, tool_name="Bash", duration_ms="1" * 19),
+    ]
+
+    for decoded in (decode_json(in_json(events)), decode_proto(in_proto(events))):
+        assert decoded.problems == []
+        assert [row[4] for row in decoded.rows] == [row[5] for row in decoded.rows]
