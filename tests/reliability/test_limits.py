@@ -20,10 +20,10 @@ import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server.bodies import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
 from looptrace.collector.server.counts import NAMES, Counts
 from looptrace.collector.server.intake import InFlight
-from looptrace.collector.server.limits import Limits
 from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
@@ -296,7 +296,7 @@ def test_grpc_waits_for_room_and_then_says_when() -> None:
         second = export.future(BODY, timeout=20)
         wait_until(second.done)
         # They end together: the second gets the room, or has itself waited for too long.
-        wait_until(first.done, 1)
+        wait_until(first.done)
         assert first.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert second.code() in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)
         assert export(BODY, timeout=20) == b"", "there is room again"

@@ -12,11 +12,11 @@ from typing import Protocol
 
 import polars as pl
 
+from looptrace.analyzer.limits import MIB, Limits
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.collector import otlp_json, otlp_logs, otlp_proto
 from looptrace.collector.read import span_table
 from looptrace.collector.server.counts import Reason
-from looptrace.collector.server.limits import MIB, Limits
 from looptrace.collector.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
 
 if sys.version_info >= (3, 14):

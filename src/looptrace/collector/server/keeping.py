@@ -26,15 +26,6 @@ EXPIRE_EVERY_S = 3_600
 RETRY_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long spans, turns and findings are kept. Gates and decisions are never deleted."""
-
-    every_s: float = 60.0  # how often spans are stored that nobody waits for
-    days_max: int = 30
-    bytes_max: int = 100 << 30
-
-
 @dataclass(slots=True)
 class Kept:
     """How far storing is; read by other threads."""
@@ -58,7 +49,6 @@ class Keeping:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        retention: Retention,
         judged_seq: Callable[[], int],
     ) -> None:
         """Store the spans of `log` up to what `judged_seq` says."""
@@ -67,7 +57,7 @@ class Keeping:
         self._dir = store_dir
         self._settings = settings
         self._log = log
-        self._retention = retention
+        self._limits = settings.server
         self._judged_seq = judged_seq
         self._begun = threading.Event()
         self._wake = threading.Event()
@@ -144,7 +134,7 @@ class Keeping:
                 self.kept.failed += 1
                 pause_s = RETRY_S
             self._closing.wait(pause_s)
-            self._wake.wait(max(self._retention.every_s - pause_s, 0))
+            self._wake.wait(max(self._limits.store_every_s - pause_s, 0))
             self._wake.clear()
 
     def _round(self, writer: store.Writer) -> bool:
@@ -163,7 +153,7 @@ class Keeping:
         self.kept.rounds += 1
 
     def _expire(self, writer: store.Writer) -> None:
-        days = writer.expire(self._retention.days_max, self._retention.bytes_max)
+        days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)
         self.kept.days_expired += len(days)
         if days:
             _logger.info("deleted the spans, turns and findings of %s", ", ".join(days))
