@@ -171,7 +171,11 @@ def decoded_logs(body: bytes, form: Form, limits: Limits) -> Taken:
         check(body, _bounds(limits))
     except OverBoundsError as error:
         raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
-    return _taken(_without_deep(decode(body), limits.depth_max))
+    decoded = decode(body)
+    if len(decoded.rows) + len(decoded.problems) > limits.spans_max:
+        why = f"a request may tell of {limits.spans_max:,} spans; send smaller batches"
+        raise RefusalError(Reason.TOO_MANY_SPANS, why)
+    return _taken(_without_deep(decoded, limits.depth_max))
 
 
 def _bounds(limits: Limits) -> Bounds:

@@ -21,6 +21,8 @@ _logger = logging.getLogger(__name__)
 REQUESTS_A_ROUND = 64
 # Storing may take this share of the time, so that receiving and judging go on.
 BUSY_SHARE_MAX = 0.2
+# Where the log is as full as this it may take all of it: else nothing could be received soon.
+URGENT_SHARE = 0.25
 EXPIRE_EVERY_S = 3_600
 # After a failure, such as a full disk, it is tried again.
 RETRY_S = 5.0
@@ -129,12 +131,15 @@ class Keeping:
                     expire_s = began_s + EXPIRE_EVERY_S
                     self._expire(writer)
                 pause_s = (time.monotonic() - began_s) * (1 / BUSY_SHARE_MAX - 1)
+                if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
+                    pause_s = 0.0
             except StoreError as error:
                 _logger.warning("%s", error)
                 self.kept.failed += 1
                 pause_s = RETRY_S
             self._closing.wait(pause_s)
-            self._wake.wait(max(self._limits.store_every_s - pause_s, 0))
+            if pause_s:
+                self._wake.wait(max(self._limits.store_every_s - pause_s, 0))
             self._wake.clear()
 
     def _round(self, writer: store.Writer) -> bool:
