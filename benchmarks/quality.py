@@ -236,7 +236,8 @@ def main() -> int:
 
 def _panels(lines: Iterable[Line]) -> dict[str, list[scatter.Point]]:
     """Return a panel for each target, with a point for each detector that flags anything."""
-    whole = (line for line in lines if line.file == ALL and not line.detector.endswith("alone"))
+    rules = {_alone(rule) for rule in known_rules()}
+    whole = (line for line in lines if line.file == ALL and line.detector not in rules)
     return {
         title: [
             scatter.Point(line.detector, line.score.recall or 0, line.score.precision or 0)
