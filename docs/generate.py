@@ -23,8 +23,6 @@ from looptrace.analyzer.settings_forms import page, schema
 from looptrace.analyzer.span_kinds import DIALECTS
 from looptrace.cli.main import main as looptrace
 from looptrace.collector.server.counts import NAMES, Reason
-from looptrace.collector.server.limits import Limits
-from looptrace.rules.contract import numbers
 
 DOCS = Path(__file__).parent
 
@@ -71,7 +69,7 @@ def dialects_page() -> str:
 
 _RECEIVER_HEAD = """# The receiver
 
-<!-- Made from collector/server/limits.py and counts.py by `make docs`; edit them there. -->
+<!-- Made from collector/server/counts.py by `make docs`; edit them there. -->
 
 `looptrace[server]` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON,
 plain or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.
@@ -95,22 +93,16 @@ OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the c
 
 ## Limits
 
-Sizes are in bytes, times in seconds. Over gRPC one message may have `body_bytes_max` on the wire
-and again once it is unpacked; it is read when there is room for it in `in_flight_bytes_max`.
-Connections above `connections_max` get 503, and calls of gRPC above it `RESOURCE_EXHAUSTED`.
+They are the section [`[server]`](settings.md#server) of the settings. Over gRPC one message may
+have `body_bytes_max` on the wire and again once it is unpacked; it is read when there is room for
+it in `in_flight_bytes_max`. Connections above `connections_max` get 503, and calls of gRPC above it
+`RESOURCE_EXHAUSTED`.
 """
 
 
 def receiver_page() -> str:
-    """Return the page of the receiver, with its limits, refusals and counts."""
-    lines = [
-        _RECEIVER_HEAD,
-        "| limit | default | bounds | what it is |",
-        "| --- | --- | --- | --- |",
-    ]
-    for name, (value, about) in numbers(Limits()).items():
-        bounds = f"{about['ge']:,} to {about['le']:,}"
-        lines.append(f"| `{name}` | {value:,} | {bounds} | {about['doc']} |")
+    """Return the page of the receiver, with its refusals and counts."""
+    lines = [_RECEIVER_HEAD.rstrip()]
     lines += ["", "## Refusals", "", "| reason | HTTP | gRPC | when |", "| --- | --- | --- | --- |"]
     for reason in (one.value for one in Reason):
         code = Code.Name(reason.code)

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 import pytest
 from opentelemetry._logs import LogRecord
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.sdk._logs import LoggerProvider, ReadableLogRecord
+from opentelemetry.sdk._logs.export import (
+    InMemoryLogRecordExporter,
+    LogRecordExportResult,
+    SimpleLogRecordProcessor,
+)
 from opentelemetry.sdk.resources import Resource
 
 from looptrace.analyzer.normalise import turns_of
@@ -19,6 +24,7 @@ from looptrace.collector.span_rows import Decoded
 from tests.collector.conftest import Write, line, span
 from tests.collector.logs import rules, shown, turns
 from tests.otlp import any_value, key_values
+from tests.reliability.receivers import running
 
 Attributes = Mapping[str, Any]
 Event = tuple[int, Attributes]  # when, in milliseconds, and what
@@ -125,7 +131,12 @@ EVENTS: dict[str, list[Event]] = {
 
 
 def in_proto(events: list[Event], *, named: bool = False) -> bytes:
-    """Give a request as the SDK's exporter sends it; `named` puts names in their own field."""
+    """Give a request as the SDK's exporter sends it."""
+    return bytes(encode_logs(logged(events, named=named)).SerializeToString())
+
+
+def logged(events: list[Event], *, named: bool = False) -> Sequence[ReadableLogRecord]:
+    """Log events with the SDK; `named` puts names in their own field."""
     exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
     provider = LoggerProvider(Resource({"service.name": "agent"}), shutdown_on_exit=False)
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
@@ -138,7 +149,7 @@ def in_proto(events: list[Event], *, named: bool = False) -> bytes:
         logger.emit(LogRecord(timestamp=time_ns, body=body, attributes=own, event_name=name))
     logs = exporter.get_finished_logs()
     provider.shutdown()
-    return bytes(encode_logs(logs).SerializeToString())
+    return logs
 
 
 def in_json(events: list[Event]) -> bytes:
@@ -247,3 +258,33 @@ def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
     assert decode_proto(b"\x0a\xff").problems[0].why.startswith("it is no protobuf of logs")
     snake = good.replace(b"resourceLogs", b"resource_logs").replace(b"logRecords", b"log_records")
     assert decode_json(snake.replace(b"scopeLogs", b"scope_logs")) == decode_json(good)
+
+
+def test_absurd_numbers_are_unknown() -> None:
+    """Python refuses to read thousands of digits, and no number of an agent has so many."""
+    absurd = "9" * 5000
+    said = {
+        "event.sequence": absurd,
+        "duration_ms": absurd,
+        "output": f"Exit code: {absurd}\nOutput:\n",
+    }
+    events = [
+        codex(0, "tool_result", tool_name="shell", **said),
+        claude(0, "tool_result", 1, tool_name="Bash", duration_ms="1" * 19),
+    ]
+
+    for decoded in (decode_json(in_json(events)), decode_proto(in_proto(events))):
+        assert decoded.problems == []
+        assert [row[4] for row in decoded.rows] == [row[5] for row in decoded.rows]
+
+
+def test_a_receiver_takes_what_an_exporter_sends() -> None:
+    """The server keeps the calls as spans, and takes logs that tell of none."""
+    with running() as receiver:
+        exporter = OTLPLogExporter(endpoint=f"{receiver.http}/v1/logs")
+        for events in (EVENTS["codex"], [codex(0, "conversation_starts")]):
+            assert exporter.export(logged(events)) is LogRecordExportResult.SUCCESS
+        exporter.shutdown()  # type: ignore[no-untyped-call]
+        kept = receiver.sink.spans
+
+    assert shown(turns_of(kept)[0]) == shown(table_of(decode_proto(in_proto(EVENTS["codex"]))))

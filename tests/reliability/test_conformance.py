@@ -155,6 +155,11 @@ STATEMENTS = [
         names=("x\ufffd",),
     ),
     Statement(
+        "nor is it in logs",
+        rb'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"\ud83d"}}]}]}]}',
+        path="/v1/logs",
+    ),
+    Statement(
         "values may be empty, bytes, and maps within lists",
         json_request(
             json_span(

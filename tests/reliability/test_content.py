@@ -17,14 +17,16 @@ from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
-from looptrace.collector.content import TEXT_BYTES_MAX, content_key, with_content
+from looptrace.collector.content import CONTENTS, TEXT_BYTES_MAX, content_key, with_content
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.read import read_spans
 from looptrace.collector.redaction import redacted
+from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.sources import Frame
 from looptrace.collector.store import ingest
 from looptrace.collector.store_lock import StoreError
 from tests.otlp import Event, Trace, Value
+from tests.reliability.serving import OK, served
 
 KEY = b"k" * 32
 EXAMPLES = sorted(Path("examples/traces").iterdir())
@@ -151,6 +153,28 @@ def test_no_secret_reaches_reports(spans: pl.DataFrame, tmp_path: Path) -> None:
     for form in ("json", "html", "terminal"):
         told = CliRunner().invoke(main, ["analyze", str(store), "--format", form])
         assert found(told.output) == set(), form
+
+
+def test_no_secret_outlives_its_arrival(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """P17: a server lets no secret come as far as its log, its files or what it prints."""
+    store, trace = tmp_path / "store", Trace()
+    for number in range(CANARIES):
+        plant(trace, number)
+    with served(store, "--no-grpc") as server:
+        assert server.send(trace.request()) == OK
+        server.send(trace.lines().encode()[: 1 << 12])  # It is cut off, and is refused.
+
+    kept = logged_spans(store) + all_of(store)
+    assert kept.count("[redacted:") >= CANARIES
+    assert found(kept + "".join(capfd.readouterr())) == set()
+
+
+def logged_spans(store: Path) -> str:
+    """Give what the log of a server holds."""
+    log = IngestLog(store / FILE_NAME, bytes_max=1 << 30)
+    logged = log.read(0, 1_000)
+    log.close()
+    return "" if logged is None else logged.spans.write_json()
 
 
 def test_ingest_redacts_unless_told_otherwise(tmp_path: Path) -> None:
@@ -299,6 +323,65 @@ def test_findings_are_the_same(path: Path, content: Any) -> None:
     spans = read_spans([str(path)]).spans
 
     assert findings(with_content(spans, content, KEY)) == findings(spans)
+
+
+def _tool(trace: Trace, arguments: Value, result: str, error: str = "") -> None:
+    trace.span(
+        "run",
+        attributes={
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "run",
+            "gen_ai.tool.call.arguments": json.dumps(arguments),
+            "gen_ai.tool.call.result": result,
+        },
+        status="error" if error else None,
+        message=error,
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "rule"),
+    [
+        ("429 Too Many Requests", "external_failure"),
+        ("connection refused", "external_failure"),
+        ("No module named 'flask'", "external_failure"),
+        ("TimeoutError: no answer, connection lost", "repeated_failure"),
+        ("the column is there already", "repeated_failure"),
+    ],
+)
+def test_kinds_of_failures_outlast_hashing(error: str, rule: str) -> None:
+    """P17: a failure of the outside is not held against the agent because its words are gone."""
+    trace = Trace()
+    for number in range(6):
+        _tool(trace, {"n": number}, "", error)
+    spans = _read(trace)
+
+    assert findings(with_content(spans, "hashes", KEY)) == findings(spans)
+    assert rule in {found[0] for found in findings(spans)}
+
+
+@pytest.mark.parametrize("rule", ["chant", "signature_repeat"])
+def test_what_reads_words_is_lost(rule: str) -> None:
+    """P17: docs/security.md says which rules find less in hashes: this shows it."""
+    trace = Trace()
+    if rule == "chant":
+        said = [{"role": "assistant", "parts": [{"type": "text", "content": "on and on, " * 90}]}]
+        answer = {"gen_ai.output.messages": json.dumps(said)}
+        trace.span("chat", attributes={"gen_ai.operation.name": "chat", **answer})
+    else:  # The same failing test, by its name.
+        for number in range(8):
+            _tool(
+                trace,
+                {"n": number},
+                "FAILED tests/test_a.py::test_b - x\n1 failed, 9 passed in 1.2s",
+            )
+    spans = _read(trace)
+
+    full, redacted, hashes = (
+        {found[0] for found in findings(with_content(spans, content, KEY))} for content in CONTENTS
+    )
+    assert rule in full & redacted
+    assert rule not in hashes
 
 
 def test_hashes_hold_no_words() -> None:

@@ -17,25 +17,29 @@ from threading import Event
 
 import grpc  # type: ignore[import-untyped]
 import pytest
+from google.protobuf import json_format  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server.bodies import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
 from looptrace.collector.server.counts import NAMES, Counts
 from looptrace.collector.server.intake import InFlight
-from looptrace.collector.server.limits import Limits
 from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
 from tests.reliability.receivers import JSON, PROTO, Receiver, intake, running, sample
-from tests.reliability.test_fuzz import post
+from tests.reliability.test_fuzz import LOGS, LOGS_PATH, TRACES_PATH, post
 
 BODY = sample("call").SerializeToString()
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def answered(limits: Limits, body: bytes, kind: str = PROTO, packing: str = "") -> tuple[int, str]:
+def answered(
+    limits: Limits, body: bytes, kind: str = PROTO, packing: str = "", path: str = TRACES_PATH
+) -> tuple[int, str]:
     """Give the status of a body under some limits, and why it was refused, as it is counted."""
     with intake(limits) as receiver:
-        status, _ = asyncio.run(post(receiver.app, kind, packing, body))
+        status, _ = asyncio.run(post(receiver.app, kind, packing, body, path))
         assert receiver.intake.in_flight.bytes_held == 0
         names = [name for name in receiver.counted if name.startswith("refused_")]
     return status, ",".join(names)
@@ -141,6 +145,28 @@ def test_a_request_of_empty_parts_is_refused(kind: str, body: bytes) -> None:
         body = b'{"resourceSpans":[' + body[:-1] + b"]}"
     limits = Limits(body_bytes_max=16 * MIB)
     assert answered(limits, body, kind) == (413, "refused_too_many_spans")
+    if kind == PROTO:
+        assert answered(limits, body, kind, path=LOGS_PATH) == (413, "refused_too_many_spans")
+
+
+@pytest.mark.parametrize(("more", "refused"), [(-1, False), (0, False), (1, True)])
+def test_log_records_are_limited_as_spans_are(more: int, refused: bool) -> None:
+    """P7: by their number, and protobuf's by the size of each, before they become objects."""
+    logs = ExportLogsServiceRequest()
+    records = logs.resource_logs.add().scope_logs.add().log_records
+    for _ in range(3 + more):
+        records.add().body.string_value = "x"
+    records[0].body.string_value = "x" * (2 * KIB - 10)
+    size = records[0].ByteSize()
+    body = logs.SerializeToString()
+    expected = (413, "refused_too_many_spans") if refused else (200, "")
+    assert answered(Limits(spans_max=3), body, path=LOGS_PATH) == expected
+    assert answered(Limits(span_bytes_max=size - more), body, path=LOGS_PATH) == expected
+    told = json_format.MessageToDict(LOGS)
+    (scope,) = told["resourceLogs"][0]["scopeLogs"]
+    scope["logRecords"] = scope["logRecords"][2:3] * (3 + more)
+    text = json.dumps(told).encode()
+    assert answered(Limits(spans_max=3), text, JSON, path=LOGS_PATH) == expected
 
 
 def test_streams_after_each_other_are_few() -> None:
@@ -270,7 +296,7 @@ def test_grpc_waits_for_room_and_then_says_when() -> None:
         second = export.future(BODY, timeout=20)
         wait_until(second.done)
         # They end together: the second gets the room, or has itself waited for too long.
-        wait_until(first.done, 1)
+        wait_until(first.done)
         assert first.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert second.code() in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)
         assert export(BODY, timeout=20) == b"", "there is room again"

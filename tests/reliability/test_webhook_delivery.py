@@ -294,6 +294,7 @@ def test_any_one_call_of_the_disk_may_fail(template: Path) -> None:
         world.fault = fault
         world.deliver()
         assert world.accepted == {event(1).id: 1, event(2).id: 1}, number
+        assert world.results["all", "delivered"] == 2, number
         if calls < number:
             break
     assert calls > 10

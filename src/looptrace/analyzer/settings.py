@@ -15,6 +15,7 @@ from typing import Any
 from looptrace.analyzer.counts import DAY_S, METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
+from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
@@ -60,6 +61,7 @@ SECTIONS = (
     "tools",
     "masks",
     "webhooks",
+    "server",
 )
 
 # More than a person can keep in mind; every override that differs costs a judging of its rules.
@@ -116,6 +118,7 @@ class Settings:
     sameness: Sameness = field(default_factory=Sameness)
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
+    server: Limits = field(default_factory=Limits)
 
     @property
     def directives(self) -> Directives:
@@ -180,8 +183,9 @@ def parsed(data: bytes, name: str) -> Settings:
     sameness = Sameness(_tools(top.at("tools", {})), _masks(top.at("masks", [])))
     own = _directives(top, Path(name).parent)
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
+    server = _server(top.at("server", {}))
     judging = RuleSet(rules, overrides, counting)
-    return Settings(profile, judging, recovery, sameness, own, webhooks)
+    return Settings(profile, judging, recovery, sameness, own, webhooks, server)
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -356,6 +360,14 @@ def _recovery(node: Node, base: Recovery) -> tuple[Recovery, Counting]:
     try:
         recovery = replace(base, unblock=unblock, **_numbers(node, base))
         return recovery, Counting(_numbers(node, Counting()).get(IDLE, DAY_S))
+    except SettingError as error:
+        raise _refused(error, node) from error
+
+
+def _server(node: Node) -> Limits:
+    node.table(numbers(Limits()))
+    try:
+        return replace(Limits(), **_numbers(node, Limits()))
     except SettingError as error:
         raise _refused(error, node) from error
 

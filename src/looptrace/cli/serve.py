@@ -48,6 +48,11 @@ _PORT = click.IntRange(0, 65_535)
     show_default=True,
     help="What is kept of what agents say: all, all but secrets, or hashes.",
 )
+@click.option(
+    "--export-to",
+    metavar="URL",
+    help="Where to send gates as spans, as `looptrace export` does; such as http://HOST:4318.",
+)
 @config_option
 def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
     """Receive OTLP, judge spans as they arrive, and tell agents and people of gates.
@@ -56,6 +61,7 @@ def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
     """
     try:
         # Only here, because they are an extra.
+        from looptrace.collector import export  # noqa: PLC0415
         from looptrace.collector.server import access, logs, service  # noqa: PLC0415
         from looptrace.collector.webhooks.signing import SecretError  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -85,10 +91,16 @@ def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
             options["http_port"],
             None if options["no_grpc"] else options["grpc_port"],
             content=options["content"],
+            export_to=export.Target(options["export_to"]) if options["export_to"] else None,
         )
         logs.log_to(sys.stderr)
         with traces.stopping_on_store_errors():
             asyncio.run(service.serve(serving, ready))
-    except (access.AccessError, service.ServeError, SecretError) as error:
+    except (
+        access.AccessError,
+        export.ExportError,
+        service.ServeError,
+        SecretError,
+    ) as error:
         click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
         sys.exit(traces.EXIT_UNREADABLE)

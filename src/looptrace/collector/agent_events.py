@@ -26,6 +26,7 @@ from looptrace.collector.span_rows import Row
 
 NS_PER_MS = 1_000_000
 HTTP_ERROR_MIN = 400
+DIGITS_MAX = 18  # What fits 64 bits; Python refuses to read some thousands of digits.
 
 _PRODUCTS = {"claude_code": "claude-code", "codex": "codex", "gemini_cli": "gemini-cli"}
 _SESSION = ("session.id", "conversation.id")
@@ -68,8 +69,7 @@ class _Event:
 
     def number(self, names: tuple[str, ...]) -> int | None:
         """Give a number, which some agents write as text."""
-        value = str(self.first(names))
-        return int(value) if value.isdecimal() else None
+        return _number(self.first(names))
 
     @property
     def start_ns(self) -> int:
@@ -113,6 +113,12 @@ def _first(said: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((said[name] for name in names if said.get(name) not in (None, "")), None)
 
 
+def _number(value: Any) -> int | None:
+    """Give a number, also one in text; None of anything else, or where it is absurd."""
+    text = str(value) if isinstance(value, int | str) else ""
+    return int(text) if len(text) <= DIGITS_MAX and text.isdecimal() else None
+
+
 def _name(record: LogRecord) -> str | None:
     """Give the full name of an agent's event, whichever field holds it; None of any other."""
     short = record.attributes.get("event.name")
@@ -124,9 +130,9 @@ def _time_ns(record: LogRecord) -> int:
     """Give the time of an event; of some in one millisecond their numbers give the order."""
     stamp = time_ns_of(record.attributes.get("event.timestamp"))
     time_ns = record.time_ns or stamp or record.observed_ns
-    number = str(record.attributes.get("event.sequence"))
-    if time_ns % NS_PER_MS == 0 and number.isdecimal():
-        time_ns += int(number) % NS_PER_MS
+    number = _number(record.attributes.get("event.sequence"))
+    if time_ns % NS_PER_MS == 0 and number is not None:
+        time_ns += number % NS_PER_MS
     return time_ns
 
 

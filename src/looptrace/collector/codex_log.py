@@ -35,7 +35,7 @@ _HEADER_LINE = (
 )
 _HEADER = re.compile(rf"(?:{_HEADER_LINE}\s*\n)+Output:\n?")
 _RUNS_ON = "Process running"
-_EXIT_CODE = re.compile(r"(?:Exit code:|exited with code) (-?\d+)")
+_EXIT_CODE = re.compile(r"(?:Exit code:|exited with code) (-?\d{1,18})")
 _REJECTED = re.compile(
     r"(?:exec command |patch )?(?:rejected|denied) by (?:the )?user", re.IGNORECASE
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -27,7 +28,7 @@ from looptrace.analyzer.facts import (
     facts_of,
     says_nothing,
 )
-from looptrace.analyzer.fingerprint import ERROR_TYPE, FAILURE_EXIT, FAILURE_HEAD
+from looptrace.analyzer.fingerprint import ERROR_KINDS, ERROR_TYPE, FAILURE_EXIT, FAILURE_HEAD
 from looptrace.analyzer.messages import Call, Message, Result
 from looptrace.analyzer.values import canonical, parsed
 from looptrace.collector.keyed_hashes import hash_of, masked_texts
@@ -44,11 +45,13 @@ _NAME = re.compile(r"[\w.:/@$-]{1,128}")
 _TYPE = re.compile(ERROR_TYPE)
 _FAILURES = (re.compile(FAILURE_HEAD), re.compile(FAILURE_EXIT))
 _DEPTH_MAX = 20
+# What is added to a type of error so that it tells the kind of failure that its text told.
+_KIND_WORDS = {"network": "connection", "dependency": "importerror", "logic": "assert"}
 
 
 def hashed(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     """Return spans (`SPAN_SCHEMA`) with hashes for all content."""
-    facts = list(facts_of(spans))
+    facts = _with_kinds(list(facts_of(spans)))
     seen: dict[Form, dict[str, str]] = {"exact": {}, "result": {}, "error": {}}
     for span in facts:
         _columns(span, lambda form, text: seen[form].setdefault(text, ""))
@@ -66,6 +69,36 @@ def hashed(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     return spans.with_columns(
         pl.DataFrame(columns, schema={name: spans.schema[name] for name in _COLUMNS}, orient="row")
     )
+
+
+def _with_kinds(facts: list[Facts]) -> list[Facts]:
+    """Let types of errors tell what only texts tell: that of a failing call is what judges it."""
+    failed = [span.failed or _reads_failed(span.result) or False for span in facts]
+    told = [
+        _told(span) if span.kind == "tool" and has_failed else None
+        for span, has_failed in zip(facts, failed, strict=True)
+    ]
+    *kinds, _ = ERROR_KINDS  # The last one only says that there was an error.
+    text = pl.col("told")
+    fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in kinds]
+    found = pl.DataFrame({"told": told}, schema={"told": pl.String}).select(pl.coalesce(fits))
+    return [
+        span if kind is None else replace(span, error_type=_typed(span, kind))
+        for span, kind in zip(facts, found.to_series(), strict=True)
+    ]
+
+
+def _told(span: Facts) -> str | None:
+    """Return what tells the kind of a failure; None where its type does so already."""
+    *kinds, _ = ERROR_KINDS
+    if span.error_type and any(re.search(pattern, span.error_type) for _, pattern in kinds):
+        return None
+    return ": ".join(filter(None, (span.error_type, span.error or span.result)))
+
+
+def _typed(span: Facts, kind: str) -> str:
+    said = span.error_type or _type_in(span.result) or "Error"
+    return f"{said}_{_KIND_WORDS.get(kind, kind)}"
 
 
 def _columns(span: Facts, texts: Hash) -> tuple[str, int | None, str | None, str, str]:

@@ -31,7 +31,8 @@ from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.collector import store
 from looptrace.collector.sdk.local import told_of
 from looptrace.collector.sdk.tell import EVENT, SAMPLED, SCOPE, attributes_of
-from looptrace.collector.store_lock import NAME, StoreError
+from looptrace.collector.store_files import BUCKETS, read_bucket
+from looptrace.collector.store_lock import NAME, StoreError, reading
 
 _logger = logging.getLogger(__name__)
 
@@ -234,11 +235,13 @@ def spans_of(
 
 
 def _turns_of(store_dir: Path, tasks: set[str]) -> pl.DataFrame:
-    """Read the turns of some tasks, as far as links need them."""
+    """Read the turns of some tasks, as far as links need them: a store may be large."""
     found = TURN_SCHEMA.to_frame().select(_LINKED)
-    for turns in store.read_turns(store_dir) if tasks else ():
-        found = found.vstack(turns.select(_LINKED).filter(pl.col("task").is_in(list(tasks))))
-    return found
+    for bucket in range(BUCKETS) if tasks else ():
+        with reading(store_dir):
+            turns = read_bucket(store_dir, "turns", bucket, _LINKED)
+        found = found.vstack(turns.filter(pl.col("task").is_in(list(tasks))))
+    return found.sort("task", "turn", maintain_order=True)
 
 
 def _span(event: GateEvent, turns: pl.DataFrame | None, *, content: bool) -> ReadableSpan:

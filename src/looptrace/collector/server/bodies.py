@@ -12,11 +12,11 @@ from typing import Protocol
 
 import polars as pl
 
+from looptrace.analyzer.limits import MIB, Limits
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.collector import otlp_json, otlp_logs, otlp_proto
 from looptrace.collector.read import span_table
 from looptrace.collector.server.counts import Reason
-from looptrace.collector.server.limits import MIB, Limits
 from looptrace.collector.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
 
 if sys.version_info >= (3, 14):
@@ -171,7 +171,11 @@ def decoded_logs(body: bytes, form: Form, limits: Limits) -> Taken:
         check(body, _bounds(limits))
     except OverBoundsError as error:
         raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
-    return _taken(_without_deep(decode(body), limits.depth_max))
+    decoded = decode(body)
+    if len(decoded.rows) + len(decoded.problems) > limits.spans_max:
+        why = f"a request may tell of {limits.spans_max:,} spans; send smaller batches"
+        raise RefusalError(Reason.TOO_MANY_SPANS, why)
+    return _taken(_without_deep(decoded, limits.depth_max))
 
 
 def _bounds(limits: Limits) -> Bounds:

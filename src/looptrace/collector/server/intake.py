@@ -11,6 +11,7 @@ from threading import Lock
 
 import polars as pl
 
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server.bodies import (
     Form,
     RefusalError,
@@ -21,7 +22,6 @@ from looptrace.collector.server.bodies import (
     unpacked,
 )
 from looptrace.collector.server.counts import Counts, Reason
-from looptrace.collector.server.limits import Limits
 from looptrace.collector.server.sink import Sink, SinkFull
 from looptrace.collector.store_lock import StoreError
 

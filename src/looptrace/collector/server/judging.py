@@ -71,7 +71,6 @@ class Judging:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        tasks_max: int,
         on_events: Callable[[], None],
     ) -> None:
         """Judge spans of `log`; `on_events` is called, on this thread, when something was told."""
@@ -83,7 +82,6 @@ class Judging:
             store_dir,
             settings,
             log,
-            tasks_max,
             self.judged,
             self._closing,
             on_events,
@@ -139,7 +137,6 @@ class _Judge:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        tasks_max: int,
         judged: Judged,
         closing: threading.Event,
         on_events: Callable[[], None],
@@ -151,6 +148,7 @@ class _Judge:
         self._judged = judged
         self._closing = closing
         self._on_events = on_events
+        tasks_max = settings.server.tasks_max
         self._arrivals = Arrivals(settings.sameness)
         self._live = LiveEngine(settings.judging, settings.recovery, self._recall, tasks_max)
         self._goes_on_s = settings.judging.counting.idle_s + HORIZON_S

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from starlette.routing import Route
 from looptrace.analyzer.settings import Settings
 from looptrace.collector import store
 from looptrace.collector.content import Content, content_key, with_content
+from looptrace.collector.export import GateExporter, Target
 from looptrace.collector.server import metrics
 from looptrace.collector.server.access import (
     Access,
@@ -39,8 +40,7 @@ from looptrace.collector.server.intake import Intake
 from looptrace.collector.server.judging import GAUGES as JUDGING_GAUGES
 from looptrace.collector.server.judging import Judging
 from looptrace.collector.server.keeping import GAUGES as STORING_GAUGES
-from looptrace.collector.server.keeping import Keeping, Retention
-from looptrace.collector.server.limits import Limits
+from looptrace.collector.server.keeping import Keeping
 from looptrace.collector.server.metrics import Instrument, Metrics
 from looptrace.collector.webhooks.deliverer import Deliverer
 
@@ -51,7 +51,8 @@ STOP_S = 5.0
 _REQUESTS_END_S = 1.5
 _JUDGING_ENDS_S = 1.5
 _DELIVERING_ENDS_S = 1.0
-_STORING_ENDS_S = 0.5
+_EXPORTING_ENDS_S = 0.4
+_STORING_ENDS_S = 0.4
 _METRICS_END_S = 0.3
 # How long a report waits for the newest turns to be in the store.
 _STORED_WAIT_S = 2.0
@@ -71,11 +72,8 @@ class Options:
     access: Access
     http_port: int
     grpc_port: int | None
-    limits: Limits = field(default_factory=Limits)
-    retention: Retention = field(default_factory=Retention)
-    log_bytes_max: int = 1 << 30
-    tasks_max: int = 10_000
     content: Content = "redacted"
+    export_to: Target | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +98,12 @@ class Service:
         store.prepare(options.store_dir)
         self.changes = Changes()
         self.counts = Counts()
-        self.log = IngestLog(options.store_dir / FILE_NAME, options.log_bytes_max)
-        self.judging = Judging(options.store_dir, settings, self.log, options.tasks_max, self._told)
+        self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
+        self.judging = Judging(options.store_dir, settings, self.log, self._told)
         self.keeping = Keeping(
             options.store_dir,
             settings,
             self.log,
-            options.retention,
             lambda: self.judging.judged.seq,
         )
         self.keeping.start()
@@ -114,9 +111,14 @@ class Service:
             store.gates_path(options.store_dir), settings.webhooks, os.environ
         )
         self.deliverer.start()
+        self.exporter = (
+            GateExporter(options.store_dir, options.export_to) if options.export_to else None
+        )
+        if self.exporter:
+            self.exporter.start()
         self.judging.start(self.keeping.kept.seq)
         kept = partial(with_content, content=options.content, key=content_key(options.store_dir))
-        self.intake = Intake(self.log, options.limits, self.counts, kept)
+        self.intake = Intake(self.log, options.settings.server, self.counts, kept)
         self.metrics = Metrics(self._instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.changes, self.judging.wake, self._stored
@@ -161,6 +163,8 @@ class Service:
     def _told(self) -> None:
         self.changes.tell()
         self.deliverer.wake()
+        if self.exporter:
+            self.exporter.wake()
         self.keeping.wake()  # Somebody may ask for a report of it.
 
     async def _stored(self) -> None:
@@ -176,6 +180,8 @@ class Service:
         self.intake.close()
         self.judging.close(_JUDGING_ENDS_S)
         self.deliverer.close(_DELIVERING_ENDS_S)
+        if self.exporter:
+            self.exporter.close(_EXPORTING_ENDS_S)
         self.keeping.close(_STORING_ENDS_S)
         self.metrics.close(_METRICS_END_S)
         self.log.close()
@@ -213,7 +219,7 @@ async def _serve(
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=int(_REQUESTS_END_S),
-            **uvicorn_options(options.limits),
+            **uvicorn_options(options.settings.server),
             **tls_options(access),
         )
     )
