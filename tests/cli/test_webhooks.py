@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,3 +135,20 @@ def test_a_store_without_webhooks_says_so() -> None:
     )
     assert "the settings have no webhooks" in run("webhooks", "send", "s").output
     assert "is not a store" in run("webhooks", "list", "none").output
+
+
+WITHOUT = """
+import sys
+sys.modules["httpcore"] = None  # As if it were not installed.
+from looptrace.cli.main import main
+main(["webhooks", "test", "http://127.0.0.1:9/", "--allow-private", "127.0.0.1"])
+"""
+
+
+def test_what_is_not_installed_is_named() -> None:
+    """The command line works without what sends, and says what sending needs."""
+    command = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "webhooks need httpcore" in done.stderr
+    assert "pip install 'looptrace[server]'" in done.stderr

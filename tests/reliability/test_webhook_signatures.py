@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import http.client
+import logging
 import os
 import shutil
 import socket
@@ -22,9 +24,11 @@ from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
 from looptrace.analyzer.webhooks import Webhook
+from looptrace.collector.webhooks.client import Http
 from looptrace.collector.webhooks.courier import receiver_of
 from looptrace.collector.webhooks.signing import SecretError, key_of, signed
-from tests.collector.test_outbox import event
+from tests.collector.test_outbox import event, opened
+from tests.reliability.test_webhook_network import serving
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105
 OTHER = "whsec_" + base64.b64encode(b"another key of at least 24 bytes").decode()
@@ -128,6 +132,20 @@ def test_what_is_ready_to_send_shows_no_secret(tmp_path: Path) -> None:
     assert "hush" not in str(caught.value)
     with pytest.raises(SecretError, match="cannot be read: No such file"):
         receiver_of(Webhook("a", f"file:{tmp_path / 'none'}", "slack"), {})
+
+
+def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """P17: not even where everything is logged, what is sent and what fails."""
+    caplog.set_level(logging.DEBUG)
+    with serving() as server:
+        for url in (f"{server.url}hush-path", "http://127.0.0.1:9/hush-path"):
+            webhook = Webhook("a", url, "pagerduty", ("env:K",), allow_private=("127.0.0.1",))
+            receiver = receiver_of(webhook, {"K": "hush-key"})
+            answer = asyncio.run(Http().send(receiver.request(opened(1), time.time_ns())))
+            assert "hush" not in answer.error
+        assert b"hush-key" in server.requests[0][0]
+    assert caplog.text
+    assert "hush" not in caplog.text
 
 
 # --- The receivers of the examples ---------------------------------------------------------------
