@@ -78,7 +78,7 @@ _SCHEME = r"(?i-u:(?:bearer|basic|token|digest) +)?"
 _STRING = r"(?:[^\"\\\x00]|\\[^\x00])+"
 _STRING_WITHIN = r"(?:[^\"\\\x00]|\\\\(?:\\[\"\\]|[^\"\\\x00]))+"
 _BARE = r"[^ \"'\\,;&<>(){}\[\]|\x00]{3,}"
-_URL = r"[A-Za-z][A-Za-z0-9+.-]*:(?:\\*/){2}"
+_URL = r":(?:\\*/){2}"
 
 # Where v is the secret, k and s are what stands before and after it, and q is a quote to put
 # around what replaces a number.
