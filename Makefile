@@ -29,8 +29,8 @@ test-sdk-oldest test-sdk-newest: test-sdk-%:
 	grep --invert-match --extended-regexp 'opentelemetry|googleapis|grpcio|protobuf' \
 		constraints.txt > $(VENV)-sdk-$*/constraints.txt
 	$(VENV)-sdk-$*/bin/pip --disable-pip-version-check --quiet install --upgrade \
-		--constraint $(VENV)-sdk-$*/constraints.txt --editable '.[dev]' \
-		'opentelemetry-sdk$(SDK)' 'opentelemetry-exporter-otlp$(SDK)'
+		--constraint $(VENV)-sdk-$*/constraints.txt --editable '.[analyzer]' \
+		'opentelemetry-sdk$(SDK)' 'opentelemetry-exporter-otlp$(SDK)' hypothesis pytest
 	$(VENV)-sdk-$*/bin/pytest -q tests/sdk
 
 check: $(VENV)/installed-dev ## format, lint, types, imports, generated pages

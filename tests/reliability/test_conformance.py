@@ -27,6 +27,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from looptrace.analyzer.limits import MIB, Limits
 from looptrace.collector.server.sink import SinkFull
 from looptrace.collector.store_lock import StoreError
 from tests.collector.conftest import pack_zstd
@@ -36,6 +37,7 @@ from tests.reliability.receivers import HOST, JSON, PROTO, Receiver, running, sa
 PROTO_BODY = sample("call").SerializeToString()
 JSON_BODY = as_json(sample("call"))
 TRACE = "00112233445566778899aabbccddeeff"
+LIMITS = Limits(body_bytes_max=4 * MIB)
 RETRYABLE = {429, 502, 503, 504}
 RETRY_S = 7
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -50,7 +52,7 @@ SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
     """Give a receiver that all tests of this file share."""
-    with running() as one:
+    with running(LIMITS) as one:
         yield one
 
 

@@ -215,7 +215,7 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
     (other / "thesis.txt").write_text("mine")
     port = server.address.rpartition(":")[2]
     for arguments, says in (
-        (["--store", str(other)], "is a folder of something else"),
+        (["--store", str(other), "--http-port", "0"], "is a folder of something else"),
         (["--store", str(server.store_dir), "--http-port", "0"], "is at work on this store"),
         (["--store", str(tmp_path / "new"), "--http-port", port], "--http-port"),
     ):

@@ -21,7 +21,7 @@ class Limits:
     """
 
     body_bytes_max: int = setting(
-        4 * MIB, ge=KIB, le=64 * MIB, doc="Bytes of a request as they are sent."
+        16 * MIB, ge=KIB, le=64 * MIB, doc="Bytes of a request as they are sent."
     )
     unpacked_bytes_max: int = setting(
         16 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of a request after decompression."

@@ -1,8 +1,10 @@
 """Secrets in texts: found by their form, and replaced by a keyed hash of themselves.
 
-The patterns run in Rust's linear-time engine over whole columns. They are written for JSON, also
-where one JSON lies as a string within another: no match begins within an escape, and what is taken
-out holds neither a quote nor a part of an escape, so that JSON stays JSON of the same shape.
+The patterns run in Rust's linear-time engine over whole columns. None of them needs to look far
+ahead for what may not come, else many matches in one text would take the square of its length.
+They are written for JSON, also where one JSON lies as a string within another: no match begins
+within an escape, and what is taken out holds neither a quote nor a part of an escape, so that JSON
+stays JSON of the same shape.
 
 What replaces a secret is the same wherever the secret is, so that equal texts stay equal, and
 another one for every other secret, so that different calls stay different. In results it counts as
@@ -41,11 +43,11 @@ _ISSUED = "|".join(
         r"(?:hf|gsk|npm|r8)_[A-Za-z0-9]{20,}|pypi-[A-Za-z0-9_-]{20,}",
         r"(?:xai|pplx|tvly|nvapi|PMAK)-[A-Za-z0-9_-]{16,}|lsv2_(?:pt|sk)_[A-Za-z0-9_]{20,}",
         r"do[opr]_v1_[a-f0-9]{32,}|dapi[0-9a-f]{32}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
-        r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|key-[0-9a-f]{32}|SK[0-9a-f]{32}",
+        r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,}|key-[0-9a-f]{32}|SK[0-9a-f]{32}",
         r"sntry[su]_[A-Za-z0-9=_+/-]{20,}|glsa_[A-Za-z0-9_]{20,}|hv[bs]\.[A-Za-z0-9_-]{20,}",
         r"sq0[a-z]{3}-[A-Za-z0-9_-]{20,}|[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}",  # Square, Telegram
         r"AGE-SECRET-KEY-1[A-Z0-9]{20,}",
-        r"eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){2,4}",  # JSON Web Tokens
+        r"eyJ[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]*){0,4}",  # JSON Web Tokens
     )
 )
 _TOKEN = "[A-Za-z0-9._~+/=-]"  # noqa: S105 - the characters of a token, and no token.
@@ -53,11 +55,12 @@ _TOKEN = "[A-Za-z0-9._~+/=-]"  # noqa: S105 - the characters of a token, and no 
 _LOOKS_RANDOM = rf"{_TOKEN}{{7,}}[0-9]{_TOKEN}*|{_TOKEN}*[0-9]{_TOKEN}{{7,}}|[A-Za-z]{{32,}}"
 
 _LINE = r"(?:\\+[nrt]|[ \t\r\n])"
+_MARK_OF_KEY = r" [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _PRIVATE_KEY = (
-    r"(?:-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)"
-    rf"(?:{_LINE}|[A-Za-z0-9+/=:,.-])*?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-    # One that is cut off.
-    rf"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?:{_LINE}*[A-Za-z0-9+/=]{{16,}})*"
+    # Headers, whole lines, and the last line with the end; some of it may be cut off.
+    rf"-----BEGIN{_MARK_OF_KEY}(?:{_LINE}+[A-Z][A-Za-z-]+: [A-Za-z0-9,.() -]+)*"
+    rf"(?:{_LINE}*[A-Za-z0-9+/=]{{16,}})*"
+    rf"(?:(?:{_LINE}*[A-Za-z0-9+/=]{{1,16}})?{_LINE}*-----END{_MARK_OF_KEY})?"
 )
 
 # Names under which secrets stand. `token` alone is one; the tokens that a model used are none.
@@ -75,7 +78,7 @@ _SCHEME = r"(?i-u:(?:bearer|basic|token|digest) +)?"
 _STRING = r"(?:[^\"\\\x00]|\\[^\x00])+"
 _STRING_WITHIN = r"(?:[^\"\\\x00]|\\\\(?:\\[\"\\]|[^\"\\\x00]))+"
 _BARE = r"[^ \"'\\,;&<>(){}\[\]|\x00]{3,}"
-_URL = r"[A-Za-z][A-Za-z0-9+.-]*:(?:\\*/){2}"
+_URL = r":(?:\\*/){2}"
 
 # Where v is the secret, k and s are what stands before and after it, and q is a quote to put
 # around what replaces a number.
@@ -93,7 +96,7 @@ _FORMS = (
     rf"{_BEFORE}(?P<v>{_ISSUED})",
     rf"(?P<v>{_PRIVATE_KEY})",
     rf"(?P<k>{_NAME})(?:{_NAMED})",
-    rf"(?P<k>--[A-Za-z-]*?{_NAME} +)(?P<v>{_BARE})",
+    rf"(?P<k>--[A-Za-z-]{{0,32}}?{_NAME} +)(?P<v>{_BARE})",
     rf"(?P<k>{_WORD}(?i-u:bearer|basic) +)(?P<v>{_LOOKS_RANDOM})",
     # Passwords in URLs, and tokens in the place of a user.
     rf"(?P<k>{_URL}[^ /:@\"'\\<>]*:)(?P<v>[^ /\"'\\<>\x00]+)(?P<s>@)",
