@@ -78,6 +78,7 @@ class Loop:
     phase: str | None = None  # of the last turn, and the one before it
     phase_before: str | None = None
     phases: tuple[str, ...] = ()  # of the turns that the others repeat
+    reworded: bool = False  # some of what was asked means the same, but in other words
 
 
 @dataclass(frozen=True, slots=True)
