@@ -16,6 +16,7 @@ from looptrace.analyzer import sentences
 from looptrace.analyzer.counts import DAY_S, METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
+from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.meaning import MEASURES, SENTENCES, Meaning
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
@@ -66,6 +67,7 @@ SECTIONS = (
     "tools",
     "masks",
     "webhooks",
+    "server",
 )
 
 # More than a person can keep in mind; every override that differs costs a judging of its rules.
@@ -122,6 +124,7 @@ class Settings:
     sameness: Sameness = field(default_factory=Sameness)
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
+    server: Limits = field(default_factory=Limits)
 
     @property
     def directives(self) -> Directives:
@@ -187,7 +190,8 @@ def parsed(data: bytes, name: str) -> Settings:
     own = _directives(top, Path(name).parent)
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
     judging = RuleSet(rules, overrides, counting, _meaning(top))
-    return Settings(profile, judging, recovery, sameness, own, webhooks)
+    server = _server(top.at("server", {}))
+    return Settings(profile, judging, recovery, sameness, own, webhooks, server)
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -362,6 +366,14 @@ def _recovery(node: Node, base: Recovery) -> tuple[Recovery, Counting]:
     try:
         recovery = replace(base, unblock=unblock, **_numbers(node, base))
         return recovery, Counting(_numbers(node, Counting()).get(IDLE, DAY_S))
+    except SettingError as error:
+        raise _refused(error, node) from error
+
+
+def _server(node: Node) -> Limits:
+    node.table(numbers(Limits()))
+    try:
+        return replace(Limits(), **_numbers(node, Limits()))
     except SettingError as error:
         raise _refused(error, node) from error
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from looptrace.analyzer import plugins
 from looptrace.analyzer.counts import METRICS, Counting
+from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.meaning import LETTERS, MEASURES, Meaning
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
@@ -72,6 +73,7 @@ _SECTION_DOCS = {
     ),
     "tools": "What makes calls of a tool the same.",
     "masks": "Parts of results and errors that do not make them differ.",
+    "server": "What `looptrace serve` may take up: bytes, seconds, and how long things are kept.",
     "webhooks": "Receivers that events of gates are sent on to; [more](webhooks.md).",
 }
 _SELECTOR_DOCS = {
@@ -222,6 +224,7 @@ _STARTER_HEAD = f"""# Settings of looptrace. `looptrace config check` says wheth
 # {DIRECTIVES} = "FOLDER": {_DIRECTIVES_DOC}
 """
 
+_LIMITS = numbers(Limits())
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -254,6 +257,7 @@ def toml_of(settings: Settings) -> str:
     for webhook in settings.webhooks:
         values = {item.name: getattr(webhook, item.name) for item in fields(Webhook)}
         lines += _section("[[webhooks]]", {name: value for name, value in values.items() if value})
+    lines += _section("[server]", asdict(settings.server))
     return "\n".join([*lines, ""])
 
 
@@ -273,6 +277,9 @@ def starter() -> str:
         for name, (value, about) in rule.settings().items():
             lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
         lines += [f"# {_LADDER_DOC}", f"#{LADDER} = {_toml(rule.ladder)}"]
+    lines += ["", f"# {_SECTION_DOCS['server']}", "[server]"]
+    for name, (value, about) in _LIMITS.items():
+        lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
     for section, example in _EXAMPLES.items():
         lines += ["", f"# {_SECTION_DOCS[section]}"]
         lines += [f"# {key}: {doc}" for key, doc in _LISTED_DOCS[section].items()]
@@ -292,6 +299,7 @@ def page() -> str:
         *_listed_page("tools", "[tools.NAME]", TOOLS_MAX),
         *_listed_page("masks", "[[masks]]", MASKS_MAX),
         *_listed_page("webhooks", "[[webhooks]]", WEBHOOKS_MAX),
+        *_server_page(),
         *_rules_page(),
     ]
     return "\n".join([*parts, ""])
@@ -324,6 +332,7 @@ def schema() -> str:
         "tools": _names(_tool_schema(), TOOLS_MAX),
         "masks": _list(_mask_schema(), MASKS_MAX),
         "webhooks": _list(_webhook_schema(), WEBHOOKS_MAX),
+        "server": _object({name: _number_schema(*one) for name, one in _LIMITS.items()}),
     }
     for name, doc in _SECTION_DOCS.items():
         sections[name]["description"] = doc
@@ -399,6 +408,14 @@ def _recovery_page() -> list[str]:
     for name, value, bounds, doc in _recovery_rows():
         values = [getattr(profile.recovery, name, value) for profile in PROFILES.values()]
         lines.append(_row(name, map(_toml, values), bounds, doc))
+    return lines
+
+
+def _server_page() -> list[str]:
+    lines = ["", "## `[server]`", "", _SECTION_DOCS["server"], ""]
+    lines += ["| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"]
+    for name, (value, about) in _LIMITS.items():
+        lines.append(f"| `{name}` | {value} | {_bounds(about)} | {about['doc']} |")
     return lines
 
 

@@ -170,8 +170,9 @@ def _data(event: GateEvent, url: str) -> dict[str, Any]:
     return {
         **{name: getattr(event, name) for name in _PLAIN},
         **{
-            name: _cut(getattr(event, name) or "", longest.get(name, _NAME_CHARS_MAX))
+            name: text and _cut(text, longest.get(name, _NAME_CHARS_MAX))
             for name in _TEXTS
+            for text in (getattr(event, name),)
         },
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
         "url": url,
