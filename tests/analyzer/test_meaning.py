@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 from benchmarks.meaning import halves, score
 from looptrace.analyzer import sentences
-from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.log_records import log_record
 from looptrace.analyzer.meaning import (
     CHARS_MAX,
     LETTERS,
@@ -30,6 +32,7 @@ from looptrace.analyzer.meaning import (
     sketch,
 )
 from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.opinions import needs_opinion
 from looptrace.analyzer.ruleset import RuleSet
 from looptrace.analyzer.settings import parsed
 from looptrace.analyzer.settings_file import SettingsError
@@ -89,6 +92,20 @@ def test_requests_in_other_words_are_a_loop() -> None:
     assert (finding.rule, finding.attempts, finding.action) == ("collaboration_loop", 4, "gate")
     assert "was handed on 4 times in other words" in finding.reason
     assert findings_of(turns, judging(None)) == []
+
+
+@requirement("A13")
+@requirement("A14")
+def test_a_judge_may_be_asked_about_what_is_the_same_in_other_words() -> None:
+    """Its gate stands on no exact match, and every log record of it says so."""
+    for turns, exact in ((handed(*FIX), False), (handed(FIX[0], times=4), True)):
+        (gate,) = [
+            event
+            for event in judged_of(turns, judging(LETTERS)).events
+            if event.type == "gate_opened"
+        ]
+        assert (gate.exact, needs_opinion(gate)) == (exact, not exact)
+        assert log_record(replace(gate, type="loop_detected"))["exact"] is exact
 
 
 @requirement("A12")

@@ -203,12 +203,16 @@ class Stretch:
             labels=tuple(row.label for row in self.first),
             attempts=self.attempts_at(fired),
             failed=self.failing > self.index_of(fired),
-            reworded=self.verbatim <= self.index_of(fired),
+            reworded=self.reworded_at(fired),
             phase=self.last.phase,
             phase_before=self.last.phase_before,
             phases=tuple(row.phase or "" for row in self.first),
         )
         return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
+
+    def reworded_at(self, fired: Fired) -> bool:
+        """Say whether some of it only meant the same as the first turn when the rule fired."""
+        return fired.rule.compares_meaning and self.verbatim <= self.index_of(fired)
 
     def index_of(self, fired: Fired) -> int:
         """Return which of the loop's turns it was at which the rule fired."""

@@ -39,6 +39,7 @@ class CollaborationLoop(Rule):
 
     name = "collaboration_loop"
     lane = LaneSpec(by="agent", kinds=("handoff",))
+    compares_meaning = True
 
     attempts_min: int = setting(
         4, ge=2, le=50, doc="Equal requests to one agent, in a row, that make a loop."

@@ -42,6 +42,7 @@ class RepeatedCall(Rule):
 
     name = "repeated_call"
     lane = LaneSpec(by="agent", kinds=("tool",))
+    compares_meaning = True
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
