@@ -818,7 +818,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).judging.overrides
-    assert len(others) == 5
+    assert len(others) == 6
     for example in others:
         assert read(example) != default()
 

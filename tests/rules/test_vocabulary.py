@@ -9,10 +9,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Turns
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Meanings, Turns
 from looptrace.rules.vocabulary import (
     BACK_OFF,
     NS_PER_S,
+    alike_in_a_row,
     gathered,
     in_a_row,
     mirrored,
@@ -179,6 +180,40 @@ def test_in_a_row_counts_equal_turns(rows: list[Row]) -> None:
             counts.append(0 if code == UNKNOWN else (counts[-1] + 1 if again else 1))
         expected.append(counts)
     assert expected == by_lane(lane, in_a_row(lane, lane.call))
+
+
+# Three sketches, of which the first and the second are alike.
+SKETCHES = np.array([[10, 0], [8, 6], [0, 10]], dtype=np.int32)
+ALIKE = ({0}, {1}, {2}, {0, 1})
+PRODUCT_MIN = 80
+
+
+@given(turns, st.integers(2, 8))
+def test_alike_in_a_row_compares_each_turn_with_the_last(rows: list[Row], limit: int) -> None:
+    """Turns are alike by their codes, or where subjects are equal and sketches are alike."""
+    place = np.arange(len(rows)) % len(SKETCHES)
+    turns = columns(rows)
+    meanings = Meanings(turns.outcome, place, SKETCHES, PRODUCT_MIN)
+    lane = replace(turns, meanings=meanings).lane(BY_AGENT)
+
+    def alike(first: int, second: int) -> bool:
+        subjects = {rows[first][4], rows[second][4]}
+        same = len(subjects) == 1 and UNKNOWN not in subjects
+        known = rows[first][3] == rows[second][3] != UNKNOWN
+        return known or (same and {int(place[first]), int(place[second])} in ALIKE)
+
+    expected = []
+    for one in by_lane(lane, lane.rows):
+        counts = []
+        for i, row in enumerate(one):
+            count = int(rows[row][3] != UNKNOWN)
+            while 0 < count < min(limit, i + 1) and alike(row, one[i - count]):
+                count += 1
+            counts.append(count)
+        expected.append(counts)
+    assert expected == by_lane(lane, alike_in_a_row(lane, lane.call, limit))
+    exact = columns(rows).lane(BY_AGENT)
+    assert (alike_in_a_row(exact, exact.call, limit) == in_a_row(exact, exact.call)).all()
 
 
 @given(turns, st.integers(2, 8))

@@ -32,6 +32,7 @@ from looptrace.analyzer.fingerprint import (
     digest,
 )
 from looptrace.analyzer.labels import label
+from looptrace.analyzer.meaning import Meaning, meanings_of
 from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
 from looptrace.analyzer.texts import with_chants
 from looptrace.analyzer.values import names_in
@@ -144,6 +145,7 @@ class Stretch:
     first: tuple[LoopRow, ...]  # the turns of one round, which the others repeat
     last: LoopRow
     failing: int  # how many turns, from the first on, are known to have failed
+    verbatim: int  # how many, from the first on, asked for the same, word by word
     turn: tuple[int, ...]
     trace_id: tuple[str, ...]
     span_id: tuple[str, ...]
@@ -203,11 +205,16 @@ class Stretch:
             labels=tuple(row.label for row in self.first),
             attempts=self.attempts_at(fired),
             failed=self.failing > self.index_of(fired),
+            reworded=self.reworded_at(fired),
             phase=self.last.phase,
             phase_before=self.last.phase_before,
             phases=tuple(row.phase or "" for row in self.first),
         )
         return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
+
+    def reworded_at(self, fired: Fired) -> bool:
+        """Say whether some of it only meant the same as the first turn when the rule fired."""
+        return fired.rule.compares_meaning and self.verbatim <= self.index_of(fired)
 
     def index_of(self, fired: Fired) -> int:
         """Return which of the loop's turns it was at which the rule fired."""
@@ -221,13 +228,16 @@ class Stretch:
         """Return both as one; turns that both have count once."""
         new = bisect_right(later.turn, self.turn[-1])
         fired = bisect_right(later.fired, self.fired[-1].turn, key=lambda fired: fired.turn)
-        failing = self.failing
+        failing, verbatim = self.failing, self.verbatim
         if self.failed and later.failing >= new:
             failing += later.failing - new
+        if verbatim == len(self.turn) and later.verbatim >= new:
+            verbatim += later.verbatim - new
         return replace(
             self,
             last=later.last,
             failing=failing,
+            verbatim=verbatim,
             fired=self.fired + later.fired[fired:],
             turn=self.turn + later.turn[new:],
             trace_id=self.trace_id + later.trace_id[new:],
@@ -362,7 +372,7 @@ class Ruled:
 def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
     """Apply each rule to turns that are ordered, coded and counted."""
     every = judging.forms()
-    turns = columns(table, texts=_read_by(every))
+    turns = columns(table, texts=_read_by(every), meaning=judging.meaning)
     lanes = {spec: turns.lane(spec) for spec in {forms.lane for forms in every}}
     fits = [_fits(table, override) for override in judging.overrides]
     for forms in every:
@@ -420,10 +430,13 @@ def _hash(name: str) -> pl.Expr:
     return pl.col(name).hash().reinterpret(signed=True)
 
 
-def columns(table: pl.DataFrame, *, texts: Collection[str] = ()) -> Turns:
+def columns(
+    table: pl.DataFrame, *, texts: Collection[str] = (), meaning: Meaning | None = None
+) -> Turns:
     """Return turns that are ordered, coded and counted as the columns that rules see.
 
-    Only the texts of some kinds of turn are there, as most rules do not read any.
+    Only the texts of some kinds of turn are there, as most rules do not read any, and what requests
+    mean only on request.
     """
     numbers: dict[str, Any] = {name: _figures_of(table[name]) for name in _FIGURES}
     numbers |= {name: table[name].to_numpy() for name in (*_MASKS, *_COUNTS)}
@@ -438,6 +451,7 @@ def columns(table: pl.DataFrame, *, texts: Collection[str] = ()) -> Turns:
         failed=table["failed"].fill_null(value=False).to_numpy(),
         phase_before=_codes_of(table["phase_before"]),
         measured=_codes_of(table["measured"]),
+        meanings=meanings_of(table, meaning) if meaning else None,
         **numbers,
     )
 
@@ -549,15 +563,17 @@ def _read(table: pl.DataFrame, found: Sequence[Members]) -> list[Stretch]:
     ends = np.cumsum([len(members.rows) for members in found])
     starts = np.concatenate([[0], ends[:-1]])
     failing = _prefixes(table["failed"].fill_null(value=False).to_numpy()[rows], starts, ends)
+    call = table["call_code"].to_numpy()[rows]
+    verbatim = _prefixes(call == np.repeat(call[starts], ends - starts), starts, ends)
     fired = _fired(table, found)
     ids = [table[name].gather(rows).to_list() for name in ("turn", "trace_id", "span_id")]
     rounds = _loop_rows(table, np.concatenate([m.rows[: m.period] for m in found]))
     lasts = _loop_rows(table, rows[ends - 1])
     return [
-        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), failed, part, at)
-        for members, failed, part, at in zip(
+        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), alike, part, at)
+        for members, alike, part, at in zip(
             found,
-            failing,
+            zip(failing, verbatim, strict=True),
             ([tuple(c[a:b]) for c in ids] for a, b in zip(starts, ends, strict=True)),
             fired,
             strict=True,
@@ -596,11 +612,12 @@ def _stretch(
     members: Members,
     first: tuple[LoopRow, ...],
     last: LoopRow,
-    failing: int,
+    alike: tuple[int, int],
     ids: list[tuple[Any, ...]],
     fired: tuple[Fired, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
+    failing, verbatim = alike
     return Stretch(
         task=last.task,
         agent=last.agent if members.rules[0].lane.by == "agent" else "",
@@ -611,6 +628,7 @@ def _stretch(
         first=first,
         last=last,
         failing=failing,
+        verbatim=verbatim,
         turn=turn,
         trace_id=trace_id,
         span_id=span_id,

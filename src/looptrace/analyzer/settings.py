@@ -12,14 +12,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from looptrace.analyzer import sentences
 from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.meaning import MEASURES, SENTENCES, Meaning
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
+from looptrace.analyzer.sentences import SentencesError
 from looptrace.analyzer.settings_file import Node, SettingsError, content, read, shown
 from looptrace.analyzer.webhooks import (
     FILE,
@@ -48,6 +51,8 @@ LADDER = "ladder"
 UNBLOCK = "unblock"
 IDLE = "idle_s"
 CONVERGES_ON = "converges_on"
+MEANING = "meaning"
+MEASURE = "measure"
 DIRECTIVES = "directives"
 
 SECTIONS = (
@@ -58,6 +63,7 @@ SECTIONS = (
     "rules",
     "overrides",
     "phases",
+    "meaning",
     "tools",
     "masks",
     "webhooks",
@@ -183,8 +189,8 @@ def parsed(data: bytes, name: str) -> Settings:
     sameness = Sameness(_tools(top.at("tools", {})), _masks(top.at("masks", [])))
     own = _directives(top, Path(name).parent)
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
+    judging = RuleSet(rules, overrides, counting, _meaning(top))
     server = _server(top.at("server", {}))
-    judging = RuleSet(rules, overrides, counting)
     return Settings(profile, judging, recovery, sameness, own, webhooks, server)
 
 
@@ -394,6 +400,27 @@ def _converging(node: Node) -> dict[str, str]:
     return {
         name: phase.at(CONVERGES_ON).choice("metric", METRICS) for name, phase in phases.items()
     }
+
+
+def _meaning(top: Node) -> Meaning | None:
+    """Read how meaning is compared; None where nothing is said of it."""
+    if MEANING not in top.value:
+        return None
+    node = top.at(MEANING).table((MEASURE, *numbers(Meaning(SENTENCES))))
+    if MEASURE not in node.value:
+        raise node.error(f"{node.name} must have a {MEASURE}.")
+    at = node.at(MEASURE)
+    chosen = at.choice(MEASURE, MEASURES)
+    try:
+        measure = next(known for known in MEASURES if known == chosen)
+        meaning = Meaning(measure, **_numbers(node, Meaning(measure)))
+        if meaning.measure == SENTENCES:
+            sentences.check()
+    except SettingError as error:
+        raise _refused(error, node) from error
+    except SentencesError as error:
+        raise at.error(f"{at.name} is {shown(chosen)}, but {error}.") from error
+    return meaning
 
 
 def _tools(node: Node) -> dict[str, Tool]:

@@ -11,6 +11,7 @@ from typing import Any
 from looptrace.analyzer import plugins
 from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.meaning import LETTERS, MEASURES, Meaning
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.ruleset import SELECTORS
@@ -23,6 +24,8 @@ from looptrace.analyzer.settings import (
     FILE_NAME,
     LADDER,
     MASKS_MAX,
+    MEANING,
+    MEASURE,
     OVERRIDES_MAX,
     PHASES_MAX,
     PIVOTS_VARIABLE,
@@ -63,6 +66,10 @@ _SECTION_DOCS = {
         "Iterative phases. While the metric gets better, visits to the phase and transitions to "
         "it count from 1 again."
     ),
+    "meaning": (
+        "How requests to agents, and searches with one result, are compared that are not the same "
+        "word by word; without this section, not at all. [More](near_sameness.md)"
+    ),
     "tools": "What makes calls of a tool the same.",
     "masks": "Parts of results and errors that do not make them differ.",
     "server": "What `looptrace serve` may take up: bytes, seconds, and how long things are kept.",
@@ -75,6 +82,13 @@ _SELECTOR_DOCS = {
     "tool": "The name of the tool that the turn calls.",
 }
 _CONVERGES_DOC = f"What gets better: {', '.join(METRICS)}."
+_MEANING_DOCS = {
+    "measure": (
+        "sentences: embeddings of a language model, which need the extra `semantic`; letters: "
+        "three letters in a row, which only sees the same words in another order or form."
+    ),
+    **{name: about["doc"] for name, (_, about) in numbers(Meaning(LETTERS)).items()},
+}
 _TOOL_DOCS = {
     "volatile_keys": "Arguments that do not count, by key or path with dots.",
     "same_call": "The only arguments that count, instead of volatile_keys.",
@@ -102,6 +116,7 @@ _WEBHOOK_DOCS = {
 _LISTED_DOCS = {
     "overrides": _SELECTOR_DOCS,
     "phases": {CONVERGES_ON: _CONVERGES_DOC},
+    "meaning": _MEANING_DOCS,
     "tools": _TOOL_DOCS,
     "masks": _MASK_DOCS,
     "webhooks": _WEBHOOK_DOCS,
@@ -116,6 +131,10 @@ max_visits = 20
 """,
     "phases": """[phases.refine]
 converges_on = "tests_failed"
+""",
+    "meaning": """[meaning]
+measure = "letters"
+similar_percent = 85
 """,
     "tools": """[tools.get_status]
 polling = true
@@ -227,6 +246,9 @@ def toml_of(settings: Settings) -> str:
         lines += _rules_toml("overrides.rules", override.rules)
     for phase, metric in judging.counting.converging.items():
         lines += _section(f"[phases.{_key(phase)}]", {CONVERGES_ON: metric})
+    if judging.meaning:
+        values = {item.name: getattr(judging.meaning, item.name) for item in fields(Meaning)}
+        lines += _section(f"[{MEANING}]", values)
     for name, tool in sameness.tools.items():
         values = {item.name: getattr(tool, item.name) for item in fields(Tool)}
         lines += _section(f"[tools.{_key(name)}]", values)
@@ -273,6 +295,7 @@ def page() -> str:
         *_listed_page("overrides", "[[overrides]]", OVERRIDES_MAX),
         _OVERRIDES_WORDS,
         *_listed_page("phases", "[phases.NAME]", PHASES_MAX),
+        *_listed_page(MEANING, f"[{MEANING}]", 1),
         *_listed_page("tools", "[tools.NAME]", TOOLS_MAX),
         *_listed_page("masks", "[[masks]]", MASKS_MAX),
         *_listed_page("webhooks", "[[webhooks]]", WEBHOOKS_MAX),
@@ -305,6 +328,7 @@ def schema() -> str:
         "rules": _ref("rules", "rules"),
         "overrides": _list(_override_schema(), OVERRIDES_MAX),
         "phases": _names(_phase_schema(), PHASES_MAX),
+        MEANING: _meaning_schema(),
         "tools": _names(_tool_schema(), TOOLS_MAX),
         "masks": _list(_mask_schema(), MASKS_MAX),
         "webhooks": _list(_webhook_schema(), WEBHOOKS_MAX),
@@ -481,6 +505,15 @@ def _override_schema() -> dict[str, Any]:
 def _phase_schema() -> dict[str, Any]:
     metric = {"enum": list(METRICS), "description": _CONVERGES_DOC}
     return {**_object({CONVERGES_ON: metric}), "required": [CONVERGES_ON]}
+
+
+def _meaning_schema() -> dict[str, Any]:
+    known = numbers(Meaning(LETTERS))
+    properties: dict[str, Any] = {
+        MEASURE: {"enum": list(MEASURES), "description": _MEANING_DOCS[MEASURE]},
+        **{name: _number_schema(*one) for name, one in known.items()},
+    }
+    return {**_object(properties), "required": [MEASURE]}
 
 
 def _tool_schema() -> dict[str, Any]:

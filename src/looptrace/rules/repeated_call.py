@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own, pair
+from looptrace.rules.vocabulary import OWN_LOOKBACK, alike_in_a_row, own, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,9 @@ class RepeatedCall(Rule):
     places, is work. What the model says between the calls does not matter. Times, ids and the like
     within a result are masked before it is compared. Looking again after a wait is polling, and
     recorded progress ends what was counted.
+
+    A search in other words is the same only where the settings say how
+    [meaning](../near_sameness.md) is compared.
 
     Failures of the outside, such as a rate limit, are `external_failure`'s.
 
@@ -42,6 +47,7 @@ class RepeatedCall(Rule):
 
     name = "repeated_call"
     lane = LaneSpec(by="agent", kinds=("tool",))
+    compares_meaning = True
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
@@ -56,9 +62,11 @@ class RepeatedCall(Rule):
     def judge(self, lane: Lane) -> Verdict:
         """Count the calls in a row that equal each other, result included."""
         same = own(lane, pair(lane.call, lane.outcome))
-        return repeats(in_a_row(lane, same), self.attempts_min, same)
+        reached = alike_in_a_row(lane, same, self.attempts_min)
+        return repeats(reached, self.attempts_min, np.ones_like(lane.rows))
 
     def say(self, loop: Loop) -> str:
         """Name the call and what became of it."""
         became = "failed the same way" if loop.failed else "gave the same result"
-        return f"{loop.labels[0]} {became} {loop.attempts} times"
+        words = ", some in other words" if loop.reworded else ""
+        return f"{loop.labels[0]} {became} {loop.attempts} times{words}"

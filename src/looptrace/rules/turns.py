@@ -52,6 +52,20 @@ class LaneSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Meanings:
+    """What requests mean; two with the same subject mean the same where their sketches are alike.
+
+    `subject` and `place` have one element a turn. A subject is what must be equal, and unknown
+    where a turn is compared by its codes only.
+    """
+
+    subject: Codes
+    place: Codes  # index into `sketches`, of turns with a subject
+    sketches: npt.NDArray[np.int32]  # one row a text
+    product_min: int  # least inner product of two that are alike
+
+
+@dataclass(frozen=True, slots=True)
 class Turns:
     """Columns of one length, one element a turn."""
 
@@ -100,6 +114,7 @@ class Turns:
     chant_chars: Codes  # and how many characters these are in all
     texts: tuple[str | None, ...]  # outputs and requests; none at all where no rule reads them
     talks_on: Codes  # the response that a model goes on from, where neither asks for calls
+    meanings: Meanings | None = None  # where the settings ask for it
 
     def lane(self, spec: LaneSpec) -> Lane:
         """Return the turns of `spec`, each lane's standing together in their order."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.turns import UNKNOWN, Codes, Figures, Lane, Mask
+from looptrace.rules.turns import UNKNOWN, Codes, Figures, Lane, Mask, Meanings
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,9 @@ BACK_OFF = 1.5
 
 # So many turns before its own decide on the code of a turn that `own` returns.
 OWN_LOOKBACK = 2
+
+# Sketches that are compared at once, so that memory does not grow with the turns.
+_SKETCHES_AT_ONCE = 4_096
 
 _MIX = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, so that multiplying loses nothing
 
@@ -98,6 +101,34 @@ def in_a_row(lane: Lane, codes: Codes) -> Codes:
     """Count the equal turns in a row up to each turn, itself included; 0 where it is unknown."""
     counts: Codes = streak(lane, same_as(lane, codes, 1)) + (codes != UNKNOWN)
     return counts
+
+
+def alike_in_a_row(lane: Lane, codes: Codes, limit: int) -> Codes:
+    """Count the turns in a row that equal each or mean the same, up to it; 0 where it is unknown.
+
+    Each of them is compared with the last one, so that a row cannot drift from what it began with.
+    Where meanings are compared, no more than `limit` are counted.
+    """
+    meanings = lane.turns.meanings
+    if meanings is None:
+        return in_a_row(lane, codes)
+    counts: Codes = (codes != UNKNOWN).astype(np.int64)
+    for back in range(1, limit):
+        same = same_as(lane, codes, back) | _means_same(lane, meanings, back)
+        counts += same & (counts == back)
+    return counts
+
+
+def _means_same(lane: Lane, meanings: Meanings, back: int) -> Mask:
+    """Say of each turn whether it means the same as the one `back` turns before it."""
+    same = same_as(lane, meanings.subject[lane.rows], back)
+    places, sketches = meanings.place[lane.rows], meanings.sketches
+    every = np.flatnonzero(same)
+    for start in range(0, len(every), _SKETCHES_AT_ONCE):
+        some = every[start : start + _SKETCHES_AT_ONCE]
+        products = np.einsum("ij,ij->i", sketches[places[some]], sketches[places[some - back]])
+        same[some] = products >= meanings.product_min
+    return same
 
 
 def same_among(lane: Lane, codes: Codes, window: int) -> Codes:
