@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Meanings, Turns
 from looptrace.rules.vocabulary import (
+    BACK_OFF,
     NS_PER_S,
     alike_in_a_row,
     gathered,
@@ -80,6 +82,9 @@ def columns(rows: list[Row]) -> Turns:
         tests_total=call.astype(np.float64),
         tests_failed=call.astype(np.float64),
         coverage=call.astype(np.float64),
+        looks=call == 1,
+        pauses=call == 2,
+        waits=np.cumsum(outcome == 1),
         better=call,
         measured=call,
         compared=call,
@@ -347,14 +352,42 @@ def test_shortest_prefers_the_first_period_with_enough_rounds(
     assert expected == list(zip(pattern.reached.tolist(), pattern.period.tolist(), strict=True))
 
 
-@given(turns)
-def test_own(rows: list[Row]) -> None:
-    """A failure of the outside equals nothing, and everything else stays."""
-    lane = columns(rows).lane(BY_AGENT)
-    external = lane.external.tolist()
+@given(turns, st.booleans())
+def test_own(rows: list[Row], progress: bool) -> None:
+    """Failures of the outside and polls equal nothing, nor do calls that progress lies between."""
+    turns = columns(rows)
+    turns = replace(turns, better=np.cumsum(turns.outcome == 1) * progress)
+    lane = turns.lane(BY_AGENT)
+    calls, better = lane.call.tolist(), lane.better.tolist()
 
-    found = own(lane, lane.call).tolist()
-    assert found == [
-        UNKNOWN if outside else call
-        for outside, call in zip(external, lane.call.tolist(), strict=True)
+    counts = [
+        UNKNOWN not in (call, code) for call, code in zip(calls, own(lane, lane.call), strict=True)
     ]
+    assert counts == [
+        call != UNKNOWN and not lane.external[i] and not is_poll(lane, i)
+        for i, call in enumerate(calls)
+    ]
+    codes = own(lane, lane.call).tolist()
+    for i, j in combinations(np.flatnonzero(counts).tolist(), 2):
+        same = (calls[i], better[i]) == (calls[j], better[j])
+        assert (codes[i] == codes[j]) == same
+
+
+def is_poll(lane: Lane, place: int) -> bool:
+    """Say whether a call looks again at what it looked at before, having waited."""
+
+    def again(here: int, back: int) -> bool:
+        call = lane.call[here]
+        known = lane.position[here] >= back and call != UNKNOWN
+        return bool(lane.looks[here] and known and call == lane.call[here - back])
+
+    if again(place, 2) and lane.pauses[place - 1]:
+        return True
+    if not again(place, 1):
+        return False
+    ends = lane.end_ns
+    if lane.waits[place] > lane.waits[place - 1]:
+        return True
+    before = ends[place - 1] - ends[place - 2]
+    gap = ends[place] - ends[place - 1]
+    return again(place - 1, 1) and bool(0 < before * BACK_OFF <= gap and gap >= NS_PER_S)

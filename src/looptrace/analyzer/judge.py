@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise, repeat
 from math import nan
@@ -23,6 +23,7 @@ from looptrace.analyzer.fingerprint import (
     CHANGES,
     EXTERNAL,
     FOUND_NOTHING,
+    PAUSES,
     QUERIES,
     READS,
     SEARCHES,
@@ -56,6 +57,7 @@ _COUNTS = (
     "asked",
     "visits",
     "moves",
+    "waits",
     "better",
     "began_ns",
     "compared",
@@ -64,7 +66,7 @@ _COUNTS = (
     "steps",
     *(f"{name}{part}" for name in SINCE[1:] for part in ("", "_before")),
 )
-_MASKS = ("external", "enters", "twin", "untested")
+_MASKS = ("external", "enters", "twin", "untested", "looks", "pauses")
 _HEX_DIGITS = 16
 
 # What a verdict says of each turn.
@@ -287,7 +289,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
     """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown).
 
     Added too is `external`, which marks failures of the outside, `own`, which marks the others,
-    `works`, which marks calls that did not fail and do more than look something up, and `untested`.
+    `works`, which marks calls that did not fail and do more than look something up, `looks`, which
+    marks those that read one thing, `pauses`, and `untested`.
     The codes hold in this process only, because the hash differs between versions of Polars.
     """
     external = pl.col("error_kind").is_in(EXTERNAL).fill_null(value=False)
@@ -297,7 +300,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
     names = turns["name"].drop_nulls().unique().to_list()
     changes = _fitting(names, CHANGES)
     searches = _fitting(names, SEARCHES) & ~changes
-    looks = searches | (_fitting(names, READS) & ~changes)
+    reads = _fitting(names, READS) & ~changes
+    looks = searches | reads
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
     )
@@ -306,6 +310,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
         own=(call & pl.col("failed") & ~external).fill_null(value=False),
         untested=pl.col("task_kind").str.contains(UNTESTED).fill_null(value=False),
         works=fine & ~looks,
+        looks=fine & reads,
+        pauses=call & _fitting(names, PAUSES),
         searches=searches,
     )
     return turns.with_columns(
@@ -366,11 +372,7 @@ class Ruled:
 def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
     """Apply each rule to turns that are ordered, coded and counted."""
     every = judging.forms()
-    turns = columns(
-        table,
-        texts=any(rule.reads_texts for one in every for rule in one.rules),
-        meaning=judging.meaning,
-    )
+    turns = columns(table, texts=_read_by(every), meaning=judging.meaning)
     lanes = {spec: turns.lane(spec) for spec in {forms.lane for forms in every}}
     fits = [_fits(table, override) for override in judging.overrides]
     for forms in every:
@@ -381,6 +383,12 @@ def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
         for override, form in forms.overridden:
             held[fits[override][lane.rows]] = form
         yield Ruled(forms.rules, lane, _verdict(forms, lane, held), held)
+
+
+def _read_by(every: Sequence[Forms]) -> set[str]:
+    """Return the kinds of turn whose texts the rules read."""
+    reading = [forms.lane for forms in every if any(rule.reads_texts for rule in forms.rules)]
+    return {kind for lane in reading for kind in lane.kinds}
 
 
 def _fits(table: pl.DataFrame, override: Override) -> Mask:
@@ -422,14 +430,14 @@ def _hash(name: str) -> pl.Expr:
     return pl.col(name).hash().reinterpret(signed=True)
 
 
-def columns(table: pl.DataFrame, *, texts: bool = False, meaning: Meaning | None = None) -> Turns:
+def columns(
+    table: pl.DataFrame, *, texts: Collection[str] = (), meaning: Meaning | None = None
+) -> Turns:
     """Return turns that are ordered, coded and counted as the columns that rules see.
 
-    The texts of their outputs, and what requests mean, are there on request only.
+    Only the texts of some kinds of turn are there, as most rules do not read any, and what requests
+    mean only on request.
     """
-    put_out = (
-        pl.when(pl.col("kind") == "model").then("text").otherwise(pl.coalesce("error", "result"))
-    )
     numbers: dict[str, Any] = {name: _figures_of(table[name]) for name in _FIGURES}
     numbers |= {name: table[name].to_numpy() for name in (*_MASKS, *_COUNTS)}
     numbers |= {
@@ -437,7 +445,7 @@ def columns(table: pl.DataFrame, *, texts: bool = False, meaning: Meaning | None
     }
     return Turns(
         task=_numbered(table["task"]),
-        texts=tuple(table.select(put_out).to_series()) if texts else (),
+        texts=_texts(table, texts),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
@@ -446,6 +454,22 @@ def columns(table: pl.DataFrame, *, texts: bool = False, meaning: Meaning | None
         meanings=meanings_of(table, meaning) if meaning else None,
         **numbers,
     )
+
+
+def _texts(table: pl.DataFrame, kinds: Collection[str]) -> tuple[str | None, ...]:
+    """Return what turns of these kinds put out, none at all where there is no such turn."""
+    kind = pl.col("kind")
+    of_kinds = kind.is_in(list(kinds))
+    if not table.select(of_kinds.any()).item():
+        return ()
+    put_out = (
+        pl.when(kind == "model")
+        .then("text")
+        .when(kind == "handoff")
+        .then("arguments")
+        .otherwise(pl.coalesce("error", "result"))
+    )
+    return tuple(table.select(pl.when(of_kinds).then(put_out)).to_series().to_list())
 
 
 def _codes_of(texts: pl.Series) -> Codes:

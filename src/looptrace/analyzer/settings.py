@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from looptrace.analyzer import sentences
-from looptrace.analyzer.counts import DAY_S, METRICS, Counting
+from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.limits import Limits
@@ -360,12 +360,13 @@ def _may_meet(one: Override, other: Override) -> bool:
 
 
 def _recovery(node: Node, base: Recovery) -> tuple[Recovery, Counting]:
-    """Read how loops are brought back, and the pause that ends what was counted."""
-    node.table((*numbers(base), UNBLOCK, IDLE))
+    """Read how loops are brought back, and which pauses mean something."""
+    node.table((*numbers(base), UNBLOCK, *numbers(Counting())))
     unblock = node.at(UNBLOCK, base.unblock).switch()
     try:
         recovery = replace(base, unblock=unblock, **_numbers(node, base))
-        return recovery, Counting(_numbers(node, Counting()).get(IDLE, DAY_S))
+        pauses: dict[str, Any] = dict(_numbers(node, Counting()))
+        return recovery, Counting(**pauses)
     except SettingError as error:
         raise _refused(error, node) from error
 

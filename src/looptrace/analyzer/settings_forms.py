@@ -22,7 +22,6 @@ from looptrace.analyzer.settings import (
     DIRECTIVES,
     ENABLED,
     FILE_NAME,
-    IDLE,
     LADDER,
     MASKS_MAX,
     MEANING,
@@ -237,7 +236,8 @@ def toml_of(settings: Settings) -> str:
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
     if settings.directives_dir:
         lines.append(f"{DIRECTIVES} = {_toml(settings.directives_dir)}")
-    values = _recovery_values(settings.recovery) | {IDLE: judging.counting.idle_s}
+    values = _recovery_values(settings.recovery)
+    values |= {name: value for name, (value, _) in numbers(judging.counting).items()}
     lines += _section("[recovery]", values)
     if judges:
         lines += _rules_toml("rules", forms)
@@ -397,7 +397,7 @@ def _row(name: str, values: Iterable[str], bounds: str, doc: str) -> str:
 
 def _recovery_rows() -> list[tuple[str, Any, str, str]]:
     """Return name, default, bounds and meaning of everything in the section `recovery`."""
-    counts = {**numbers(Recovery()), IDLE: numbers(Counting())[IDLE]}
+    counts = {**numbers(Recovery()), **numbers(Counting())}
     rows = [(name, value, _bounds(about), about["doc"]) for name, (value, about) in counts.items()]
     (unblock,) = [item for item in fields(Recovery) if item.name == UNBLOCK]
     return [*rows, (UNBLOCK, Recovery().unblock, "true or false", unblock.metadata["doc"])]
@@ -487,7 +487,7 @@ def _number_schema(value: int, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recovery_schema() -> dict[str, Any]:
-    known = {**numbers(Recovery()), IDLE: numbers(Counting())[IDLE]}
+    known = {**numbers(Recovery()), **numbers(Counting())}
     properties = {name: _number_schema(*one) for name, one in known.items()}
     ((_, default, _, doc),) = [row for row in _recovery_rows() if row[0] == UNBLOCK]
     properties[UNBLOCK] = {"type": "boolean", "default": default, "description": doc}
