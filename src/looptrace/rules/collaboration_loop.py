@@ -62,5 +62,5 @@ class CollaborationLoop(Rule):
 
     def say(self, loop: Loop) -> str:
         """Name the agent and the request."""
-        words = " in other words" if loop.reworded else ""
+        words = ", some in other words" if loop.reworded else ""
         return f"{loop.labels[0]} was handed on {loop.attempts} times{words}"
