@@ -356,7 +356,8 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
         "from looptrace.analyzer.batch import findings_of\n"
         "import polars as pl\n"
         f"turns = pl.read_parquet({str(turns)!r})\n"
-        "print(len(findings_of(turns, RuleSet(meaning=Meaning('letters')))))\n"
+        "found = findings_of(turns, RuleSet(meaning=Meaning('letters')))\n"
+        "print([f.rule for f in found if f.rule == 'collaboration_loop'])\n"
         "findings_of(turns, RuleSet(meaning=Meaning('sentences')))\n"
     )
     command = [sys.executable, "-c", f"{WITHOUT.partition('from looptrace')[0]}{judge}"]
@@ -366,7 +367,7 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
     assert f"{file}:2: meaning.measure is 'sentences', but the package" in refused.stderr
     assert "pip install 'looptrace[semantic]'" in refused.stderr
     assert without_the_extra("config", "check", str(file)).returncode == 0
-    assert judged.stdout == "1\n"
+    assert judged.stdout == "['collaboration_loop']\n"
     assert "SentencesError: the package onnxruntime is not installed" in judged.stderr
 
 
