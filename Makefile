@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
+FRAMEWORKS := $(VENV)-frameworks
 REPORT := build/demo/report.html
 
-.PHONY: demo test check format docs bench soak examples requirements npm-exporters clean
+.PHONY: demo test test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+	docs bench load soak examples requirements npm-exporters clean
 
 demo: $(VENV)/installed ## analyse the example traces
 	@mkdir -p $(dir $(REPORT))
@@ -14,6 +16,22 @@ demo: $(VENV)/installed ## analyse the example traces
 
 test: $(VENV)/installed-dev ## run the tests
 	$(BIN)/pytest -q -n 2
+
+test-frameworks: $(FRAMEWORKS)/installed ## agents of real frameworks loop and stop; installs them
+	$(FRAMEWORKS)/bin/pytest -q tests/frameworks
+
+test-sdk-versions: test-sdk-oldest test-sdk-newest ## the processor with either end of its SDK's range
+
+test-sdk-oldest: SDK := ==1.39.*
+test-sdk-newest: SDK := <2
+test-sdk-oldest test-sdk-newest: test-sdk-%:
+	$(PYTHON) -m venv $(VENV)-sdk-$*
+	grep --invert-match --extended-regexp 'opentelemetry|googleapis|grpcio|protobuf' \
+		constraints.txt > $(VENV)-sdk-$*/constraints.txt
+	$(VENV)-sdk-$*/bin/pip --disable-pip-version-check --quiet install --upgrade \
+		--constraint $(VENV)-sdk-$*/constraints.txt --editable '.[analyzer]' \
+		'opentelemetry-sdk$(SDK)' 'opentelemetry-exporter-otlp$(SDK)' hypothesis pytest
+	$(VENV)-sdk-$*/bin/pytest -q tests/sdk
 
 check: $(VENV)/installed-dev ## format, lint, types, imports, generated pages
 	$(BIN)/ruff format --check .
@@ -32,9 +50,14 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
 
-soak: $(VENV)/installed-dev build/npm/installed ## 100,000 random tasks under random settings, 80,000 broken requests; takes an hour
+load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time
+	$(BIN)/python -m benchmarks.load
+
+soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes hours
 	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/test_any_settings.py
-	LOOPTRACE_FUZZ_BODIES=20000 $(BIN)/pytest -q tests/reliability
+	LOOPTRACE_SOAK_SPANS=100000 $(BIN)/pytest -q tests/sdk/test_unfelt.py
+	LOOPTRACE_FUZZ_BODIES=20000 LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 \
+		LOOPTRACE_SOAK_STOPS=100 $(BIN)/pytest -q tests/reliability
 
 npm-exporters: build/npm/installed ## JavaScript's exporters, for the tests that use them
 
@@ -45,7 +68,7 @@ examples: $(VENV)/installed-dev ## write the example traces anew
 	$(BIN)/python -m examples.make_traces
 
 clean: ## remove what make made
-	rm -rf $(VENV) build
+	rm -rf $(VENV) $(VENV)-* build
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "looptrace needs Python 3.11 or newer; name one: make PYTHON=python3.12 demo")'
@@ -63,4 +86,10 @@ build/npm/installed: tests/reliability/package.json
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(FRAMEWORKS)/installed: pyproject.toml constraints-frameworks.txt
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/pip --disable-pip-version-check --quiet install \
+		--constraint constraints-frameworks.txt --editable '.[frameworks]'
 	@touch $@

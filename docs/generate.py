@@ -15,12 +15,14 @@ from types import ModuleType
 from typing import Any
 
 from click.testing import CliRunner
+from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 
 from looptrace.analyzer.dialects import KEYS
 from looptrace.analyzer.rule_pages import pages
 from looptrace.analyzer.settings_forms import page, schema
 from looptrace.analyzer.span_kinds import DIALECTS
 from looptrace.cli.main import main as looptrace
+from looptrace.collector.server.counts import NAMES, Reason
 
 DOCS = Path(__file__).parent
 
@@ -62,6 +64,51 @@ def dialects_page() -> str:
     for name, by_dialect in KEYS.items():
         for dialect_name, keys in by_dialect.items():
             lines.append(f"| {name} | {dialect_name} | {', '.join(f'`{key}`' for key in keys)} |")
+    return "\n".join([*lines, ""])
+
+
+_RECEIVER_HEAD = """# The receiver
+
+<!-- Made from collector/server/counts.py by `make docs`; edit them there. -->
+
+`looptrace[server]` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON,
+plain or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.
+`/v1/metrics` is answered with success and ignored, so that agents that send everything need no
+second address.
+
+- A request is answered when its spans are on disk, and not before.
+- A bad span costs only itself: the rest is kept, and `partial_success` counts and explains what was
+  rejected. A request without one good span is refused with 400.
+- Every refusal over OTLP's paths is a `google.rpc.Status` in the form of the request. What another
+  try may mend is 503 with `Retry-After`, and `UNAVAILABLE` with `RetryInfo`; nothing that a client
+  sends gives another 5xx.
+- JSON is read as OTLP has it: ids in hex of either case, 64-bit integers as numbers or strings,
+  unknown fields ignored. Names of enums and half surrogate pairs, which some exporters write, are
+  put up with.
+- There is no CORS: a page of another origin gets 405 for its question and may not send.
+
+Clients that send large prompts should compress. A batch that is refused as too large is lost, since
+OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's
+`send_batch_max_size`, to what fits the limits.
+
+## Limits
+
+They are the section [`[server]`](settings.md#server) of the settings. Over gRPC one message may
+have `body_bytes_max` on the wire and again once it is unpacked; it is read when there is room for
+it in `in_flight_bytes_max`. Connections above `connections_max` get 503, and calls of gRPC above it
+`RESOURCE_EXHAUSTED`.
+"""
+
+
+def receiver_page() -> str:
+    """Return the page of the receiver, with its refusals and counts."""
+    lines = [_RECEIVER_HEAD.rstrip()]
+    lines += ["", "## Refusals", "", "| reason | HTTP | gRPC | when |", "| --- | --- | --- | --- |"]
+    for reason in (one.value for one in Reason):
+        code = Code.Name(reason.code)
+        lines.append(f"| `{reason.name}` | {reason.http_status} | {code} | {reason.doc} |")
+    lines += ["", "## Counts", "", "| name | what it counts |", "| --- | --- |"]
+    lines += [f"| `{name}` | {sentence} |" for name, sentence in NAMES.items()]
     return "\n".join([*lines, ""])
 
 
@@ -144,6 +191,7 @@ def stale() -> dict[Path, str]:
     wanted = {DOCS / "rules" / name: text for name, text in pages().items()}
     wanted[DOCS / "dialects.md"] = dialects_page()
     wanted[DOCS / "examples.md"] = examples_page()
+    wanted[DOCS / "receiver.md"] = receiver_page()
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     for path in DOCS.glob("*.md"):

@@ -17,7 +17,7 @@ from google.protobuf.json_format import MessageToDict  # type: ignore[import-unt
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -109,15 +109,7 @@ class Recorder:
 
     def otlp_json(self) -> str:
         """Return the spans that have ended as one OTLP/JSON request."""
-        request = MessageToDict(
-            encode_spans(self._finished.get_finished_spans()), use_integers_for_enums=True
-        )
-        for resource in request["resourceSpans"]:
-            for scope in resource["scopeSpans"]:
-                for span in scope["spans"]:
-                    # Protobuf's own JSON mapping writes ids as base64, OTLP/JSON in hex.
-                    span |= {key: b64decode(span[key]).hex() for key in ID_KEYS if key in span}
-        return json.dumps(request) + "\n"
+        return otlp_json(self._finished.get_finished_spans())
 
     @contextmanager
     def _span(self, name: str, attributes: Attributes) -> Iterator[Span]:
@@ -145,6 +137,17 @@ class _Counting(IdGenerator):
 
 def _message(role: str, text: str) -> str:
     return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def otlp_json(spans: Sequence[ReadableSpan]) -> str:
+    """Return spans as one OTLP/JSON request."""
+    request = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
+    for resource in request["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                # Protobuf's own JSON mapping writes ids as base64, OTLP/JSON in hex.
+                span |= {key: b64decode(span[key]).hex() for key in ID_KEYS if key in span}
+    return json.dumps(request) + "\n"
 
 
 def recorded(work: Callable[[Recorder], None], path: Path) -> None:

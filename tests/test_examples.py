@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import a_failures, b_attempts, c_outputs, d_phases, e_pivots
+from examples import a_failures, b_attempts, c_outputs, d_phases, e_pivots, make_sessions
 from examples.make_traces import TRACES, write
 from examples.recorder import Recorder, events_of, recorded
 from looptrace.analyzer.gates import GateEvent
@@ -34,10 +34,17 @@ def test_example_traces_are_what_the_script_writes(tmp_path: Path) -> None:
     assert _contents(tmp_path) == _contents(TRACES)
 
 
+def test_example_sessions_are_what_the_script_writes(tmp_path: Path) -> None:
+    """As with the traces."""
+    make_sessions.write(tmp_path)
+    assert _contents(tmp_path) == _contents(make_sessions.SESSIONS)
+
+
 def test_readme_lists_every_example_trace() -> None:
     """The table in the examples' README is how a reader knows what looptrace should say."""
     readme = (TRACES.parent / "README.md").read_text(encoding="utf-8")
-    missing = [path.name for path in TRACES.iterdir() if f"`{path.name}`" not in readme]
+    files = (*TRACES.iterdir(), *make_sessions.SESSIONS.iterdir())
+    missing = [path.name for path in files if f"`{path.name}`" not in readme]
     assert missing == []
 
 

@@ -394,6 +394,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
     counting = Counting(
         draw(st.integers(60, 2_592_000)),
         draw(st.dictionaries(text, st.sampled_from(METRICS), max_size=3)),
+        draw(st.integers(1, 86_400)),
     )
     return Settings(
         name,
@@ -774,7 +775,10 @@ def test_schema_describes_what_can_be_set() -> None:
         for name, value in numbers.items():
             beyond = value + (1 if bound == "maximum" else -1)
             assert "must be between" in refused(f"[recovery]\n{name} = {beyond}")
-    assert set(recovery) == {*(item.name for item in fields(Recovery)), "idle_s"}
+    assert set(recovery) == {
+        *(item.name for item in fields(Recovery)),
+        *("idle_s", "poll_wait_s"),
+    }
     rung = described["$defs"]["ladder"]["items"]
     for action in rung["properties"]["action"]["enum"]:
         most = rung["properties"]["attempts"]["maximum"]
@@ -815,7 +819,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).judging.overrides
-    assert len(others) == 5
+    assert len(others) == 6
     for example in others:
         assert read(example) != default()
 

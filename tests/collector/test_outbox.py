@@ -47,10 +47,15 @@ def resolved(number: int) -> GateEvent:
     return event(number, type="gate_resolved", gate="g", agent="", service="", action=None)
 
 
-def recorded(path: Path, *events: GateEvent, hooks: tuple[Webhook, ...] = (HOOK,)) -> None:
+def recorded(
+    path: Path,
+    *events: GateEvent,
+    hooks: tuple[Webhook, ...] = (HOOK,),
+    now_ns: int = NOW_NS,
+) -> None:
     """Record events, to be sent to webhooks."""
     with GateStore.open(path, hooks) as gates:
-        gates.record(events, (), NOW_NS)
+        gates.record(events, (), now_ns)
 
 
 def pending(out: Outbox, name: str) -> list[str]:

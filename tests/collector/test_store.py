@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -30,6 +31,7 @@ KILLS = 6
 SPANS_A_GO = 5
 KILL_AFTER_MAX_S = 0.7
 WRITER_WAITS_S = 0.5
+BYTES_MANY = 1 << 40
 
 # Ingests small parts again and again, each time in another order, until it is killed.
 VICTIM = """
@@ -177,6 +179,32 @@ def test_any_order_and_any_split_give_the_same_store(tmp_path: Path, seed: int) 
     for part in shuffled.iter_slices(3 + 3 * seed):
         store.ingest(part, tmp_path / "parts")
     assert content(tmp_path / "parts") == fresh(tmp_path / "whole", spans)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_server_adds_is_what_an_ingest_would_have_made(tmp_path: Path, seed: int) -> None:
+    """A server decides on gates itself, and adds the spans when it has time."""
+    spans = late_ties()
+    with store.writing(tmp_path / "parts") as writer:
+        writer.ingest(spans.clear())
+        for part in spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(7):
+            writer.add(part)
+    assert content(tmp_path / "parts") == fresh(tmp_path / "whole", spans)
+
+
+def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:
+    """The last day always stays, and so do the gates of the days that went."""
+    folder, days = tmp_path / "s", ["2026-03-02", "2026-03-05", "2026-03-09"]
+    traces = [looping(day, at=f"{day}T09:00:00+00:00") for day in days]
+    store.ingest(spans_of(*traces), folder)
+    left = (datetime.now(UTC).date() - date(2026, 3, 5)).days
+    with store.writing(folder) as writer:
+        assert writer.expire(left, BYTES_MANY) == days[:1]
+        assert writer.expire(left, BYTES_MANY) == []
+        assert writer.expire(left, 1) == days[1:2]
+    assert set(pl.concat(store.read_turns(folder))["task"]) == set(days[2:])
+    with store.open_gates(folder) as gates:
+        assert len(gates.gates()) == 3
 
 
 def test_a_trace_moves_to_the_bucket_of_the_session_that_it_turns_out_to_have(

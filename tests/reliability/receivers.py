@@ -21,11 +21,11 @@ import uvicorn
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from starlette.applications import Starlette
 
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server.counts import Counts
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.intake import Intake
-from looptrace.collector.server.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
@@ -130,6 +130,10 @@ class Process:
     http: str
     grpc: str
     pid: int
+
+    def forget_peak(self) -> None:
+        """Let the most memory it ever had be what it has now."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5", "utf-8")
 
     def kib(self, what: str) -> int:
         """Read a figure of its memory: VmRSS is what it has, VmHWM the most it ever had."""

@@ -14,6 +14,7 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import httpx
 import pytest
+from google.protobuf import json_format  # type: ignore[import-untyped]
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
@@ -26,6 +27,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from looptrace.analyzer.limits import MIB, Limits
 from looptrace.collector.server.sink import SinkFull
 from looptrace.collector.store_lock import StoreError
 from tests.collector.conftest import pack_zstd
@@ -35,6 +37,7 @@ from tests.reliability.receivers import HOST, JSON, PROTO, Receiver, running, sa
 PROTO_BODY = sample("call").SerializeToString()
 JSON_BODY = as_json(sample("call"))
 TRACE = "00112233445566778899aabbccddeeff"
+LIMITS = Limits(body_bytes_max=4 * MIB)
 RETRYABLE = {429, 502, 503, 504}
 RETRY_S = 7
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -49,7 +52,7 @@ SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
     """Give a receiver that all tests of this file share."""
-    with running() as one:
+    with running(LIMITS) as one:
         yield one
 
 
@@ -95,6 +98,19 @@ class Statement:
     names: tuple[str, ...] = ()  # of the spans that are kept
 
 
+def bad_spans(*names: str) -> bytes:
+    """Give a request in protobuf whose spans have no ids."""
+    request = sample(*names)
+    for span in request.resource_spans[0].scope_spans[0].spans:
+        span.trace_id = b""
+    body: bytes = request.SerializeToString()
+    return body
+
+
+LOGS = json_format.ParseDict(
+    {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "x"}}] * 2}]}]},
+    ExportLogsServiceRequest(),
+).SerializeToString()
 BAD_ID = json_span("bad", traceId="12")
 NEW: dict[str, Any] = {"isNew": {"deep": [1, {"x": None}]}}
 STATEMENTS = [
@@ -141,6 +157,11 @@ STATEMENTS = [
         names=("x\ufffd",),
     ),
     Statement(
+        "nor is it in logs",
+        rb'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"\ud83d"}}]}]}]}',
+        path="/v1/logs",
+    ),
+    Statement(
         "values may be empty, bytes, and maps within lists",
         json_request(
             json_span(
@@ -156,6 +177,8 @@ STATEMENTS = [
     ),
     Statement("a bad span among good ones", json_request(json_span(), BAD_ID), names=("call",)),
     Statement("nothing but bad spans is bad data", json_request(BAD_ID), status=400),
+    Statement("so it is in protobuf", bad_spans("a", "b"), PROTO, 400),
+    Statement("logs are no spans", LOGS, PROTO, 400),
     Statement("bytes that are no protobuf are bad data", b"\x07", PROTO, 400),
     Statement("protobuf that is cut off is bad data", PROTO_BODY[:-1], PROTO, 400),
     Statement("JSON that is cut off is bad data", JSON_BODY[:-1], status=400),

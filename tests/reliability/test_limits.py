@@ -10,31 +10,36 @@ import random
 import socket
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event
-from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import pytest
+from google.protobuf import json_format  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from looptrace.collector.server.bodies import STREAMS_MAX
+from looptrace.analyzer.limits import Limits
+from looptrace.collector.server.bodies import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
 from looptrace.collector.server.counts import NAMES, Counts
-from looptrace.collector.server.limits import Limits
+from looptrace.collector.server.intake import InFlight
 from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
 from tests.reliability.receivers import JSON, PROTO, Receiver, intake, running, sample
-from tests.reliability.test_fuzz import post
+from tests.reliability.test_fuzz import LOGS, LOGS_PATH, TRACES_PATH, post
 
 BODY = sample("call").SerializeToString()
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def answered(limits: Limits, body: bytes, kind: str = PROTO, packing: str = "") -> tuple[int, str]:
+def answered(
+    limits: Limits, body: bytes, kind: str = PROTO, packing: str = "", path: str = TRACES_PATH
+) -> tuple[int, str]:
     """Give the status of a body under some limits, and why it was refused, as it is counted."""
     with intake(limits) as receiver:
-        status, _ = asyncio.run(post(receiver.app, kind, packing, body))
+        status, _ = asyncio.run(post(receiver.app, kind, packing, body, path))
         assert receiver.intake.in_flight.bytes_held == 0
         names = [name for name in receiver.counted if name.startswith("refused_")]
     return status, ",".join(names)
@@ -140,6 +145,28 @@ def test_a_request_of_empty_parts_is_refused(kind: str, body: bytes) -> None:
         body = b'{"resourceSpans":[' + body[:-1] + b"]}"
     limits = Limits(body_bytes_max=16 * MIB)
     assert answered(limits, body, kind) == (413, "refused_too_many_spans")
+    if kind == PROTO:
+        assert answered(limits, body, kind, path=LOGS_PATH) == (413, "refused_too_many_spans")
+
+
+@pytest.mark.parametrize(("more", "refused"), [(-1, False), (0, False), (1, True)])
+def test_log_records_are_limited_as_spans_are(more: int, refused: bool) -> None:
+    """P7: by their number, and protobuf's by the size of each, before they become objects."""
+    logs = ExportLogsServiceRequest()
+    records = logs.resource_logs.add().scope_logs.add().log_records
+    for _ in range(3 + more):
+        records.add().body.string_value = "x"
+    records[0].body.string_value = "x" * (2 * KIB - 10)
+    size = records[0].ByteSize()
+    body = logs.SerializeToString()
+    expected = (413, "refused_too_many_spans") if refused else (200, "")
+    assert answered(Limits(spans_max=3), body, path=LOGS_PATH) == expected
+    assert answered(Limits(span_bytes_max=size - more), body, path=LOGS_PATH) == expected
+    told = json_format.MessageToDict(LOGS)
+    (scope,) = told["resourceLogs"][0]["scopeLogs"]
+    scope["logRecords"] = scope["logRecords"][2:3] * (3 + more)
+    text = json.dumps(told).encode()
+    assert answered(Limits(spans_max=3), text, JSON, path=LOGS_PATH) == expected
 
 
 def test_streams_after_each_other_are_few() -> None:
@@ -251,6 +278,64 @@ def test_a_slow_message_of_grpc_is_not_waited_for() -> None:
         assert "message took over 1 s" in refused.value.details()
 
 
+def test_grpc_waits_for_room_and_then_says_when() -> None:
+    """P7: a message that is too much for what is in flight, or finds no room, is for later."""
+    limits = Limits(body_s=3, body_bytes_max=64 * KIB, in_flight_bytes_max=64 * KIB)
+    with running(limits) as receiver, grpc.insecure_channel(receiver.grpc) as channel:
+        service = "opentelemetry.proto.collector.trace.v1.TraceService"
+        stalled = channel.stream_unary(f"/{service}/Export")
+        export = channel.unary_unary(f"/{service}/Export")
+        over = Event()
+
+        def never() -> Iterator[bytes]:
+            over.wait(20)
+            yield b""
+
+        first = stalled.future(never(), timeout=20)  # It takes the only room there is to read.
+        wait_until(first.running)
+        second = export.future(BODY, timeout=20)
+        wait_until(second.done)
+        # They end together: the second gets the room, or has itself waited for too long.
+        wait_until(first.done)
+        assert first.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert second.code() in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)
+        assert export(BODY, timeout=20) == b"", "there is room again"
+        over.set()
+    small = replace(limits, in_flight_bytes_max=32 * KIB)
+    with running(small) as receiver, grpc.insecure_channel(receiver.grpc) as channel:
+        export = channel.unary_unary(f"/{service}/Export")
+        with pytest.raises(grpc.RpcError) as refused:
+            export(b"\x7a\x80\x80\x03" + bytes(48 * KIB), timeout=20)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "google.rpc.retryinfo-bin" in dict(refused.value.trailing_metadata())
+        assert receiver.counted == {"refused_in_flight": 1}
+
+
+def test_what_a_client_left_behind_claims_nothing() -> None:
+    """P7: a thread that still unpacks for a client that went away is stopped there."""
+    flight = InFlight(Limits())
+    with flight.claim() as claim:
+        claim.add(5)
+    with pytest.raises(RefusalError):
+        claim.add(5)
+    assert flight.bytes_held == 0
+
+
+def test_error_messages_fit_headers() -> None:
+    """P6: over gRPC what is wrong is a header, also where it quotes much that is not ASCII."""
+    request = sample(*"abcdef")
+    for span in request.resource_spans[0].scope_spans[0].spans[1:]:
+        span.name, span.trace_id = "\N{GRINNING FACE}" * 1000, b""
+    del request.resource_spans[0].scope_spans[0].spans[0]
+    with running() as receiver, grpc.insecure_channel(receiver.grpc) as channel:
+        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        with pytest.raises(grpc.RpcError) as refused:
+            export(request.SerializeToString(), timeout=20)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "traceId must be" in refused.value.details()
+    assert len(refused.value.details()) <= SHOWN_CHARS_MAX
+
+
 def test_a_client_that_goes_away_leaves_nothing() -> None:
     """P7: what a broken connection claimed is given back."""
     with running() as receiver:
@@ -261,9 +346,9 @@ def test_a_client_that_goes_away_leaves_nothing() -> None:
         wait_until(lambda: receiver.counted == {"refused_client_gone": 1})
 
 
-def wait_until(holds: Any) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
     """Wait for something that another thread does."""
-    stop = time.monotonic() + 20
+    stop = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < stop
         time.sleep(0.01)

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from looptrace.collector import GateOpenError, LoopSpanProcessor, store
 from tests.otlp import Trace
+from tests.reliability.receivers import running
 from tests.reliability.serving import OK, Served, looping, served, until
 
 requirement = pytest.mark.requirement
@@ -177,6 +178,36 @@ def _next_event(server: Served, headers: dict[str, str]) -> tuple[str, str]:
     return found["id"], found["data"]
 
 
+def test_gates_are_watched_until_the_server_ends(tmp_path: Path) -> None:
+    """`looptrace gates watch` prints what is open, and what is told from then on."""
+    with served(tmp_path / "store") as server:
+        assert server.send(looping("s1", 6).request()) == OK
+        until(lambda: gates(server))
+        command = [sys.executable, "-m", "looptrace", "gates", "watch", f"http://{server.address}"]
+        watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with watch:
+            assert watch.stdout is not None
+            assert watch.stdout.readline().startswith("gate opened: task s1, ")
+            assert server.send(looping("s2", 6).request()) == OK
+            until(lambda: len(gates(server)) == 2)
+            server.stop()
+            rest = watch.stdout.read()
+    assert "gate opened: task s2, " in rest
+
+
+def test_gates_go_back_into_the_agents_trace(tmp_path: Path) -> None:
+    """What the server decides is a span that a tracing system shows beside the agent's own."""
+    trace = looping("s1", 6)
+    with (
+        running() as tracing,
+        served(tmp_path / "store", "--export-to", tracing.http) as server,
+    ):
+        assert server.send(trace.request()) == OK
+        until(lambda: "looptrace.gate" in tracing.sink.names)
+        spans = tracing.sink.spans.filter(name="looptrace.gate")
+    assert set(spans["trace_id"]) == {trace.trace_id}
+
+
 def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None:
     """A folder of something else, a store that is served, and a port that is taken."""
     other = tmp_path / "other"
@@ -184,7 +215,7 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
     (other / "thesis.txt").write_text("mine")
     port = server.address.rpartition(":")[2]
     for arguments, says in (
-        (["--store", str(other)], "is a folder of something else"),
+        (["--store", str(other), "--http-port", "0"], "is a folder of something else"),
         (["--store", str(server.store_dir), "--http-port", "0"], "is at work on this store"),
         (["--store", str(tmp_path / "new"), "--http-port", port], "--http-port"),
     ):

@@ -35,7 +35,9 @@ WINDOW = 6
 
 def signs(turns: pl.DataFrame, window: int = WINDOW) -> list[dict[str, float]]:
     """Return the signs at each turn."""
-    lane = columns(counted(coded(turns), Counting()), texts=True).lane(LikelyLoop.lane)
+    lane = columns(counted(coded(turns), Counting()), texts=LikelyLoop.lane.kinds).lane(
+        LikelyLoop.lane
+    )
     return [dict(zip(SIGNS, row, strict=True)) for row in signs_of(lane, window).tolist()]
 
 

@@ -60,7 +60,7 @@ def test_the_agent_of_the_page_stops() -> None:
 def test_the_recording_of_the_page_runs() -> None:
     """Every form of it is accepted."""
     set_up, _, record = blocks()
-    counted = "processor.force_flush()\nprint(dict(processor.dropped), dict(processor.errors))\n"
+    counted = "processor.force_flush()\nprint(processor.counts.dropped, processor.counts.errors)\n"
     done = run("from opentelemetry import trace\n" + set_up + AFTER["record"] + record + counted)
 
     assert (done.stdout, done.stderr) == ("{} {}\n", "")

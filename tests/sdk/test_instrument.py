@@ -21,7 +21,7 @@ with agent("fixer", session="talk"):
         with turn("run_tests", {"path": "a.py"}) as call:
             call.result = "1 failed"
     processor.force_flush()
-print(processor.gate("talk").check().open, dict(processor.dropped + processor.errors))
+print(processor.gate("talk").check().open, processor.counts.dropped | processor.counts.errors)
 """
 
 

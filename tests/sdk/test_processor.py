@@ -175,10 +175,11 @@ class Scripted:
     """An engine that does what a test wants: raise or hang."""
 
     def __init__(self) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.hold = threading.Event()
         self.hold.set()
         self.taken: list[ReadableSpan] = []
+        self.closed = 0
 
     def start(self, tell: Callable[[list[Told]], None]) -> None:
         """Tell nothing."""
@@ -195,7 +196,9 @@ class Scripted:
         """Resolve nothing."""
 
     def close(self, timeout_s: float) -> None:
-        """Close nothing."""
+        """Count that."""
+        del timeout_s
+        self.closed += 1
 
 
 def test_an_engine_that_fails_is_not_felt() -> None:
@@ -208,7 +211,7 @@ def test_an_engine_that_fails_is_not_felt() -> None:
     setup.processor.force_flush()
 
     assert len(setup.memory.get_finished_spans()) == 100
-    assert setup.processor.dropped["failed"] == 100
+    assert setup.processor.counts.dropped["failed"] == 100
     assert setup.processor.gate("talk").raise_if_open().broken
     setup.provider.shutdown()
 
@@ -239,9 +242,19 @@ def test_an_engine_that_hangs_is_not_felt() -> None:
 
     assert time.monotonic() - began < WAIT_S
     assert len(setup.memory.get_finished_spans()) == 1_000
-    assert setup.processor.dropped["queue_full"] >= 900
+    assert setup.processor.counts.dropped["queue_full"] >= 900
     engine.hold.set()
     setup.provider.shutdown()
+
+
+def test_an_engine_is_closed_once() -> None:
+    """An author may end the processor, and the provider ends it again."""
+    engine = Scripted()
+    setup = Setup(LoopSpanProcessor(engine, limits=SOON))
+    setup.processor.shutdown()
+    setup.provider.shutdown()
+
+    assert engine.closed == 1
 
 
 def test_no_span_is_lost_between_threads() -> None:
@@ -262,7 +275,7 @@ def test_no_span_is_lost_between_threads() -> None:
 
     ids = [span.context.span_id for span in engine.taken if span.context]
     assert len(ids) == len(set(ids)) == 3_200
-    assert setup.processor.dropped.total() == 0
+    assert setup.processor.counts.dropped == {}
 
 
 def test_a_processor_that_nobody_holds_ends() -> None:
@@ -303,7 +316,7 @@ def test_a_failing_callback_is_the_authors(local: Setup) -> None:
         local.processor.force_flush()
 
     assert local.processor.gate("talk").check().open
-    assert local.processor.dropped.total() == 0
+    assert local.processor.counts.dropped == {}
 
 
 FORKING = """
@@ -324,6 +337,19 @@ with setup.tracer.start_as_current_span("agent", attributes=AGENT):
     os._exit(0 if (state.broken if {used} else state.open) else 9)
 """
 
+# A forked process that ends as any other: it must not wait for an engine that is not there.
+FORKED_END = """
+import os, sys
+from tests.sdk.test_processor import SOON, Setup
+from looptrace.collector import LoopSpanProcessor
+setup = Setup(LoopSpanProcessor.local(limits=SOON))
+setup.call("before")
+setup.processor.force_flush()
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+setup.call()
+"""
+
 ENDING = """
 from tests.sdk.test_processor import SOON, Scripted, Setup
 from looptrace.collector import LoopSpanProcessor
@@ -335,7 +361,9 @@ for _ in range(20_000):
 """
 
 
-@pytest.mark.parametrize("script", [FORKING.format(used=False), FORKING.format(used=True), ENDING])
+@pytest.mark.parametrize(
+    "script", [FORKING.format(used=False), FORKING.format(used=True), FORKED_END, ENDING]
+)
 def test_forks_and_ends(script: str) -> None:
     """A forked process judges on its own, or says that it cannot; a full queue ends in time."""
     done = subprocess.run(

@@ -26,7 +26,9 @@ _RANDOM = (
 # Without Unicode, borders of words are found fast in any text, and patterns are small.
 _ID = (
     r"(?-u)(\b|_)(?:(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+[a-f][0-9a-f]{10,}"
-    rf"|[a-f]+[0-9][0-9a-f]{{10,}}|{_RANDOM})\b|(?:call|toolu|chatcmpl|msg|req|run)_[A-Za-z0-9]{{8,}})"
+    rf"|[a-f]+[0-9][0-9a-f]{{10,}}|{_RANDOM})\b|(?:call|toolu|chatcmpl|msg|req|run)_[A-Za-z0-9]{{8,}}"
+    # What the content policy puts in the place of a secret, and of all that it cuts off a text.
+    r"|(?:redacted|exact):[0-9a-f]{12}\b)"
 )
 # In this order; the patterns run in Rust's linear-time engine.
 MASKS = (

@@ -13,14 +13,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from looptrace.analyzer.counts import DAY_S, METRICS, Counting
+from looptrace.analyzer import sentences
+from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
+from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.meaning import MEASURES, SENTENCES, Meaning
 from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
+from looptrace.analyzer.sentences import SentencesError
 from looptrace.analyzer.settings_file import (
     FILE_BYTES_MAX,
     Node,
@@ -57,6 +61,8 @@ LADDER = "ladder"
 UNBLOCK = "unblock"
 IDLE = "idle_s"
 CONVERGES_ON = "converges_on"
+MEANING = "meaning"
+MEASURE = "measure"
 DIRECTIVES = "directives"
 MODEL = "model"
 
@@ -70,9 +76,11 @@ SECTIONS = (
     "rules",
     "overrides",
     "phases",
+    "meaning",
     "tools",
     "masks",
     "webhooks",
+    "server",
 )
 
 # More than a person can keep in mind; every override that differs costs a judging of its rules.
@@ -129,6 +137,7 @@ class Settings:
     sameness: Sameness = field(default_factory=Sameness)
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
+    server: Limits = field(default_factory=Limits)
     outages: OutageSettings = field(default_factory=OutageSettings)
     model_file: str = ""  # of one's own, for the rule likely_loop
 
@@ -196,9 +205,12 @@ def parsed(data: bytes, name: str) -> Settings:
     sameness = Sameness(_tools(top.at("tools", {})), _masks(top.at("masks", [])))
     own = _directives(top, Path(name).parent)
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
-    judging = RuleSet(rules, overrides, counting)
+    judging = RuleSet(rules, overrides, counting, _meaning(top))
+    server = _server(top.at("server", {}))
     outages = _outages(top.at("outages", {}))
-    return Settings(profile, judging, recovery, sameness, own, webhooks, outages, model_file)
+    return Settings(
+        profile, judging, recovery, sameness, own, webhooks, server, outages, model_file
+    )
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -367,12 +379,21 @@ def _may_meet(one: Override, other: Override) -> bool:
 
 
 def _recovery(node: Node, base: Recovery) -> tuple[Recovery, Counting]:
-    """Read how loops are brought back, and the pause that ends what was counted."""
-    node.table((*numbers(base), UNBLOCK, IDLE))
+    """Read how loops are brought back, and which pauses mean something."""
+    node.table((*numbers(base), UNBLOCK, *numbers(Counting())))
     unblock = node.at(UNBLOCK, base.unblock).switch()
     try:
         recovery = replace(base, unblock=unblock, **_numbers(node, base))
-        return recovery, Counting(_numbers(node, Counting()).get(IDLE, DAY_S))
+        pauses: dict[str, Any] = dict(_numbers(node, Counting()))
+        return recovery, Counting(**pauses)
+    except SettingError as error:
+        raise _refused(error, node) from error
+
+
+def _server(node: Node) -> Limits:
+    node.table(numbers(Limits()))
+    try:
+        return replace(Limits(), **_numbers(node, Limits()))
     except SettingError as error:
         raise _refused(error, node) from error
 
@@ -421,6 +442,27 @@ def _converging(node: Node) -> dict[str, str]:
     return {
         name: phase.at(CONVERGES_ON).choice("metric", METRICS) for name, phase in phases.items()
     }
+
+
+def _meaning(top: Node) -> Meaning | None:
+    """Read how meaning is compared; None where nothing is said of it."""
+    if MEANING not in top.value:
+        return None
+    node = top.at(MEANING).table((MEASURE, *numbers(Meaning(SENTENCES))))
+    if MEASURE not in node.value:
+        raise node.error(f"{node.name} must have a {MEASURE}.")
+    at = node.at(MEASURE)
+    chosen = at.choice(MEASURE, MEASURES)
+    try:
+        measure = next(known for known in MEASURES if known == chosen)
+        meaning = Meaning(measure, **_numbers(node, Meaning(measure)))
+        if meaning.measure == SENTENCES:
+            sentences.check()
+    except SettingError as error:
+        raise _refused(error, node) from error
+    except SentencesError as error:
+        raise at.error(f"{at.name} is {shown(chosen)}, but {error}.") from error
+    return meaning
 
 
 def _tools(node: Node) -> dict[str, Tool]:

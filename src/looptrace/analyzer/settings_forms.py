@@ -10,6 +10,8 @@ from typing import Any
 
 from looptrace.analyzer import plugins
 from looptrace.analyzer.counts import METRICS, Counting
+from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.meaning import LETTERS, MEASURES, Meaning
 from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
@@ -21,9 +23,10 @@ from looptrace.analyzer.settings import (
     DIRECTIVES,
     ENABLED,
     FILE_NAME,
-    IDLE,
     LADDER,
     MASKS_MAX,
+    MEANING,
+    MEASURE,
     MODEL,
     OVERRIDES_MAX,
     PHASES_MAX,
@@ -67,8 +70,13 @@ _SECTION_DOCS = {
         "Iterative phases. While the metric gets better, visits to the phase and transitions to "
         "it count from 1 again."
     ),
+    "meaning": (
+        "How requests to agents, and searches with one result, are compared that are not the same "
+        "word by word; without this section, not at all. [More](near_sameness.md)"
+    ),
     "tools": "What makes calls of a tool the same.",
     "masks": "Parts of results and errors that do not make them differ.",
+    "server": "What `looptrace serve` may take up: bytes, seconds, and how long things are kept.",
     "webhooks": "Receivers that events of gates are sent on to; [more](webhooks.md).",
 }
 _SELECTOR_DOCS = {
@@ -78,6 +86,13 @@ _SELECTOR_DOCS = {
     "tool": "The name of the tool that the turn calls.",
 }
 _CONVERGES_DOC = f"What gets better: {', '.join(METRICS)}."
+_MEANING_DOCS = {
+    "measure": (
+        "sentences: embeddings of a language model, which need the extra `semantic`; letters: "
+        "three letters in a row, which only sees the same words in another order or form."
+    ),
+    **{name: about["doc"] for name, (_, about) in numbers(Meaning(LETTERS)).items()},
+}
 _TOOL_DOCS = {
     "volatile_keys": "Arguments that do not count, by key or path with dots.",
     "same_call": "The only arguments that count, instead of volatile_keys.",
@@ -105,6 +120,7 @@ _WEBHOOK_DOCS = {
 _LISTED_DOCS = {
     "overrides": _SELECTOR_DOCS,
     "phases": {CONVERGES_ON: _CONVERGES_DOC},
+    "meaning": _MEANING_DOCS,
     "tools": _TOOL_DOCS,
     "masks": _MASK_DOCS,
     "webhooks": _WEBHOOK_DOCS,
@@ -119,6 +135,10 @@ max_visits = 20
 """,
     "phases": """[phases.refine]
 converges_on = "tests_failed"
+""",
+    "meaning": """[meaning]
+measure = "letters"
+similar_percent = 85
 """,
     "tools": """[tools.get_status]
 polling = true
@@ -212,6 +232,7 @@ _STARTER_HEAD = f"""# Settings of looptrace. `looptrace config check` says wheth
 # {MODEL} = "FILE": {_MODEL_DOC}
 """
 
+_LIMITS = numbers(Limits())
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -226,7 +247,8 @@ def toml_of(settings: Settings) -> str:
         lines.append(f"{DIRECTIVES} = {_toml(settings.directives_dir)}")
     if settings.model_file:
         lines.append(f"{MODEL} = {_toml(settings.model_file)}")
-    values = _recovery_values(settings.recovery) | {IDLE: judging.counting.idle_s}
+    values = _recovery_values(settings.recovery)
+    values |= {name: value for name, (value, _) in numbers(judging.counting).items()}
     lines += _section("[recovery]", values)
     lines += _section("[outages]", asdict(settings.outages))
     if judges:
@@ -236,6 +258,9 @@ def toml_of(settings: Settings) -> str:
         lines += _rules_toml("overrides.rules", override.rules)
     for phase, metric in judging.counting.converging.items():
         lines += _section(f"[phases.{_key(phase)}]", {CONVERGES_ON: metric})
+    if judging.meaning:
+        values = {item.name: getattr(judging.meaning, item.name) for item in fields(Meaning)}
+        lines += _section(f"[{MEANING}]", values)
     for name, tool in sameness.tools.items():
         values = {item.name: getattr(tool, item.name) for item in fields(Tool)}
         lines += _section(f"[tools.{_key(name)}]", values)
@@ -244,6 +269,7 @@ def toml_of(settings: Settings) -> str:
     for webhook in settings.webhooks:
         values = {item.name: getattr(webhook, item.name) for item in fields(Webhook)}
         lines += _section("[[webhooks]]", {name: value for name, value in values.items() if value})
+    lines += _section("[server]", asdict(settings.server))
     return "\n".join([*lines, ""])
 
 
@@ -266,6 +292,9 @@ def starter() -> str:
         for name, (value, about) in rule.settings().items():
             lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
         lines += [f"# {_LADDER_DOC}", f"#{LADDER} = {_toml(rule.ladder)}"]
+    lines += ["", f"# {_SECTION_DOCS['server']}", "[server]"]
+    for name, (value, about) in _LIMITS.items():
+        lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
     for section, example in _EXAMPLES.items():
         lines += ["", f"# {_SECTION_DOCS[section]}"]
         lines += [f"# {key}: {doc}" for key, doc in _LISTED_DOCS[section].items()]
@@ -278,13 +307,15 @@ def page() -> str:
     parts = [
         _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
         *_recovery_page(),
-        *_outages_page(),
+        *_numbers_page("outages", OutageSettings()),
         *_listed_page("overrides", "[[overrides]]", OVERRIDES_MAX),
         _OVERRIDES_WORDS,
         *_listed_page("phases", "[phases.NAME]", PHASES_MAX),
+        *_listed_page(MEANING, f"[{MEANING}]", 1),
         *_listed_page("tools", "[tools.NAME]", TOOLS_MAX),
         *_listed_page("masks", "[[masks]]", MASKS_MAX),
         *_listed_page("webhooks", "[[webhooks]]", WEBHOOKS_MAX),
+        *_numbers_page("server", Limits()),
         *_rules_page(),
     ]
     return "\n".join([*parts, ""])
@@ -317,9 +348,11 @@ def schema() -> str:
         "rules": _ref("rules", "rules"),
         "overrides": _list(_override_schema(), OVERRIDES_MAX),
         "phases": _names(_phase_schema(), PHASES_MAX),
+        MEANING: _meaning_schema(),
         "tools": _names(_tool_schema(), TOOLS_MAX),
         "masks": _list(_mask_schema(), MASKS_MAX),
         "webhooks": _list(_webhook_schema(), WEBHOOKS_MAX),
+        "server": _object({name: _number_schema(*one) for name, one in _LIMITS.items()}),
     }
     for name, doc in _SECTION_DOCS.items():
         sections[name]["description"] = doc
@@ -384,7 +417,7 @@ def _row(name: str, values: Iterable[str], bounds: str, doc: str) -> str:
 
 def _recovery_rows() -> list[tuple[str, Any, str, str]]:
     """Return name, default, bounds and meaning of everything in the section `recovery`."""
-    counts = {**numbers(Recovery()), IDLE: numbers(Counting())[IDLE]}
+    counts = {**numbers(Recovery()), **numbers(Counting())}
     rows = [(name, value, _bounds(about), about["doc"]) for name, (value, about) in counts.items()]
     (unblock,) = [item for item in fields(Recovery) if item.name == UNBLOCK]
     return [*rows, (UNBLOCK, Recovery().unblock, "true or false", unblock.metadata["doc"])]
@@ -398,16 +431,12 @@ def _recovery_page() -> list[str]:
     return lines
 
 
-def _outages_page() -> list[str]:
-    about = numbers(OutageSettings())
-    return [
-        *("", "## `[outages]`", "", _SECTION_DOCS["outages"], ""),
-        *("| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"),
-        *(
-            _row(name, [str(value)], _bounds(one), one["doc"])
-            for name, (value, one) in about.items()
-        ),
-    ]
+def _numbers_page(section: str, owner: Any) -> list[str]:
+    lines = ["", f"## `[{section}]`", "", _SECTION_DOCS[section], ""]
+    lines += ["| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"]
+    for name, (value, about) in numbers(owner).items():
+        lines.append(_row(name, [str(value)], _bounds(about), about["doc"]))
+    return lines
 
 
 def _listed_page(section: str, header: str, most: int) -> list[str]:
@@ -478,7 +507,7 @@ def _number_schema(value: int, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recovery_schema() -> dict[str, Any]:
-    known = {**numbers(Recovery()), IDLE: numbers(Counting())[IDLE]}
+    known = {**numbers(Recovery()), **numbers(Counting())}
     properties = {name: _number_schema(*one) for name, one in known.items()}
     ((_, default, _, doc),) = [row for row in _recovery_rows() if row[0] == UNBLOCK]
     properties[UNBLOCK] = {"type": "boolean", "default": default, "description": doc}
@@ -496,6 +525,15 @@ def _override_schema() -> dict[str, Any]:
 def _phase_schema() -> dict[str, Any]:
     metric = {"enum": list(METRICS), "description": _CONVERGES_DOC}
     return {**_object({CONVERGES_ON: metric}), "required": [CONVERGES_ON]}
+
+
+def _meaning_schema() -> dict[str, Any]:
+    known = numbers(Meaning(LETTERS))
+    properties: dict[str, Any] = {
+        MEASURE: {"enum": list(MEASURES), "description": _MEANING_DOCS[MEASURE]},
+        **{name: _number_schema(*one) for name, one in known.items()},
+    }
+    return {**_object(properties), "required": [MEASURE]}
 
 
 def _tool_schema() -> dict[str, Any]:

@@ -129,7 +129,7 @@ def examples_of(
         if mine.is_empty():
             continue
         rows = counted(coded(mine), Counting())
-        lane = columns(rows, texts=True).lane(LikelyLoop.lane)
+        lane = columns(rows, texts=LikelyLoop.lane.kinds).lane(LikelyLoop.lane)
         signs, enough = signs_of(lane, WINDOW), tells(lane, WINDOW)
         turn = rows["turn"].to_numpy().astype(np.int64)[lane.rows]
         names = rows["task"].to_numpy()[lane.rows]

@@ -14,6 +14,7 @@ from looptrace.analyzer.settings import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.collector import store
+from looptrace.collector.content import CONTENTS, Content
 
 
 @click.command()
@@ -30,6 +31,13 @@ from looptrace.collector import store
     type=click.File("a", encoding="utf-8", lazy=False),
     help="File to add a JSON line to for each thing told of a loop; - is standard output.",
 )
+@click.option(
+    "--content",
+    type=click.Choice(CONTENTS),
+    default="redacted",
+    show_default=True,
+    help="What is stored of texts: all, all but secrets, or only hashes.",
+)
 @config_option
 @click.pass_context
 def ingest(
@@ -37,6 +45,7 @@ def ingest(
     paths: tuple[str, ...],
     store_dir: Path,
     events: IO[str] | None,
+    content: Content,
     settings: Settings,
 ) -> None:
     """Add the spans of PATHS to a store, with their turns, findings and gates.
@@ -54,6 +63,7 @@ def ingest(
             settings.recovery,
             settings.sameness,
             settings.webhooks,
+            content,
         )
         if events:
             with store.open_gates(store_dir) as gates:

@@ -11,6 +11,7 @@ from looptrace.cli.calibrate import calibrate
 from looptrace.cli.config import config
 from looptrace.cli.escalation import escalation
 from looptrace.cli.explain import explain
+from looptrace.cli.export import export
 from looptrace.cli.gates import gates
 from looptrace.cli.ingest import ingest
 from looptrace.cli.query import query
@@ -27,7 +28,7 @@ def main() -> None:
 
 _COMMANDS = (
     *(analyze, explain, escalation, backtest, calibrate, train),
-    *(ingest, serve, gates, webhooks, query, config),
+    *(ingest, serve, gates, webhooks, export, query, config),
 )
 for command in _COMMANDS:
     main.add_command(command)

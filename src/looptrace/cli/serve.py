@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +16,7 @@ from looptrace.cli import traces
 from looptrace.cli.config import config_option
 
 _LINE_LENGTH_MAX = 500
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _PORT = click.IntRange(0, 65_535)
 
 
@@ -29,17 +32,37 @@ _PORT = click.IntRange(0, 65_535)
 @click.option("--http-port", type=_PORT, default=4318, show_default=True, help="0 is any free one.")
 @click.option("--grpc-port", type=_PORT, default=4317, show_default=True, help="0 is any free one.")
 @click.option("--no-grpc", is_flag=True, help="Receive over HTTP alone.")
+@click.option(
+    "--token-file",
+    type=_FILE,
+    help="File with tokens, one a line, of which clients give one; else LOOPTRACE_TOKENS has them.",
+)
+@click.option("--tls-cert", type=_FILE, help="Certificate of the server, as PEM.")
+@click.option("--tls-key", type=_FILE, help="Its key.")
+@click.option("--client-ca", type=_FILE, help="Authority whose certificates clients must have.")
+@click.option("--allow-host", multiple=True, help="Another name by which this machine is called.")
+@click.option(
+    "--content",
+    type=click.Choice(["full", "redacted", "hashes"]),
+    default="redacted",
+    show_default=True,
+    help="What is kept of what agents say: all, all but secrets, or hashes.",
+)
+@click.option(
+    "--export-to",
+    metavar="URL",
+    help="Where to send gates as spans, as `looptrace export` does; such as http://HOST:4318.",
+)
 @config_option
-def serve(
-    store_dir: Path, host: str, http_port: int, grpc_port: int, no_grpc: bool, settings: Settings
-) -> None:
+def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
     """Receive OTLP, judge spans as they arrive, and tell agents and people of gates.
 
     What is acknowledged is on disk. Ends on SIGTERM or Ctrl-C, within 5 seconds.
     """
     try:
         # Only here, because they are an extra.
-        from looptrace.collector.server import service  # noqa: PLC0415
+        from looptrace.collector import export  # noqa: PLC0415
+        from looptrace.collector.server import access, logs, service  # noqa: PLC0415
         from looptrace.collector.webhooks.signing import SecretError  # noqa: PLC0415
     except ModuleNotFoundError as error:
         click.echo(
@@ -48,15 +71,36 @@ def serve(
             err=True,
         )
         sys.exit(traces.EXIT_UNREADABLE)
-    options = service.Options(store_dir, settings, host, http_port, None if no_grpc else grpc_port)
 
     def ready(at: service.Addresses) -> None:
         grpc = f", OTLP over gRPC at {at.grpc}" if at.grpc else ""
-        click.echo(f"looptrace listens: OTLP over HTTP and gates at http://{at.http}{grpc}")
+        click.echo(f"looptrace listens: OTLP over HTTP and gates at {at.http}{grpc}")
 
     try:
+        serving = service.Options(
+            store_dir,
+            settings,
+            access.Access(
+                options["host"],
+                access.read_tokens(options["token_file"], os.environ),
+                options["tls_cert"],
+                options["tls_key"],
+                options["client_ca"],
+                options["allow_host"],
+            ),
+            options["http_port"],
+            None if options["no_grpc"] else options["grpc_port"],
+            content=options["content"],
+            export_to=export.Target(options["export_to"]) if options["export_to"] else None,
+        )
+        logs.log_to(sys.stderr)
         with traces.stopping_on_store_errors():
-            asyncio.run(service.serve(options, ready))
-    except (service.ServeError, SecretError) as error:
+            asyncio.run(service.serve(serving, ready))
+    except (
+        access.AccessError,
+        export.ExportError,
+        service.ServeError,
+        SecretError,
+    ) as error:
         click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
         sys.exit(traces.EXIT_UNREADABLE)

@@ -27,6 +27,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 EXIT_FAILED = 1
 _LINE_LENGTH_MAX = 500
+_NS_MAX = 2**63 - 1  # of a column, and so of any time that is in one
 _VARIABLE = "LOOPTRACE_WEBHOOK_SECRET"
 
 _store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
@@ -104,9 +105,13 @@ def send(store_dir: Path, settings: Settings) -> None:
         if not receivers:
             raise click.UsageError("the settings have no webhooks; see docs/webhooks.md.")
         results = deliver_due(gates_path(store_dir), receivers)
+        with Outbox.open(gates_path(store_dir)) as outbox:
+            disabled = [each for each in outbox.endpoints() if each.disabled_ns is not None]
     for (name, result), count in sorted(results.items()):
         if count:
             click.echo(f"{name}: {result} {count}")
+    for endpoint in disabled:
+        click.echo(_line(endpoint), err=True)
     failed = any(count for (_, result), count in results.items() if result == "failed")
     sys.exit(EXIT_FAILED if failed else 0)
 
@@ -121,7 +126,8 @@ def send(store_dir: Path, settings: Settings) -> None:
 )
 def replay(store_dir: Path, endpoint: str | None, since: datetime | None) -> None:
     """Put dead letters of STORE back among what is to be sent."""
-    since_ns = round(since.replace(tzinfo=UTC).timestamp()) * NS_PER_S if since else 0
+    since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
+    since_ns = min(since_s * NS_PER_S, _NS_MAX)
     with _stopping(), Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         count = outbox.replay(endpoint, since_ns, time.time_ns())

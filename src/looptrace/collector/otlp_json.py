@@ -40,6 +40,9 @@ Piece = TypeVar("Piece")
 # How much of the input's own text a message repeats.
 SHOWN_CHARACTERS_MAX = 60
 
+# In a JSON document that is longer, not all names are looked at.
+NAMED_BYTES_MAX = 4096
+
 # A hundred attributes have two hundred. Each is an object in memory while a request is decoded, so
 # that a small one of nothing but `{}` would take a gigabyte.
 OBJECTS_A_SPAN = 200
@@ -47,12 +50,13 @@ OBJECTS_A_SPAN = 200
 _GIVE_OTLP = "give files that an OTLP exporter wrote"
 _NO_JSON = f"neither OTLP/JSON nor OTLP/protobuf; {_GIVE_OTLP}"
 _JUNK_BEFORE = "what stands before the export request is no JSON; remove it"
-_MEND = "correct it or export it again"
+MEND = "correct it or export it again"
 
-_DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
+DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
 _STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _OTHER_SIGNAL = re.compile(r"resource_?(?:[lL]ogs|[mM]etrics|[pP]rofiles)")
-_UNDERSCORED = re.compile(rb'(?<=")[a-z]+(?:_[a-z0-9]+)+(?="\s*:)')
+_UNDERSCORED = re.compile(rb'"[a-z]++(?:_[a-z0-9]++)++(?="\s*+:)')
+_NAME = re.compile(rb'"([^"\\]*)"\s*+:')
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # Never bare in JSON.
 _BLANK = b" \t\r\n"
 
@@ -193,20 +197,25 @@ def decode_request(data: bytes, bounds: Bounds) -> Decoded:
 
     Raises UndecodableError and OverBoundsError.
     """
-    if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
-        raise OverBoundsError("the request has more JSON objects than its spans may have")
+    check_request(data, bounds)
     out = Decoded.within(bounds)
     try:
         _read_whole(data, out)
-    except _DATA_ERRORS as error:
-        raise UndecodableError(_words(error)) from error
+    except DATA_ERRORS as error:
+        raise UndecodableError(words(error)) from error
     return out
+
+
+def check_request(data: bytes, bounds: Bounds) -> None:
+    """Refuse a request of any signal that would be too many objects. Raises OverBoundsError."""
+    if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
+        raise OverBoundsError("the request has more JSON objects than may be in one")
 
 
 def _read_whole(data: bytes, out: Decoded) -> None:
     try:
         _read_request(data, "the request", out)
-    except _DATA_ERRORS:  # Before any span was read; few requests need what follows.
+    except DATA_ERRORS:  # Before any span was read; few requests need what follows.
         _read_request(with_whole_escapes(data), "the request", out)
 
 
@@ -219,7 +228,7 @@ def decode_document(name: str, document: Frame) -> Decoded:
     where = f"{name}:{document.number}"
     try:
         _read_document(document.data, where, out)
-    except _DATA_ERRORS as error:
+    except DATA_ERRORS as error:
         _recover(name, document, error, out)
     else:
         if document.problem is not None:
@@ -234,23 +243,23 @@ def _read_document(data: bytes, where: str, out: Decoded) -> None:
     for index, raw in enumerate(_decode_array(data)):
         try:
             _read_request(raw, f"{where}[{index}]", out)
-        except _DATA_ERRORS as error:
-            why = f"no OTLP export request: {_words(error)}; {_GIVE_OTLP}"
+        except DATA_ERRORS as error:
+            why = f"no OTLP export request: {words(error)}; {_GIVE_OTLP}"
             out.problems.append(Problem(f"{where}[{index}]", why, foreign=True))
 
 
 def _read_request(data: bytes | Raw, where: str, out: Decoded) -> None:
     request = _decode_request(data)
     if request.underscored is not UNSET:
-        request = _decode_request(_camel_case(bytes(data)))
+        request = _decode_request(camel_case(bytes(data)))
     if request.resource_spans is UNSET:
-        _note_foreign(list(_decode_object(data)), where, out)
+        _note_foreign(_names(bytes(data)), where, out)
         return
     for index, raw in enumerate(request.resource_spans or ()):
         _read_resource_spans(raw, f"resourceSpans[{index}]", where, out)
 
 
-def _camel_case(request: bytes) -> bytes:
+def camel_case(request: bytes) -> bytes:
     """Give a request whose field names have underscores in lower camel case."""
 
     def camel(name: re.Match[bytes]) -> bytes:
@@ -258,6 +267,16 @@ def _camel_case(request: bytes) -> bytes:
         return first + b"".join(word.capitalize() for word in others)
 
     return _UNDERSCORED.sub(camel, request)
+
+
+def _names(document: bytes) -> list[str]:
+    """Give the names of the fields of a JSON object, of a long one some of those at its start.
+
+    A million names would be a hundred megabytes.
+    """
+    if len(document) <= NAMED_BYTES_MAX:
+        return list(_decode_object(document))
+    return [name.decode(errors="replace") for name in _NAME.findall(document[:NAMED_BYTES_MAX])]
 
 
 def _note_foreign(names: list[str], where: str, out: Decoded) -> None:
@@ -302,15 +321,15 @@ def _piece(
     out.count_piece()
     try:
         return read(data)
-    except _DATA_ERRORS as error:
-        why = f"{at} was left out: {_words(error)}; correct what wrote it"
+    except DATA_ERRORS as error:
+        why = f"{at} was left out: {words(error)}; correct what wrote it"
         out.problems.append(Problem(where, why, is_span=is_span))
         return None
 
 
 def _service(data: Raw) -> str | None:
     resource = _decode_resource(data)
-    return service_name(_plain_map(resource.attributes)) if resource is not None else None
+    return service_name(plain_map(resource.attributes)) if resource is not None else None
 
 
 def _scope_name(data: Raw) -> str | None:
@@ -319,7 +338,7 @@ def _scope_name(data: Raw) -> str | None:
 
 
 def _row(out: Decoded, service: str | None, scope: str | None, data: Raw) -> Row:
-    out.check_span(memoryview(data).nbytes)
+    out.check_size(memoryview(data).nbytes)
     span = _decode_span(data)
     status = span.status or Status()
     return span_row(
@@ -327,15 +346,15 @@ def _row(out: Decoded, service: str | None, scope: str | None, data: Raw) -> Row
         span_id=span.span_id or "",
         parent_span_id=span.parent_span_id or "",
         name=span.name or "",
-        start_ns=_integer(span.start_time_unix_nano),
-        end_ns=_integer(span.end_time_unix_nano),
+        start_ns=integer(span.start_time_unix_nano),
+        end_ns=integer(span.end_time_unix_nano),
         status=_status_code(status.code),
         status_message=status.message or "",
         service=service,
         scope=scope,
-        attributes=_plain_map(span.attributes),
+        attributes=plain_map(span.attributes),
         events=[
-            (event.name or "", _integer(event.time_unix_nano), _plain_map(event.attributes))
+            (event.name or "", integer(event.time_unix_nano), plain_map(event.attributes))
             for event in span.events or ()
         ],
         links=[(link.trace_id or "", link.span_id or "") for link in span.links or ()],
@@ -346,31 +365,32 @@ def _status_code(code: int | str | None) -> int:
     return _STATUS_NAMES.get(code, 0) if isinstance(code, str) else code or 0
 
 
-def _plain_map(attributes: list[KeyValue] | None) -> dict[str, Any]:
+def plain_map(attributes: list[KeyValue] | None) -> dict[str, Any]:
     """Give attributes as a plain dict; of two with one key the last wins."""
-    return {attribute.key: _plain(attribute.value) for attribute in attributes or ()}
+    return {attribute.key: plain(attribute.value) for attribute in attributes or ()}
 
 
-def _plain(value: AnyValue | None) -> Any:
+def plain(value: AnyValue | None) -> Any:
     """Give an any-value as Python has it; the empty value is None."""
     if value is None:
         return None
     if value.string_value is not None:
         return value.string_value
     if value.int_value is not None:
-        return _integer(value.int_value)
+        return integer(value.int_value)
     if value.double_value is not None:
         return _double(value.double_value)
     if value.bool_value is not None:
         return value.bool_value
     if value.array_value is not None:
-        return [_plain(item) for item in value.array_value.values or ()]
+        return [plain(item) for item in value.array_value.values or ()]
     if value.kvlist_value is not None:
-        return _plain_map(value.kvlist_value.values)
+        return plain_map(value.kvlist_value.values)
     return value.bytes_value
 
 
-def _integer(value: int | str | None) -> int:
+def integer(value: int | str | None) -> int:
+    """Give a whole number, 0 where there is none. Raises BadSpanError where it is no number."""
     try:
         return int(value or 0)
     except ValueError as error:
@@ -411,7 +431,7 @@ def _note_unreadable(where: str, document: Frame, error: Exception, out: Decoded
     is_damaged = document.problem not in (None, CUT_OFF)
     is_json = begins_document(document.data) and not _CONTROL.search(document.data)
     if is_damaged or is_json:
-        why = document.problem or f"{_words(error)}; {_MEND}"
+        why = document.problem or f"{words(error)}; {MEND}"
         out.problems.append(Problem(where, why))
     else:
         out.problems.append(Problem(where, _NO_JSON, foreign=True))
@@ -422,8 +442,8 @@ def _recover_request(request: bytes, problem: str | None, where: str, out: Decod
     request = with_whole_escapes(request)
     try:
         _read_request(request, where, out)
-    except _DATA_ERRORS as error:
-        problem = problem or f"{_words(error)}; {_MEND}"
+    except DATA_ERRORS as error:
+        problem = problem or f"{words(error)}; {MEND}"
         spans_before = len(out.rows)
         _read_prefix(request, error, where, out)
         if len(out.rows) > spans_before:
@@ -437,11 +457,11 @@ def _read_prefix(request: bytes, error: Exception, where: str, out: Decoded) -> 
     prefix = readable_prefix(request, int(malformed["byte"]) if malformed else len(request))
     try:
         _read_request(prefix, where, out)
-    except _DATA_ERRORS:  # The caller reports what is wrong with the request.
+    except DATA_ERRORS:  # The caller reports what is wrong with the request.
         return
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
     """Say in plain words what msgspec, or the making of the row, found wrong."""
     if isinstance(error, RecursionError):
         return f"nested too deep, what lies below level {DEPTH_MAX} is not read"

@@ -31,6 +31,7 @@ from looptrace.collector.span_rows import (
     BadSpanError,
     Bounds,
     Decoded,
+    OverBoundsError,
     Problem,
     Row,
     service_name,
@@ -157,12 +158,36 @@ def decode_request(data: bytes, bounds: Bounds) -> Decoded:
     return _decode("the request", Frame(0, data), Decoded.within(bounds))
 
 
+def check_request(data: bytes, bounds: Bounds) -> None:
+    """Refuse a request of any signal that holds more than may be in one, before it is decoded.
+
+    All have resources, scopes and items under the numbers of spans. Raises OverBoundsError.
+    """
+    reading = _Reading(data, "", Decoded.within(bounds))
+    items = 0
+    for resource in _parts(reading, _Part(0, len(data), is_whole=True), "")[_RESOURCE_SPANS]:
+        shared = _parts(reading, resource, "")
+        for scope in shared[_SCOPE_SPANS]:
+            shared[_RESOURCE] += (found := _parts(reading, scope, "")[_SPANS])
+            items += len(found)
+        largest = max((part.stop - part.start for part in shared[_RESOURCE]), default=0)
+        if items > bounds.spans_max or largest > bounds.span_bytes_max:
+            raise OverBoundsError(
+                f"a request may have {bounds.spans_max:,} records of {bounds.span_bytes_max:,} "
+                "bytes; send smaller batches"
+            )
+
+
 def decode_message(name: str, message: Frame) -> Decoded:
     """Give the spans of a message, and what is wrong with it.
 
     `name` is the source's. Raises nothing for bad data: what is readable of it is read.
     """
-    return _decode(name, message, Decoded())
+    out = _decode(name, message, Decoded())
+    if not out.rows and len(out.problems) > 1:  # Garbage, or logs, fail in every part.
+        last = out.problems[-1]
+        out.problems[:] = [Problem(last.where, f"{_NO_SPANS}: {last.why}", foreign=True)]
+    return out
 
 
 def _decode(name: str, message: Frame, out: Decoded) -> Decoded:
@@ -176,8 +201,6 @@ def _decode(name: str, message: Frame, out: Decoded) -> Decoded:
         problems.append(Problem(where, message.problem))
     elif reading.wire_errors:
         problems.append(Problem(where, f"{reading.wire_errors[0]}; {_MEND}"))
-    if not reading.out.rows and len(problems) > 1:  # Garbage, or logs, fail in every part.
-        problems[:] = [Problem(where, f"{_NO_SPANS}: {problems[-1].why}", foreign=True)]
     return reading.out
 
 
@@ -192,7 +215,7 @@ def _read_resource_spans(reading: _Reading, resource_spans: _Part, at: str) -> N
 def _read_scope_spans(reading: _Reading, scope_spans: _Part, service: str | None, at: str) -> None:
     parts = _parts(reading, scope_spans, at)
     scopes = [_piece(reading, part, _scope_name, f"{at}.scope") for part in parts[_SCOPE]]
-    read_row = partial(_row, reading.out, service, scopes[-1] if scopes else None)
+    read_row = partial(_row, service, scopes[-1] if scopes else None)
     for index, part in enumerate(parts[_SPANS]):
         row = _piece(reading, part, read_row, f"{at}.spans[{index}]", is_span=True)
         if row is not None:
@@ -215,6 +238,7 @@ def _piece(
         return None
     reading.out.count_piece()
     try:
+        reading.out.check_size(part.stop - part.start)
         return read(reading.data[part.start : part.stop])
     except (DecodeError, BadSpanError) as error:
         why = str(error) if isinstance(error, BadSpanError) else _UNDECODABLE
@@ -224,15 +248,14 @@ def _piece(
 
 
 def _service(data: bytes) -> str | None:
-    return service_name(_plain_map(Resource.FromString(data).attributes))
+    return service_name(plain_map(Resource.FromString(data).attributes))
 
 
 def _scope_name(data: bytes) -> str | None:
     return InstrumentationScope.FromString(data).name or None
 
 
-def _row(out: Decoded, service: str | None, scope: str | None, data: bytes) -> Row:
-    out.check_span(len(data))
+def _row(service: str | None, scope: str | None, data: bytes) -> Row:
     span = Span.FromString(data)
     return span_row(
         trace_id=span.trace_id.hex(),
@@ -245,29 +268,28 @@ def _row(out: Decoded, service: str | None, scope: str | None, data: bytes) -> R
         status_message=span.status.message,
         service=service,
         scope=scope,
-        attributes=_plain_map(span.attributes),
+        attributes=plain_map(span.attributes),
         events=[
-            (event.name, event.time_unix_nano, _plain_map(event.attributes))
-            for event in span.events
+            (event.name, event.time_unix_nano, plain_map(event.attributes)) for event in span.events
         ],
         links=[(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
     )
 
 
-def _plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
+def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
     """Give attributes as a plain dict; of two with one key the last wins."""
-    return {attribute.key: _plain(attribute.value) for attribute in attributes}
+    return {attribute.key: plain(attribute.value) for attribute in attributes}
 
 
-def _plain(value: AnyValue) -> Any:
+def plain(value: AnyValue) -> Any:
     """Give an any-value as Python has it; the empty value is None, bytes are base64."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
     if kind == "array_value":
-        return [_plain(item) for item in value.array_value.values]
+        return [plain(item) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return _plain_map(value.kvlist_value.values)
+        return plain_map(value.kvlist_value.values)
     if kind == "bytes_value":
         return b64encode(value.bytes_value).decode()
     return getattr(value, kind)

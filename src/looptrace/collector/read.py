@@ -20,6 +20,7 @@ from looptrace.collector.otlp_proto import (
     prefixed_messages,
     whole_message,
 )
+from looptrace.collector.session_logs import decoded_documents
 from looptrace.collector.sources import (
     DamagedError,
     Frame,
@@ -128,8 +129,7 @@ def _decoded_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterato
         for message in prefixed_messages(chunks):
             yield _decoded_message(name, message)
     else:
-        for document in documents(chunks):
-            yield decode_document(name, document)
+        yield from decoded_documents(name, documents(chunks))
 
 
 def _decoded_message(name: str, message: Frame) -> Decoded:

@@ -87,8 +87,8 @@ class Decoded:
                 f"a request may have {self.bounds.spans_max:,} spans; send smaller batches"
             )
 
-    def check_span(self, size: int) -> None:
-        """Refuse a span by its encoded size in bytes; raises BadSpanError."""
+    def check_size(self, size: int) -> None:
+        """Refuse a span, or what it shares with others, by its bytes; raises BadSpanError."""
         if size > self.bounds.span_bytes_max:
             raise BadSpanError(
                 f"it has {size:,} bytes, and a span may have {self.bounds.span_bytes_max:,}"

@@ -35,6 +35,7 @@ from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
 from looptrace.analyzer.webhooks import Webhook
+from looptrace.collector.content import Content, content_key, with_content
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.store_files import (
     BUCKETS,
@@ -255,9 +256,15 @@ def ingest(
     recovery: Recovery = RECOVERY,
     sameness: Sameness = NOTHING,
     webhooks: Sequence[Webhook] = (),
+    content: Content = "full",
 ) -> Ingested:
-    """Add spans to a store as `Writer.ingest` does; raises what `writing` and it raise."""
+    """Add spans to a store as `Writer.ingest` does; raises what `writing` and it raise.
+
+    As much of their content is stored as the policy says.
+    """
     with writing(store_dir, judging, recovery, sameness, webhooks) as writer:
+        if content != "full":
+            spans = with_content(spans, content, content_key(store_dir))
         return writer.ingest(spans)
 
 

@@ -78,6 +78,7 @@ class Loop:
     phase: str | None = None  # of the last turn, and the one before it
     phase_before: str | None = None
     phases: tuple[str, ...] = ()  # of the turns that the others repeat
+    reworded: bool = False  # some of what was asked means the same, but in other words
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,9 @@ class Rule(ABC):
     lane: ClassVar[LaneSpec]
     # Whether what it finds is the same beyond doubt. Of what is not, a judge may be asked.
     exact: ClassVar[bool] = True
+    # Whether, where the settings ask for it, what means the same is the same; then what it finds is
+    # exact only where it is the same word by word.
+    compares_meaning: ClassVar[bool] = False
     # Whether it judges where nobody says otherwise.
     on_by_default: ClassVar[bool] = True
     # Whether it reads the texts of its lane, which are kept for such rules only.

@@ -113,7 +113,8 @@ class LikelyLoop(Rule):
     - `(list(a)->"a.py b.py c.py d.py" read(a.py)->"def main(): return run(parse())") x6`
 
     ## Not looping
-    - `search({n})->"alpha{n} beta{n} gamma{n} delta" x12`: each answer says something new.
+    - `(edit(a{n})->ok run(tests)->!"{n} is wrong, and so is {n}4") x9`: what fails is another each
+      time.
     - `look(a)->"There is nothing new in the inbox of the support team" x3`: too few turns to tell.
     - `(user("And now?") look(a)->"There is nothing new in the inbox") x9`: a person asked for each.
     """
@@ -129,7 +130,7 @@ class LikelyLoop(Rule):
         3, ge=2, le=20, doc="Turns in a row at which a loop is likely, so that there is a warning."
     )
     likely_percent: int = setting(
-        25, ge=1, le=99, doc="Probability of a loop, in percent, from which on it is likely."
+        20, ge=1, le=99, doc="Probability of a loop, in percent, from which on it is likely."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"),))
     model: Model = field(default=SHIPPED)

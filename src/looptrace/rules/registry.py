@@ -24,9 +24,11 @@ from looptrace.rules.phase_cycle import PhaseCycle
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.repeated_failure import RepeatedFailure
+from looptrace.rules.rephrased_request import RephrasedRequest
 from looptrace.rules.response_repeat import ResponseRepeat
 from looptrace.rules.same_result import SameResult
 from looptrace.rules.signature_repeat import SignatureRepeat
+from looptrace.rules.stutter import Stutter
 from looptrace.rules.transition_repeats import TransitionRepeats
 
 # Guards stand where they are checked: two before the loops, and failures in a row after them.
@@ -34,6 +36,7 @@ RULES: tuple[type[Rule], ...] = (
     MaxIterations,
     MaxRuntime,
     RepeatedCall,
+    Stutter,
     SignatureRepeat,
     ResponseRepeat,
     Cycle,
@@ -42,6 +45,7 @@ RULES: tuple[type[Rule], ...] = (
     BlockedTaskSpin,
     NoProgressRepeat,
     CollaborationLoop,
+    RephrasedRequest,
     PhaseVisits,
     TransitionRepeats,
     Monologue,

@@ -69,10 +69,13 @@ Callback = Callable[[GateState], None]
 
 
 class Gates:
-    """The states of all tasks, as far as they were told; reading one is a look into memory."""
+    """The states of all tasks, as far as they were told; reading one is a look into memory.
 
-    def __init__(self) -> None:
-        self.broken = False
+    `broken` says whether looptrace fails at the moment.
+    """
+
+    def __init__(self, broken: Callable[[], bool]) -> None:
+        self._broken = broken
         self._states: OrderedDict[str, GateState] = OrderedDict()
         self._callbacks: list[Callback] = []
         self._changed = threading.Condition()
@@ -80,7 +83,7 @@ class Gates:
     def state(self, task: str) -> GateState:
         """Return how a task stands; what nobody spoke of may go on."""
         state = self._states.get(task) or GateState(task)
-        return replace(state, broken=True) if self.broken else state
+        return replace(state, broken=True) if self._broken() else state
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
         """Call this with the new state whenever a task is told something; returns how to stop."""

@@ -59,15 +59,18 @@ class LocalEngine:
         Raises:
             ForkedError: in a process that was forked after the engine had begun to work.
         """
-        self._pid = self._pid or os.getpid()
-        if self._pid != os.getpid():
-            raise ForkedError("this process was forked; create the processor after the fork")
+        self._enter()
         with self._lock:
             told = self._fed(self._arrivals.take(map(row_of, spans), map(row_of, above)))
         self._tell(told)
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        """Take a person's decision as their message at this moment."""
+        """Take a person's decision as their message at this moment.
+
+        Raises:
+            ForkedError: as `take`.
+        """
+        self._enter()
         with self._lock:
             now_ns = time.time_ns()
             said = PersonDecided(
@@ -84,10 +87,21 @@ class LocalEngine:
         self._tell(told)
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
-        """Judge what was waiting for a span that does not come any more."""
+        """Judge what was waiting for a span that does not come any more.
+
+        Raises:
+            ForkedError: as `take`.
+        """
+        self._enter()
         with self._lock:
             told = self._fed(self._arrivals.rest())
         self._tell(told)
+
+    def _enter(self) -> None:
+        """Refuse a forked process: a lock may be held there, and Polars would wait for ever."""
+        self._pid = self._pid or os.getpid()
+        if self._pid != os.getpid():
+            raise ForkedError("this process was forked; create the processor after the fork")
 
     def _fed(self, turns: pl.DataFrame) -> list[Told]:
         events = self._live.feed(turns).events

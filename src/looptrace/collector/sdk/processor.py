@@ -54,11 +54,32 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """How many spans may wait, how many are taken at once, and how long the first of them waits."""
+    """How many spans may wait, how many are taken at once, and how long the first of them waits.
+
+    The engine counts as broken when it is at one batch for longer than `stuck_s`.
+    """
 
     spans_max: int = 8_192
     batch_max: int = 512
     delay_s: float = 0.05
+    stuck_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of the spans and events of a process so far.
+
+    Spans are dropped because the queue was full (`queue_full`), because the engine failed
+    (`failed`), or because they came after the end (`closed`).
+    """
+
+    taken: int  # spans that were judged, or sent
+    waiting: int  # spans in the queue now
+    dropped: dict[str, int]  # spans that were neither, by reason
+    untracked: int  # spans that were open when too many were, so that no event reaches them
+    told: int  # gate events
+    held_back: int  # gate events of a loop that had told enough
+    errors: dict[str, int]  # failures of looptrace in the agent's own threads, by where
 
 
 # A server takes batches, and a little later.
@@ -83,10 +104,10 @@ class LoopSpanProcessor(SpanProcessor):
         fail_closed: bool = False,
     ) -> None:
         limits = limits or QueueLimits()
-        self.errors: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
         self._engine = engine
+        self._engine_open = True
         self._fail_closed = fail_closed
-        self._gates = Gates()
         self._spans = OpenSpans(OPEN_SPANS_MAX)
         self._teller = Teller(self._spans, emit, content=content)
         self._provider: TracerProvider | None = None
@@ -95,7 +116,10 @@ class LoopSpanProcessor(SpanProcessor):
             spans_max=limits.spans_max,
             batch_max=limits.batch_max,
             delay_s=limits.delay_s,
+            stuck_s=limits.stuck_s,
         )
+        queue = self._queue
+        self._gates = Gates(lambda: queue.failing)
         held = weakref.WeakMethod(self._tell)
         engine.start(lambda events: (tell := held()) and tell(events))
 
@@ -168,15 +192,24 @@ class LoopSpanProcessor(SpanProcessor):
         """Take what is left, for so long at the most, and end."""
         timeout_s = timeout_millis / MS_PER_S
         try:
-            if self._queue.close(timeout_s):
+            if self._queue.close(timeout_s) and self._engine_open:
+                self._engine_open = False
                 self._engine.close(timeout_s)
         except Exception:  # The agent ends as it would have ended.
             self._count("shutdown")
 
     @property
-    def dropped(self) -> Counter[str]:
-        """How many spans were not judged, by reason."""
-        return self._queue.dropped + Counter(untracked=self._spans.untracked)
+    def counts(self) -> Counts:
+        """What became of the spans and events so far."""
+        return Counts(
+            taken=self._queue.taken,
+            waiting=self._queue.waiting,
+            dropped=self._queue.dropped,
+            untracked=self._spans.untracked,
+            told=self._teller.told,
+            held_back=self._teller.held_back,
+            errors=dict(self._errors),
+        )
 
     def gate(self, task: str | None = None) -> AgentGate:
         """Return the gate of a task, by default of the trace that is current.
@@ -200,13 +233,8 @@ class LoopSpanProcessor(SpanProcessor):
         return self
 
     def _take(self, spans: list[ReadableSpan]) -> None:
-        try:
-            traces = {span.context.trace_id for span in spans if span.context}
-            self._engine.take(spans, self._spans.of(traces))
-        except Exception:
-            self._gates.broken = True
-            raise
-        self._gates.broken = False
+        traces = {span.context.trace_id for span in spans if span.context}
+        self._engine.take(spans, self._spans.of(traces))
 
     def _tell(self, events: list[Told]) -> None:
         """Tell what concerns this process; a server tells of all."""
@@ -220,6 +248,6 @@ class LoopSpanProcessor(SpanProcessor):
         self._engine.resolve(state, decision, note)
 
     def _count(self, where: str) -> None:
-        if not self.errors[where]:
+        if not self._errors[where]:
             _logger.warning("looptrace failed; further failures are counted", exc_info=True)
-        self.errors[where] += 1
+        self._errors[where] += 1

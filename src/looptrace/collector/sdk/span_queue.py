@@ -21,16 +21,20 @@ class SpanQueue:
     """Hands spans to `take` in batches, on a thread of its own.
 
     A span comes into a queue that is full or closed, or `take` fails: then it is dropped, and
-    counted in `dropped` by the reason. The thread ends with the queue: when it is closed, when
-    nobody holds it any more, and in a process that was forked it begins anew, empty.
+    counted by the reason. The thread ends with the queue: when it is closed, when nobody holds it
+    any more, and in a process that was forked it begins anew, empty.
     """
 
-    def __init__(self, take: Take, *, spans_max: int, batch_max: int, delay_s: float) -> None:
-        self.dropped: Counter[str] = Counter()
+    def __init__(
+        self, take: Take, *, spans_max: int, batch_max: int, delay_s: float, stuck_s: float
+    ) -> None:
+        self.taken = 0  # spans that `take` took without failing
+        self._dropped: Counter[str] = Counter()
         self._take = take
         self._spans_max = spans_max
         self._batch_max = batch_max
         self._delay_s = delay_s
+        self._stuck_s = stuck_s
         self._closed = False
         self._begin()
         os.register_at_fork(after_in_child=_unless_gone(self._begin))
@@ -39,20 +43,44 @@ class SpanQueue:
         """Add a span, or drop and count it."""
         waiting = len(self._spans)
         if self._closed:
-            self.dropped["closed"] += 1
+            self._drop("closed", 1)
         elif waiting >= self._spans_max:
-            self.dropped["queue_full"] += 1
+            self._drop("queue_full", 1)
         else:
             self._spans.append(span)
             if waiting >= self._batch_max and not self._wake.is_set():
                 self._wake.set()
+
+    @property
+    def waiting(self) -> int:
+        """How many spans are in the queue."""
+        return len(self._spans)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How many spans were dropped, by reason."""
+        with self._counting:
+            return dict(self._dropped)
+
+    @property
+    def failing(self) -> bool:
+        """Whether nobody can rely on what is put in coming out.
+
+        The last batch failed, the one at hand takes too long, the queue is full, or the thread is
+        dead although nobody closed the queue.
+        """
+        if self._failed or self._closed:
+            return self._failed
+        began_s = self._began_s
+        stuck = began_s is not None and time.monotonic() - began_s > self._stuck_s
+        return stuck or len(self._spans) >= self._spans_max or not self._thread.is_alive()
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until what is in the queue has been taken; says whether that was in time."""
         deadline = time.monotonic() + timeout_s
         self._wake.set()
         with self._idle:
-            while self._spans or self._busy:
+            while self._spans or self._began_s is not None:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0 or not self._thread.is_alive():
                     return False
@@ -66,7 +94,7 @@ class SpanQueue:
             return True
         self._closed = True
         done = self.flush(timeout_s)
-        self.dropped["closed"] += len(self._spans)
+        self._drop("closed", len(self._spans))
         self._spans.clear()
         self._wake.set()
         return done
@@ -76,7 +104,9 @@ class SpanQueue:
         self._spans: deque[ReadableSpan] = deque()
         self._wake = threading.Event()
         self._idle = threading.Condition()
-        self._busy = False
+        self._counting = threading.Lock()
+        self._began_s: float | None = None  # when the batch at hand was taken
+        self._failed = False  # the last batch did
         self._thread = threading.Thread(
             target=_work, args=(weakref.ref(self), self._wake, self._delay_s), daemon=True
         )
@@ -86,22 +116,33 @@ class SpanQueue:
 
     def _take_some(self) -> bool:
         """Take one batch; says whether there may be more."""
-        self._busy = True
+        self._began_s = time.monotonic()
         batch: list[ReadableSpan] = []
         while self._spans and len(batch) < self._batch_max:
             batch.append(self._spans.popleft())
         try:
             if batch:
                 self._take(batch)
-        except Exception:  # Whatever the taker does must not reach the agent.
-            if not self.dropped["failed"]:
+                self.taken += len(batch)
+                self._failed = False
+        # Whatever the taker does must not reach the agent or end this thread; a panic of Polars,
+        # for one, is no Exception.
+        except BaseException:
+            if not self._dropped["failed"]:
                 _logger.warning("looptrace failed; further failures are counted", exc_info=True)
-            self.dropped["failed"] += len(batch)
+            self._failed = True
+            self._drop("failed", len(batch))
         finally:
             with self._idle:
-                self._busy = False
+                self._began_s = None
                 self._idle.notify_all()
         return bool(self._spans)
+
+    def _drop(self, reason: str, spans: int) -> None:
+        """Count spans that are lost; the agent's threads may do so at the same time."""
+        if spans:
+            with self._counting:
+                self._dropped[reason] += spans
 
 
 def _work(queue: weakref.ref[SpanQueue], wake: threading.Event, delay_s: float) -> None:

@@ -66,6 +66,7 @@ class Teller:
         self._emit = emit
         self._content = content
         self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.told = 0  # events that were put
         self.held_back = 0  # events of a loop that had told enough
 
     def tell(self, told: Told, provider: TracerProvider | None) -> None:
@@ -75,6 +76,7 @@ class Teller:
         if not self._may(told):
             self.held_back += 1
             return
+        self.told += 1
         attributes = attributes_of(told, content=self._content)
         turn = _context(int(told.trace_id, 16), int(told.span_id, 16))
         span = self._spans.nearest(turn.span_id)

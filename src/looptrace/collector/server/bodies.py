@@ -12,11 +12,11 @@ from typing import Protocol
 
 import polars as pl
 
+from looptrace.analyzer.limits import MIB, Limits
 from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.collector import otlp_json, otlp_proto
+from looptrace.collector import otlp_json, otlp_logs, otlp_proto
 from looptrace.collector.read import span_table
 from looptrace.collector.server.counts import Reason
-from looptrace.collector.server.limits import MIB, Limits
 from looptrace.collector.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
 
 if sys.version_info >= (3, 14):
@@ -37,9 +37,9 @@ _ZSTD_OPTIONS = {int(zstd.DecompressionParameter.window_log_max): 23}
 _GZIP_WBITS, _ZLIB_WBITS, _DEFLATE_WBITS = 31, 15, -15
 _ZLIB_METHOD, _ZLIB_CHECK = 8, 31  # The low bits of its first byte, and what divides the first two.
 
-# How many problems an error message names.
+# How much an error message says: over gRPC it is a header, in which some clients take 8 KiB.
 SHOWN_MAX = 3
-SHOWN_CHARS_MAX = 1_000
+SHOWN_CHARS_MAX = 300
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _NO_BRACKETS = re.compile(r"[^\[\]{}]+")
@@ -150,10 +150,9 @@ def decoded_traces(body: bytes, form: Form, limits: Limits) -> Taken:
 
     A bad span costs only itself, unless there are no good ones. Raises RefusalError.
     """
-    bounds = Bounds(limits.spans_max, limits.span_bytes_max)
     decode = otlp_proto.decode_request if form is Form.PROTO else otlp_json.decode_request
     try:
-        decoded = decode(body, bounds)
+        decoded = decode(body, _bounds(limits))
     except OverBoundsError as error:
         raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
     except otlp_json.UndecodableError as error:
@@ -161,9 +160,26 @@ def decoded_traces(body: bytes, form: Form, limits: Limits) -> Taken:
     return _taken(_without_deep(decoded, limits.depth_max))
 
 
-def decode_logs(body: bytes, form: Form, limits: Limits) -> Taken:  # noqa: ARG001
-    """Decode a request of logs; what they say of agents is not read yet."""
-    return Taken()
+def decoded_logs(body: bytes, form: Form, limits: Limits) -> Taken:
+    """Decode a request of logs to the spans that agents tell of in them.
+
+    A bad record costs only itself, unless there are no good ones. Raises RefusalError.
+    """
+    check = otlp_proto.check_request if form is Form.PROTO else otlp_json.check_request
+    decode = otlp_logs.decode_proto if form is Form.PROTO else otlp_logs.decode_json
+    try:
+        check(body, _bounds(limits))
+    except OverBoundsError as error:
+        raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
+    decoded = decode(body)
+    if len(decoded.rows) + len(decoded.problems) > limits.spans_max:
+        why = f"a request may tell of {limits.spans_max:,} spans; send smaller batches"
+        raise RefusalError(Reason.TOO_MANY_SPANS, why)
+    return _taken(_without_deep(decoded, limits.depth_max))
+
+
+def _bounds(limits: Limits) -> Bounds:
+    return Bounds(limits.spans_max, limits.span_bytes_max)
 
 
 def _taken(decoded: Decoded) -> Taken:

@@ -36,7 +36,10 @@ class Reason(Enum):
         "unpacked_too_large", 413, _RESOURCE_EXHAUSTED, "The body unpacks to more than may be."
     )
     TOO_MANY_SPANS = Refused(
-        "too_many_spans", 413, _RESOURCE_EXHAUSTED, "There are more spans than may be in one."
+        "too_many_spans",
+        413,
+        _RESOURCE_EXHAUSTED,
+        "There are more spans or records than may be in one.",
     )
     UNDECODABLE = Refused(
         "undecodable", 400, _INVALID_ARGUMENT, "The body is damaged, no OTLP, or all of it is bad."

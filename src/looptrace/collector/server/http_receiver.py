@@ -14,11 +14,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server.answers import response, status, written
 from looptrace.collector.server.bodies import PACKINGS, Form, RefusalError, Signal
 from looptrace.collector.server.counts import Reason
 from looptrace.collector.server.intake import Claim, Intake
-from looptrace.collector.server.limits import Limits
 
 _FORMS = {form.value: form for form in Form}
 _NO_PACKING = ("", "identity")
@@ -158,7 +158,5 @@ def _refused(refusal: RefusalError, form: Form) -> Response:
         headers["Allow"] = "POST"
     if refusal.reason is Reason.ENCODING:
         headers["Accept-Encoding"] = ", ".join(PACKINGS)
-    if refusal.reason is Reason.SLOW:
-        headers["Connection"] = "close"  # What is still to come would be taken for a request.
     content = written(status(refusal), form)
     return Response(content, refusal.reason.value.http_status, headers, form.value)

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
 
+import polars as pl
+
+from looptrace.analyzer.limits import Limits
 from looptrace.collector.server.bodies import (
     Form,
     RefusalError,
     Signal,
     Taken,
-    decode_logs,
+    decoded_logs,
     decoded_traces,
     unpacked,
 )
 from looptrace.collector.server.counts import Counts, Reason
-from looptrace.collector.server.limits import Limits
 from looptrace.collector.server.sink import Sink, SinkFull
 from looptrace.collector.store_lock import StoreError
-
-
-class Claim:
-    """The bytes that one request holds in memory."""
-
-    def __init__(self, in_flight: InFlight) -> None:
-        self._in_flight = in_flight
-        self.bytes_held = 0
-
-    def add(self, size: int) -> None:
-        """Hold more; raises RefusalError where all requests together hold too much."""
-        self._in_flight.take(size)
-        self.bytes_held += size
 
 
 class InFlight:
@@ -53,24 +43,49 @@ class InFlight:
         finally:
             with self._lock:
                 self.bytes_held -= claim.bytes_held
+                claim.is_over = True
 
-    def take(self, size: int) -> None:
+    def take(self, claim: Claim, size: int) -> None:
         """Hold more bytes; raises RefusalError where there is no room for them."""
         with self._lock:
+            if claim.is_over:  # Its client went away while a thread unpacks.
+                raise RefusalError(Reason.CLIENT_GONE, "the client went away")
             if self.bytes_held + size > self._limits.in_flight_bytes_max:
                 why = "too much is being received at once; try again later"
                 raise RefusalError(Reason.IN_FLIGHT, why, self._limits.retry_after_s)
             self.bytes_held += size
+            claim.bytes_held += size
+
+
+class Claim:
+    """The bytes that one request holds in memory."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self.bytes_held = 0
+        self.is_over = False
+
+    def add(self, size: int) -> None:
+        """Hold more; raises RefusalError where all requests together hold too much."""
+        self._in_flight.take(self, size)
 
 
 class Intake:
     """Takes requests, whatever they came over, until it is closed."""
 
-    def __init__(self, sink: Sink, limits: Limits, counts: Counts) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        limits: Limits,
+        counts: Counts,
+        kept: Callable[[pl.DataFrame], pl.DataFrame] = lambda spans: spans,
+    ) -> None:
+        """Bring to `sink` what `kept` leaves of the spans."""
         self.limits = limits
         self.counts = counts
         self.in_flight = InFlight(limits)
         self._sink = sink
+        self._kept = kept
         self._decoders = ThreadPoolExecutor(limits.decoders, "looptrace-decode")
 
     def close(self) -> None:
@@ -104,8 +119,9 @@ class Intake:
         self, signal: Signal, form: Form, packing: str, parts: Sequence[bytes], claim: Claim
     ) -> Taken:
         body = unpacked(b"".join(parts), packing, self.limits, claim.add)
-        decode = decoded_traces if signal is Signal.TRACES else decode_logs
-        return decode(body, form, self.limits)
+        decode = decoded_traces if signal is Signal.TRACES else decoded_logs
+        taken = decode(body, form, self.limits)
+        return replace(taken, spans=self._kept(taken.spans))
 
     async def _commit(self, taken: Taken) -> None:
         try:

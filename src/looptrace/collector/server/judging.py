@@ -59,6 +59,10 @@ class Judged:
     is_current: bool = False  # what the store holds of tasks that may go on is known
 
 
+# Of these numbers those that come and go.
+GAUGES = frozenset({"seq", "tasks", "traces", "is_current"})
+
+
 class Judging:
     """A thread that judges what the log commits, and records what is decided.
 
@@ -71,7 +75,6 @@ class Judging:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        tasks_max: int,
         on_events: Callable[[], None],
     ) -> None:
         """Judge spans of `log`; `on_events` is called, on this thread, when something was told."""
@@ -83,7 +86,6 @@ class Judging:
             store_dir,
             settings,
             log,
-            tasks_max,
             self.judged,
             self._closing,
             on_events,
@@ -96,6 +98,11 @@ class Judging:
         """Begin after this row of the log; the store holds those before it."""
         self.judged.seq = after_seq
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """Look at once for what was decided."""
@@ -134,7 +141,6 @@ class _Judge:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        tasks_max: int,
         judged: Judged,
         closing: threading.Event,
         on_events: Callable[[], None],
@@ -146,6 +152,7 @@ class _Judge:
         self._judged = judged
         self._closing = closing
         self._on_events = on_events
+        tasks_max = settings.server.tasks_max
         self._arrivals = Arrivals(settings.sameness)
         self._live = LiveEngine(settings.judging, settings.recovery, self._recall, tasks_max)
         self._outages = OutageWatch(settings.outages)

@@ -21,18 +21,11 @@ _logger = logging.getLogger(__name__)
 REQUESTS_A_ROUND = 64
 # Storing may take this share of the time, so that receiving and judging go on.
 BUSY_SHARE_MAX = 0.2
+# Where the log is as full as this it may take all of it: else nothing could be received soon.
+URGENT_SHARE = 0.25
 EXPIRE_EVERY_S = 3_600
 # After a failure, such as a full disk, it is tried again.
 RETRY_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long spans, turns and findings are kept. Gates and decisions are never deleted."""
-
-    every_s: float = 60.0  # how often spans are stored that nobody waits for
-    days_max: int = 30
-    bytes_max: int = 100 << 30
 
 
 @dataclass(slots=True)
@@ -46,6 +39,10 @@ class Kept:
     days_expired: int = 0
 
 
+# Of these numbers those that come and go.
+GAUGES = frozenset({"seq"})
+
+
 class Keeping:
     """A thread that brings what was judged into the store's files, and keeps other writers out."""
 
@@ -54,7 +51,6 @@ class Keeping:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        retention: Retention,
         judged_seq: Callable[[], int],
     ) -> None:
         """Store the spans of `log` up to what `judged_seq` says."""
@@ -63,7 +59,7 @@ class Keeping:
         self._dir = store_dir
         self._settings = settings
         self._log = log
-        self._retention = retention
+        self._limits = settings.server
         self._judged_seq = judged_seq
         self._begun = threading.Event()
         self._wake = threading.Event()
@@ -80,6 +76,11 @@ class Keeping:
         self._begun.wait()
         if self.error:
             raise self.error
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """Store soon: somebody waits for a report."""
@@ -130,12 +131,15 @@ class Keeping:
                     expire_s = began_s + EXPIRE_EVERY_S
                     self._expire(writer)
                 pause_s = (time.monotonic() - began_s) * (1 / BUSY_SHARE_MAX - 1)
+                if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
+                    pause_s = 0.0
             except StoreError as error:
                 _logger.warning("%s", error)
                 self.kept.failed += 1
                 pause_s = RETRY_S
             self._closing.wait(pause_s)
-            self._wake.wait(max(self._retention.every_s - pause_s, 0))
+            if pause_s:
+                self._wake.wait(max(self._limits.store_every_s - pause_s, 0))
             self._wake.clear()
 
     def _round(self, writer: store.Writer) -> bool:
@@ -154,7 +158,7 @@ class Keeping:
         self.kept.rounds += 1
 
     def _expire(self, writer: store.Writer) -> None:
-        days = writer.expire(self._retention.days_max, self._retention.bytes_max)
+        days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)
         self.kept.days_expired += len(days)
         if days:
             _logger.info("deleted the spans, turns and findings of %s", ", ".join(days))

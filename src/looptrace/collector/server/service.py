@@ -9,34 +9,48 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from looptrace.analyzer.settings import Settings
 from looptrace.collector import store
+from looptrace.collector.content import Content, content_key, with_content
+from looptrace.collector.export import GateExporter, Target
+from looptrace.collector.server import metrics
+from looptrace.collector.server.access import (
+    Access,
+    AccessInterceptor,
+    AccessMiddleware,
+    check_access,
+    grpc_credentials,
+    tls_options,
+)
 from looptrace.collector.server.counts import Counts
 from looptrace.collector.server.gates_api import Changes, GatesApi
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.intake import Intake
+from looptrace.collector.server.judging import GAUGES as JUDGING_GAUGES
 from looptrace.collector.server.judging import Judging
-from looptrace.collector.server.keeping import Keeping, Retention
-from looptrace.collector.server.limits import Limits
+from looptrace.collector.server.keeping import GAUGES as STORING_GAUGES
+from looptrace.collector.server.keeping import Keeping
+from looptrace.collector.server.metrics import Instrument, Metrics
 from looptrace.collector.webhooks.deliverer import Deliverer
 
 _logger = logging.getLogger(__name__)
 
-# A stop takes no longer than this in all; what is not done by then is done after the next start.
-STOP_S = 5.0
+# A stop takes no longer than 5 s in all: HTTP, gRPC and the threads come after one another.
 _REQUESTS_END_S = 1.5
-_JUDGING_ENDS_S = 1.5
-_DELIVERING_ENDS_S = 1.0
-_STORING_ENDS_S = 0.5
+_PARTS_END_S = 1.3
+_METRICS_END_S = 0.3
 # How long a report waits for the newest turns to be in the store.
 _STORED_WAIT_S = 2.0
 _STORED_LOOK_S = 0.02
@@ -52,18 +66,16 @@ class Options:
 
     store_dir: Path
     settings: Settings
-    host: str
+    access: Access
     http_port: int
     grpc_port: int | None
-    limits: Limits = field(default_factory=Limits)
-    retention: Retention = field(default_factory=Retention)
-    log_bytes_max: int = 1 << 30
-    tasks_max: int = 10_000
+    content: Content = "redacted"
+    export_to: Target | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a server listens."""
+    """Where a server listens: the URL of HTTP, and host and port of gRPC."""
 
     http: str
     grpc: str | None
@@ -83,29 +95,68 @@ class Service:
         store.prepare(options.store_dir)
         self.changes = Changes()
         self.counts = Counts()
-        self.log = IngestLog(options.store_dir / FILE_NAME, options.log_bytes_max)
-        self.judging = Judging(options.store_dir, settings, self.log, options.tasks_max, self._told)
+        self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
+        self.judging = Judging(options.store_dir, settings, self.log, self._told)
         self.keeping = Keeping(
-            options.store_dir,
-            settings,
-            self.log,
-            options.retention,
-            lambda: self.judging.judged.seq,
+            options.store_dir, settings, self.log, lambda: self.judging.judged.seq
         )
         self.keeping.start()
-        self.deliverer = Deliverer(
-            store.gates_path(options.store_dir), settings.webhooks, os.environ
-        )
+        gates_path = store.gates_path(options.store_dir)
+        self.deliverer = Deliverer(gates_path, settings.webhooks, os.environ)
+        to = options.export_to
+        self.exporter = GateExporter(options.store_dir, to) if to else None
         self.deliverer.start()
+        if self.exporter:
+            self.exporter.start()
         self.judging.start(self.keeping.kept.seq)
-        self.intake = Intake(self.log, options.limits, self.counts)
+        kept = partial(with_content, content=options.content, key=content_key(options.store_dir))
+        self.intake = Intake(self.log, options.settings.server, self.counts, kept)
+        self.metrics = Metrics(self._instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.changes, self.judging.wake, self._stored
         )
 
+    def routes(self) -> list[Route]:
+        """Return what is answered over HTTP."""
+        checks = {
+            "judging": lambda: self.judging.is_alive and self.judging.judged.is_current,
+            "storing": lambda: self.keeping.is_alive,
+            "log": lambda: self.log.bytes <= self.log.bytes_max,
+        }
+        return [
+            *otlp_routes(self.intake),
+            *self.gates.routes(),
+            *metrics.routes(self.metrics, checks),
+        ]
+
+    def _instruments(self) -> list[Instrument]:
+        """Return what is shown of every part."""
+        return [
+            *metrics.of_counts(self.counts),
+            *metrics.of_fields("judging", self.judging.judged, "Judging", JUDGING_GAUGES),
+            *metrics.of_fields("storing", self.keeping.kept, "Storing", STORING_GAUGES),
+            Instrument(
+                "looptrace.log.bytes", "Bytes of the log.", lambda: {(): self.log.bytes}, "gauge"
+            ),
+            Instrument(
+                "looptrace.log.spans", "Spans in the log.", lambda: {(): self.log.spans}, "gauge"
+            ),
+            Instrument(
+                "looptrace.log.damaged", "Requests set aside.", lambda: {(): self.log.damaged}
+            ),
+            Instrument(
+                "looptrace.webhooks.results",
+                "What came of tries to send to webhooks.",
+                lambda: {(*key,): count for key, count in self.deliverer.results().items()},
+                labels=("endpoint", "result"),
+            ),
+        ]
+
     def _told(self) -> None:
         self.changes.tell()
         self.deliverer.wake()
+        if self.exporter:
+            self.exporter.wake()
         self.keeping.wake()  # Somebody may ask for a report of it.
 
     async def _stored(self) -> None:
@@ -117,11 +168,15 @@ class Service:
             await asyncio.sleep(_STORED_LOOK_S)
 
     def close(self) -> None:
-        """End; what was acknowledged is on disk."""
+        """End; what was acknowledged is on disk, and what is not done is done after a start."""
         self.intake.close()
-        self.judging.close(_JUDGING_ENDS_S)
-        self.deliverer.close(_DELIVERING_ENDS_S)
-        self.keeping.close(_STORING_ENDS_S)
+        ends = [self.judging.close, self.deliverer.close, self.keeping.close]
+        if self.exporter:
+            ends.append(self.exporter.close)
+        with ThreadPoolExecutor(len(ends)) as pool:
+            for end in ends:
+                pool.submit(end, _PARTS_END_S)
+        self.metrics.close(_METRICS_END_S)
         self.log.close()
 
 
@@ -129,10 +184,12 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """Serve until SIGTERM or SIGINT comes; a second one ends the process at once.
 
     Raises:
+        AccessError: if it is not closed enough for where it listens.
         ServeError: if a port cannot be had.
         StoreError: if the store cannot be used.
     """
-    with _listening(options.host, options.http_port, "--http-port") as listener:
+    check_access(options.access)
+    with _listening(options.access.host, options.http_port, "--http-port") as listener:
         service = Service(options)
         try:
             await _serve(options, service, listener, ready)
@@ -146,7 +203,8 @@ async def _serve(
     listener: socket.socket,
     ready: Callable[[Addresses], None],
 ) -> None:
-    app = Starlette(routes=[*otlp_routes(service.intake), *service.gates.routes()])
+    access = options.access
+    app = AccessMiddleware(Starlette(routes=service.routes()), access)
     http = _Http(
         uvicorn.Config(
             app,
@@ -154,15 +212,16 @@ async def _serve(
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=int(_REQUESTS_END_S),
-            **uvicorn_options(options.limits),
+            **uvicorn_options(options.settings.server),
+            **tls_options(access),
         )
     )
     async with _grpc(options, service.intake) as grpc_port:
         _on_signals(lambda: _stop(http, service.changes))
         ready(
             Addresses(
-                _address(options.host, listener.getsockname()[1]),
-                None if grpc_port is None else _address(options.host, grpc_port),
+                f"{_scheme(access)}://{_address(access.host, listener.getsockname()[1])}",
+                None if grpc_port is None else _address(access.host, grpc_port),
             )
         )
         await http.serve(sockets=[listener])
@@ -183,11 +242,15 @@ async def _grpc(options: Options, intake: Intake) -> AsyncIterator[int | None]:
     if options.grpc_port is None:
         yield None
         return
-    server = grpc_server(intake)
+    access = options.access
+    server = grpc_server(intake, [AccessInterceptor(access)])
+    at = _address(access.host, options.grpc_port)
     try:
-        port = server.add_insecure_port(f"{_bracketed(options.host)}:{options.grpc_port}")
+        credentials = grpc_credentials(access)
+        secured = server.add_secure_port(at, credentials) if credentials else None
+        port = secured or server.add_insecure_port(at)
     except RuntimeError as error:
-        raise ServeError(_taken(options.host, options.grpc_port, "--grpc-port")) from error
+        raise ServeError(_taken(access.host, options.grpc_port, "--grpc-port")) from error
     await server.start()
     try:
         yield port
@@ -226,6 +289,10 @@ def _stop(http: _Http, changes: Changes) -> None:
     _logger.info("stopping")
     changes.end()
     http.should_exit = True
+
+
+def _scheme(access: Access) -> str:
+    return "https" if access.cert_file else "http"
 
 
 def _address(host: str, port: int) -> str:

@@ -44,7 +44,7 @@ _TEXTS = (
 )
 _PLAIN = (
     *("id", "turn", "turn_first", "status", "status_before", "action", "finding", "gate", "why"),
-    *("attempts", "loop_count", "pivots", "retry_after_s"),
+    *("attempts", "loop_count", "pivots", "retry_after_s", "exact"),
 )
 # A section of Slack's holds no more.
 _SLACK_CHARS_MAX = 3_000
@@ -170,8 +170,9 @@ def _data(event: GateEvent, url: str) -> dict[str, Any]:
     return {
         **{name: getattr(event, name) for name in _PLAIN},
         **{
-            name: _cut(getattr(event, name) or "", longest.get(name, _NAME_CHARS_MAX))
+            name: text and _cut(text, longest.get(name, _NAME_CHARS_MAX))
             for name in _TEXTS
+            for text in (getattr(event, name),)
         },
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
         "url": url,

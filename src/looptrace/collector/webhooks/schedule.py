@@ -16,10 +16,9 @@ JITTER = 0.2
 RETRY_AFTER_MAX_S = 86_400
 # An endpoint of which every try failed for so long is disabled.
 FAILING_MAX_S = 120 * 3_600
-# After a failure the whole endpoint rests, for longer with each: no longer than the first wait of a
-# single event can be, and never so long that an endpoint that is back would wait long.
-REST_FIRST_S = 4
-REST_MAX_S = 60
+# After a failure the whole endpoint rests, for longer with each: at first no longer than the first
+# wait of a single event, and never so long that an endpoint that is back would not be noticed.
+RESTS_S = (4, 8, 16, 32, 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,6 @@ class Answer:
     error: str = ""
     retry_after_s: float = 0.0
     text: str = ""  # the beginning of the body
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the receiver has it."""
-        return not self.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ def verdict(
     `failing_s` is since when every try of the endpoint failed, and `chance` is between 0 and 1.
     """
     asked_s = min(answer.retry_after_s, RETRY_AFTER_MAX_S)
-    rest_s = max(asked_s, min(REST_FIRST_S * 2 ** min(failures - 1, 8), REST_MAX_S))
+    rest_s = max(asked_s, RESTS_S[min(failures, len(RESTS_S)) - 1])
     wait_s = None
     if tries < len(WAITS_S):
         wait_s = max(asked_s, WAITS_S[tries] * (1 + JITTER * (2 * chance - 1)))

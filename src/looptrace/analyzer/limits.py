@@ -1,4 +1,4 @@
-"""How much of a client's data is in memory at any moment, and for how long it is waited for."""
+"""What a server may take up of memory, disk and time: the section `server` of the settings."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import check_bounds, numbers, setting
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the receiver; sizes in bytes, times in seconds.
+    """The limits of a server; sizes in bytes, times in seconds.
 
     Attributes, events and links have no limits of their own: they stay text, so that their bytes
     are what they cost.
@@ -21,7 +21,7 @@ class Limits:
     """
 
     body_bytes_max: int = setting(
-        4 * MIB, ge=KIB, le=64 * MIB, doc="Bytes of a request as they are sent."
+        16 * MIB, ge=KIB, le=64 * MIB, doc="Bytes of a request as they are sent."
     )
     unpacked_bytes_max: int = setting(
         16 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of a request after decompression."
@@ -52,6 +52,21 @@ class Limits:
         5, ge=1, le=600, doc="Seconds after which a refused client is asked to try again."
     )
     decoders: int = setting(2, ge=1, le=64, doc="Threads that unpack and decode requests.")
+    tasks_max: int = setting(
+        10_000, ge=1, le=1_000_000, doc="Tasks that are judged live at once; the idlest one goes."
+    )
+    log_bytes_max: int = setting(
+        GIB, ge=MIB, le=1024 * GIB, doc="Bytes that are acknowledged and not in the store yet."
+    )
+    store_every_s: int = setting(
+        60, ge=1, le=3_600, doc="Seconds between two times that what came is brought to the store."
+    )
+    retention_days: int = setting(
+        30, ge=1, le=36_500, doc="Days that spans, turns and findings are kept; gates always are."
+    )
+    retention_bytes_max: int = setting(
+        100 * GIB, ge=MIB, le=1 << 60, doc="Bytes of these; beyond, the oldest days go."
+    )
 
     def __post_init__(self) -> None:
         check_bounds("server", numbers(self))

@@ -1,0 +1,44 @@
+"""`looptrace export`: send the gates of a store to a tracing system, into the agents' traces."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from looptrace.analyzer.labels import plain
+from looptrace.cli import traces
+
+_LINE_LENGTH_MAX = 500
+
+
+@click.command()
+@click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "url",
+    metavar="URL",
+    required=True,
+    help="Where OTLP is taken: http[s]://HOST:PORT, or grpc[s]://HOST:PORT.",
+)
+@click.option("--all", "every", is_flag=True, help="Also what was told without a gate.")
+@click.option("--content", is_flag=True, help="Also the reasons, in words of the agent's calls.")
+@click.option("--again", is_flag=True, help="Also what was sent before; it stays one span.")
+def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -> None:
+    """Send the gates of STORE as spans into the traces of the agents that they are about.
+
+    What was sent to this place before is not sent again. Headers, and certificates for TLS, are
+    taken from the variables of OTLP's exporters, such as OTEL_EXPORTER_OTLP_HEADERS.
+    """
+    # Only here, because the exporters take their time to import.
+    from looptrace.collector.export import ExportError, Target  # noqa: PLC0415
+    from looptrace.collector.export import export as send  # noqa: PLC0415
+
+    try:
+        with traces.stopping_on_store_errors():
+            done = send(store_dir, Target(url, every, content), again=again)
+    except ExportError as error:
+        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
+        sys.exit(traces.EXIT_UNREADABLE)
+    click.echo(f"{store_dir}: spans sent {done.spans}, events up to {done.seq}")

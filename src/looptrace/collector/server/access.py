@@ -1,0 +1,251 @@
+"""Who may speak to the server, and whether it may start as it is configured.
+
+A server that only this machine reaches asks for nothing. Any other asks for a token or for a
+certificate, or it does not start. Tokens come from a file or from the environment, never from the
+command line, which every user of a machine can read.
+
+No browser may be made to speak to the server for somebody else's page: a request that names a
+foreign origin, or by a foreign name a server that only this machine reaches, is refused.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import grpc  # type: ignore[import-untyped]
+from google.rpc.code_pb2 import (  # type: ignore[import-untyped]
+    PERMISSION_DENIED,
+    UNAUTHENTICATED,
+)
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+
+TOKEN_CHARS_MIN = 16
+TOKENS_VARIABLE = "LOOPTRACE_TOKENS"
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_OPEN_SERVICE = "/grpc.health.v1.Health/"
+_PROTOBUF = "application/x-protobuf"
+_WHO = "give a token in the header `Authorization: Bearer ...`"
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class AccessError(Exception):
+    """The server may not start so; the message is one line that says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the server listens, and what it asks for.
+
+    Of several tokens each is good, so that one can follow the other. With `client_ca_file` only
+    clients with a certificate of it get in. `hosts` are names under which a server on a loopback
+    address is also called. No representation shows a token.
+    """
+
+    host: str = "127.0.0.1"
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    client_ca_file: Path | None = None
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches the server."""
+        return is_loopback(self.host)
+
+
+def read_tokens(file: Path | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the tokens of a file, one a line, or else those of the environment, by blanks.
+
+    Raises:
+        AccessError: if the file cannot be read or holds none.
+    """
+    if file is None:
+        return tuple(environ.get(TOKENS_VARIABLE, "").split())
+    try:
+        tokens = tuple(file.read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f"{file}: the tokens cannot be read ({_reason(error)}).") from error
+    if not tokens:
+        raise AccessError(f"{file}: holds no token; write one a line.")
+    return tokens
+
+
+def check_access(access: Access) -> None:
+    """Accept a configuration with which the server may start.
+
+    Raises:
+        AccessError: if it may not.
+    """
+    if any(len(token) < TOKEN_CHARS_MIN for token in access.tokens):
+        raise AccessError(
+            f"a token has fewer than {TOKEN_CHARS_MIN} characters; draw a longer one."
+        )
+    if not all(token.isascii() and token.isprintable() for token in access.tokens):
+        raise AccessError("a token has characters that no header can have; draw another one.")
+    if (access.cert_file is None) != (access.key_file is None):
+        raise AccessError("a certificate and its key come together; give both, or neither.")
+    if access.client_ca_file and not access.cert_file:
+        raise AccessError(
+            "certificates of clients need TLS; give the server's own and its key too."
+        )
+    if not (access.is_local or access.tokens or access.client_ca_file):
+        raise AccessError(
+            f"{access.host} is reached from other machines, and nothing is asked of them; give "
+            f"tokens in a file or in {TOKENS_VARIABLE}, or the authority of clients' certificates, "
+            "or listen on 127.0.0.1."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or an address is one that only this machine reaches."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def tls_options(access: Access) -> dict[str, Any]:
+    """Return the options of uvicorn for TLS; none where there is no certificate."""
+    if access.cert_file is None:
+        return {}
+    options = {"ssl_certfile": str(access.cert_file), "ssl_keyfile": str(access.key_file)}
+    if access.client_ca_file is None:
+        return options
+    return {
+        **options,
+        "ssl_ca_certs": str(access.client_ca_file),
+        "ssl_cert_reqs": ssl.CERT_REQUIRED,
+    }
+
+
+def grpc_credentials(access: Access) -> grpc.ServerCredentials | None:
+    """Return the credentials of a gRPC server; None where there is no certificate.
+
+    Raises:
+        AccessError: if a file cannot be read.
+    """
+    if access.cert_file is None or access.key_file is None:
+        return None
+    try:
+        pair = (access.key_file.read_bytes(), access.cert_file.read_bytes())
+        roots = access.client_ca_file.read_bytes() if access.client_ca_file else None
+    except OSError as error:
+        raise AccessError(f"{error.filename}: cannot be read ({_reason(error)}).") from error
+    return grpc.ssl_server_credentials([pair], roots, require_client_auth=roots is not None)
+
+
+def is_allowed(authorization: Iterable[str], access: Access) -> bool:
+    """Tell whether the values of the header `Authorization` hold one of the tokens, if it needs."""
+    if not access.tokens:
+        return True
+    given = list(authorization)
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    data = token.strip().encode("utf-8", "surrogateescape")
+    # Each is compared, and in full, so that the time tells nothing.
+    same = [hmac.compare_digest(data, known.encode()) for known in access.tokens]
+    return scheme.lower() == "bearer" and any(same)
+
+
+def foreign(headers: Mapping[str, list[str]], access: Access) -> str | None:
+    """Say why a request may come from somebody else's page; None where it does not."""
+    hosts, origins = headers.get("host", []), headers.get("origin", [])
+    if len(hosts) != 1 or len(origins) > 1:
+        return "one Host is due, and at most one Origin"
+    name = _hostname(hosts[0])
+    if access.is_local and not (is_loopback(name) or name in access.hosts):
+        return "this server is not called by that Host"
+    if origins and urlsplit(origins[0]).netloc.lower() != hosts[0].lower():
+        return "the Origin is another site"
+    return None
+
+
+class AccessMiddleware:
+    """Lets through what may pass, and answers the rest as OTLP has it."""
+
+    def __init__(self, app: App, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] == "websocket":  # Nothing here speaks it.
+            await send({"type": "websocket.close"})
+            return
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if why := foreign(headers, self._access):
+            await _refuse(send, headers, 403, Status(code=PERMISSION_DENIED, message=why))
+        elif not is_allowed(headers.get("authorization", []), self._access):
+            await _refuse(send, headers, 401, Status(code=UNAUTHENTICATED, message=_WHO))
+        else:
+            await self._app(scope, receive, send)
+
+
+class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Refuses calls without a token, where one is needed; health may be asked by anyone."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        """Let a call pass to its handler, or to one that refuses it."""
+        said = handler_call_details.invocation_metadata
+        given = [str(value) for name, value in said if name == "authorization"]
+        is_open = handler_call_details.method.startswith(_OPEN_SERVICE)
+        if is_open or is_allowed(given, self._access):
+            return await continuation(handler_call_details)
+        return grpc.unary_unary_rpc_method_handler(_refuse_call)
+
+
+async def _refuse_call(_request: object, context: grpc.aio.ServicerContext) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _WHO)
+
+
+async def _refuse(send: Send, headers: Mapping[str, list[str]], code: int, status: Status) -> None:
+    kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
+    if kind == _PROTOBUF:
+        body = status.SerializeToString()
+    else:
+        kind = "application/json"
+        body = json.dumps({"code": status.code, "message": status.message}).encode()
+    fields = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+    if status.code == UNAUTHENTICATED:
+        fields.append((b"www-authenticate", b"Bearer"))
+    # What the client still sends is not read, so that the connection cannot go on.
+    fields.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": code, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _hostname(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return str(error.strerror) if isinstance(error, OSError) else "it is not UTF-8"

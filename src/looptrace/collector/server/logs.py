@@ -1,0 +1,45 @@
+"""Logs as lines of JSON, without content: an exception's message may hold what an agent said."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from datetime import UTC, datetime
+from typing import IO
+
+_LOGGERS = ("looptrace", "uvicorn", "uvicorn.error", "opentelemetry")
+_SILENT = "uvicorn.access"  # It would show paths, with whatever is in them.
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line: time, level, logger, message, and where an exception was."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, object] = {
+            "time": at,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[0]:
+            kind, _, trace = record.exc_info
+            line["error"] = kind.__name__
+            frames = traceback.extract_tb(trace)
+            line["at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_to(stream: IO[str], level: int = logging.INFO) -> logging.Handler:
+    """Let the server's loggers write to a stream; returns what writes there."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False
+    logging.getLogger(_SILENT).disabled = True
+    return handler

@@ -1,0 +1,173 @@
+"""What the server counts of itself: one set of instruments, shown to Prometheus and sent by OTLP.
+
+The parts of the server count for themselves, and are read when somebody asks. Names and the keys of
+labels are fixed here, and there are so many label sets and no more, whatever clients send.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import islice
+from typing import Any, Literal
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from looptrace.collector.server.counts import REFUSED, TAKEN, Counts
+
+_logger = logging.getLogger(__name__)
+
+# Label sets of one instrument; of more those that come first are shown.
+LABEL_SETS_MAX = 100
+_SCOPE = "looptrace"
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_REFUSED = "refused_"
+
+Values = Mapping[tuple[str, ...], float]
+Check = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """A number that is read when it is asked for: a counter only grows, a gauge comes and goes.
+
+    `read` gives a value for each set of values of `labels`, in their order.
+    """
+
+    name: str  # with dots, as `looptrace.receiver.spans`
+    doc: str
+    read: Callable[[], Values]
+    kind: Literal["counter", "gauge"] = "counter"
+    labels: tuple[str, ...] = ()
+    unit: str = ""
+
+
+class Metrics:
+    """The instruments of one server, and where they are told."""
+
+    def __init__(self, instruments: Iterable[Instrument], environ: Mapping[str, str]) -> None:
+        """Show the instruments, and send them where the standard variables of `environ` say."""
+        self._registry = CollectorRegistry()
+        prometheus = PrometheusMetricReader(registry=self._registry, scope_info_enabled=False)
+        self._provider = MeterProvider(
+            metric_readers=[prometheus, *_otlp_readers(environ)],
+            resource=Resource.create({SERVICE_NAME: environ.get("OTEL_SERVICE_NAME", _SCOPE)}),
+            shutdown_on_exit=False,
+        )
+        meter = self._provider.get_meter(_SCOPE)
+        for instrument in instruments:
+            _observe(meter, instrument)
+
+    def page(self) -> bytes:
+        """Return what Prometheus reads."""
+        return generate_latest(self._registry)
+
+    def close(self, timeout_s: float) -> None:
+        """Send what was not sent yet, and end."""
+        self._provider.shutdown(timeout_s * 1_000)
+
+
+def of_counts(counts: Counts) -> list[Instrument]:
+    """Return the instruments of the receiver."""
+
+    def of(name: str) -> Callable[[], Values]:
+        return lambda: {(): counts.read()[name]}
+
+    def refused() -> Values:
+        found = counts.read()
+        return {(name.removeprefix(_REFUSED),): found[name] for name in REFUSED}
+
+    taken = [Instrument(f"looptrace.receiver.{name}", doc, of(name)) for name, doc in TAKEN.items()]
+    why = "Requests that were refused, by reason."
+    return [*taken, Instrument("looptrace.receiver.refused", why, refused, labels=("reason",))]
+
+
+def of_fields(
+    part: str, state: object, doc: str, gauges: frozenset[str] = frozenset()
+) -> list[Instrument]:
+    """Return an instrument for each number in a dataclass that a part of the server keeps.
+
+    All but the `gauges` only grow. `doc` says of what part they are.
+    """
+    if not is_dataclass(state):
+        raise TypeError(f"{state!r} is no dataclass")
+
+    def of(name: str) -> Callable[[], Values]:
+        return lambda: {(): float(getattr(state, name))}
+
+    return [
+        Instrument(
+            f"looptrace.{part}.{field.name}",
+            f"{doc}: {field.name.replace('_', ' ')}.",
+            of(field.name),
+            "gauge" if field.name in gauges else "counter",
+        )
+        for field in fields(state)
+    ]
+
+
+def routes(metrics: Metrics, ready: Mapping[str, Check]) -> list[Route]:
+    """Return the routes `/metrics`, `/healthz` (it answers) and `/readyz` (all checks hold)."""
+
+    def show(_request: Request) -> Response:
+        return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
+
+    def health(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    def readiness(_request: Request) -> Response:
+        checks = {name: _holds(name, check) for name, check in ready.items()}
+        return JSONResponse({"checks": checks}, 200 if all(checks.values()) else 503)
+
+    paths = {"/metrics": show, "/healthz": health, "/readyz": readiness}
+    return [Route(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()]
+
+
+def _holds(name: str, check: Check) -> bool:
+    try:
+        return check()
+    except Exception:
+        # Whatever went wrong there, the server is not ready, and says so.
+        _logger.exception("the check %s failed", name)
+        return False
+
+
+def _observe(meter: Meter, instrument: Instrument) -> None:
+    def callback(_options: CallbackOptions) -> Iterable[Observation]:
+        for values, number in islice(instrument.read().items(), LABEL_SETS_MAX):
+            yield Observation(number, dict(zip(instrument.labels, values, strict=True)))
+
+    create: dict[str, Callable[..., Any]] = {
+        "counter": meter.create_observable_counter,
+        "gauge": meter.create_observable_gauge,
+    }
+    create[instrument.kind](instrument.name, [callback], instrument.unit, instrument.doc)
+
+
+def _otlp_readers(environ: Mapping[str, str]) -> list[MetricReader]:
+    """Return what sends by OTLP, where an endpoint is given and nothing says otherwise."""
+    wanted = environ.get("OTEL_METRICS_EXPORTER", "otlp") == "otlp"
+    off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if off or not wanted or not any(environ.get(name) for name in _ENDPOINTS):
+        return []
+    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), "")
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
+            OTLPMetricExporter,
+        )
+    else:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # type: ignore[assignment] # noqa: PLC0415
+            OTLPMetricExporter,
+        )
+    return [PeriodicExportingMetricReader(OTLPMetricExporter())]

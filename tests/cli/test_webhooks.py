@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook as Verifier
+
+from looptrace.collector import store
+from looptrace.collector.outbox import Outbox
+from tests.cli.test_gates import run
+from tests.reliability.test_webhook_network import Server, answering, serving
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105
+TRACE = Path(__file__).parents[2] / "examples/traces/nightly_migration_loop.jsonl"
+PRIVATE = ("--allow-private", "127.0.0.1")
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Set the secret, and stand in a folder with a trace."""
+    monkeypatch.setenv("LOOPTRACE_WEBHOOK_SECRET", SECRET)
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(TRACE, "trace.jsonl")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Run a receiver."""
+    with serving() as found:
+        yield found
+
+
+def configured(url: str, more: str = "") -> None:
+    """Write settings with one webhook."""
+    Path("looptrace.toml").write_text(
+        f'[[webhooks]]\nname = "ops"\nurl = "{url}"\nallow_private = ["127.0.0.1"]\n'
+        f'secrets = ["env:LOOPTRACE_WEBHOOK_SECRET"]\n{more}',
+        encoding="utf-8",
+    )
+
+
+def test_a_sample_is_signed_and_accepted(server: Server) -> None:
+    """Whoever sets up a receiver tries it before the first loop comes."""
+    result = run("webhooks", "test", server.url, *PRIVATE)
+    assert (result.exit_code, result.stdout) == (0, "test: accepted (204)\n")
+    assert len(server.hits) == 1
+    assert server.hits[0][1].startswith("sample")
+    body, headers = server.requests[0]
+    Verifier(SECRET).verify(body, headers)
+    assert "nothing loops" in json.loads(body)["data"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (("https://127.0.0.1/",), 1, "127.0.0.1 is not public; allow_private can name it"),
+        (("http://hooks.example/",), 2, "http:// goes only to networks that allow_private names"),
+        (("https://hooks.example/", "--secret", "hush"), 2, "must name where each lies"),
+        (("https://hooks.example/", "--secret", "env:NONE"), 2, "env:NONE is empty or not set."),
+        (("opps",), 2, "there is no webhook 'opps'. Did you mean ops? There is: ops."),
+    ],
+)
+def test_what_cannot_be_sent_is_said_in_one_line(
+    arguments: tuple[str, ...], exit_code: int, said: str
+) -> None:
+    """The line names what is wrong, and no secret."""
+    configured("https://hooks.example/")
+    result = run("webhooks", "test", *arguments)
+    assert result.exit_code == exit_code
+    assert said in result.output
+    assert "hush" not in result.output.replace("--secret hush", "")
+
+
+def test_a_receiver_that_refuses_is_shown_with_its_words() -> None:
+    """What it says of a sample helps whoever sets it up."""
+    with serving(answering(400)) as server:
+        configured(server.url)
+        result = run("webhooks", "test", "ops")
+    assert (result.exit_code, result.stdout) == (1, "ops: it answered 400: said\n")
+
+
+@pytest.mark.requirement("F3")
+def test_what_an_ingest_tells_is_sent(server: Server) -> None:
+    """From traces to a receiver, without a server of our own; a second send has nothing to do."""
+    configured(server.url)
+    assert run("ingest", "trace.jsonl", "--store", "s").exit_code == 0
+    listed = run("webhooks", "list", "s").stdout
+    assert listed.startswith("ops: pending ")
+    first = run("webhooks", "send", "s")
+    with store.open_gates(Path("s")) as gates:
+        told = [event.id for _, event in gates.events()]
+    assert told
+    assert (first.exit_code, first.stdout) == (0, f"ops: delivered {len(told)}\n")
+    assert [name for _, name in server.hits] == told
+    again = run("webhooks", "send", "s")
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert f"pending 0, dead 0, delivered {len(told)}" in run("webhooks", "list", "s").stdout
+
+
+def test_dead_letters_are_listed_and_replayed(server: Server) -> None:
+    """A receiver that was gone for good is enabled by a person, and gets what it missed."""
+    with serving(answering(410)) as gone:
+        configured(gone.url)
+        run("ingest", "trace.jsonl", "--store", "s")
+        failed = run("webhooks", "send", "s")
+    assert failed.exit_code == 1
+    assert "ops: disabled 1" in failed.stdout
+    assert "it answered 410 Gone" in run("webhooks", "list", "s").stdout
+    configured(server.url)
+    nothing = run("webhooks", "send", "s")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert "it answered 410 Gone" in nothing.stderr
+    with Outbox.open(store.gates_path(Path("s"))) as outbox:
+        outbox.sweep(2**62)
+        dead = outbox.endpoint("ops").dead
+    assert dead > 0
+    assert "Did you mean ops?" in run("webhooks", "enable", "s", "opps").output
+    assert run("webhooks", "enable", "s", "ops").exit_code == 0
+    assert run("webhooks", "replay", "s", "--since", "2300-01-01").stdout == "0 to be sent again\n"
+    replayed = run("webhooks", "replay", "s", "--endpoint", "ops")
+    assert replayed.stdout == f"{dead} to be sent again\n"
+    assert run("webhooks", "send", "s").stdout == f"ops: delivered {dead}\n"
+
+
+def test_a_store_without_webhooks_says_so() -> None:
+    """Nothing configured is no error of the store."""
+    run("ingest", "trace.jsonl", "--store", "s")
+    assert (
+        run("webhooks", "list", "s").stdout == "There is none: no event was ever to be sent on.\n"
+    )
+    assert "the settings have no webhooks" in run("webhooks", "send", "s").output
+    assert "is not a store" in run("webhooks", "list", "none").output
+
+
+WITHOUT = """
+import sys
+sys.modules["httpcore"] = None  # As if it were not installed.
+from looptrace.cli.main import main
+main(["webhooks", "test", "http://127.0.0.1:9/", "--allow-private", "127.0.0.1"])
+"""
+
+
+def test_what_is_not_installed_is_named() -> None:
+    """The command line works without what sends, and says what sending needs."""
+    command = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "webhooks need httpcore" in done.stderr
+    assert "pip install 'looptrace[server]'" in done.stderr

@@ -1,0 +1,179 @@
+"""Agents of real frameworks loop, are told so on their own live spans, and stop.
+
+`make test-frameworks` installs the frameworks and runs these tests; `make test` leaves them out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.frameworks.shared import ATTEMPTS
+from looptrace.analyzer.batch import analyse
+from looptrace.analyzer.span_kinds import kind_of
+from looptrace.collector.read import read_spans
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "frameworks_live.md"
+PACKAGES = {
+    "pydantic_ai_agent": "pydantic_ai",
+    "langgraph_agent": "langgraph",
+    "openai_agents_agent": "agents",
+    "strands_agent": "strands",
+}
+requirement = pytest.mark.requirement
+TIMEOUT_S = 120
+GATE = "Work on this task stops here"
+# What differs from run to run: times, ids, and whatever depends on when a gate was told.
+VARIES = re.compile(
+    r"\d+ ms|\d+ times;|tokens: \d+|\d{4}-\d\d-\d\dT\S+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|[0-9a-f]{16}"
+)
+LEFT_OUT = "…"
+# Python reads this file at its start: it writes down whatever would reach the network.
+WITNESS = """
+import os, sys
+out = os.open(os.environ["WITNESSED"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+CALLS = ("connect", "getaddrinfo", "gethostbyname", "gethostbyaddr", "sendto", "sendmsg")
+WATCHED = {f"socket.{call}" for call in CALLS}
+def hook(event, args):
+    if event in WATCHED:
+        os.write(out, f"{event} {args[1:]}\\n".encode())
+sys.addaudithook(hook)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a program printed, where its spans are, and what it did on the network."""
+
+    name: str
+    printed: str
+    path: Path
+    witnessed: str
+
+    def spans(self) -> list[dict[str, Any]]:
+        """Return the rows of the exported spans, with attributes and events as values."""
+        rows = read_spans([str(self.path)]).spans.iter_rows(named=True)
+        return [
+            row | {key: json.loads(row[key]) for key in ("attributes", "events")} for row in rows
+        ]
+
+
+def python(arguments: list[str], folder: Path) -> tuple[str, str]:
+    """Run Python in a folder; returns what it printed, and what it did on the network."""
+    (folder / "sitecustomize.py").write_text(WITNESS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, [folder, ROOT, ROOT / "src"])),
+            "WITNESSED": str(folder / "witnessed"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    return done.stdout, (folder / "witnessed").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module", params=PACKAGES)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run an example as its reader would."""
+    name, package = request.param, PACKAGES[request.param]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed; `make test-frameworks` installs it")
+    folder = tmp_path_factory.mktemp(name)
+    printed, witnessed = python(["-m", f"examples.frameworks.{name}"], folder)
+    return Run(name, printed, folder / "build" / "examples" / f"{name}.json", witnessed)
+
+
+def kind(span: dict[str, Any]) -> str | None:
+    """Return what a span is: an agent's, a tool's, or another."""
+    return kind_of(span["attributes"])[0]
+
+
+def above(span_id: str, parents: dict[str, str]) -> Iterator[str]:
+    """Yield the ids of the spans above one."""
+    while span_id := parents.get(span_id, ""):
+        yield span_id
+
+
+def gates(span: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a span's gate events."""
+    return [event for event in span["events"] if event["name"] == "looptrace.gate"]
+
+
+@requirement("F3")
+def test_the_agents_live_span_carries_the_events(run: Run) -> None:
+    """They are on one span, the agent's, above all its calls, and came before its end."""
+    spans = run.spans()
+    (agent,) = [span for span in spans if gates(span)]
+    parents = {span["span_id"]: span["parent_span_id"] for span in spans}
+    calls = {span["span_id"] for span in spans if kind(span) == "tool"}
+
+    assert kind(agent) == "agent"
+    assert all(agent["span_id"] in above(call, parents) for call in calls)
+    assert agent["start_ns"] < min(event["time_ns"] for event in gates(agent))
+    assert max(event["time_ns"] for event in gates(agent)) < agent["end_ns"]
+
+
+@requirement("D4")
+def test_the_agent_stops_at_its_gate(run: Run) -> None:
+    """It is told what to do and makes no more calls, where its script has many more."""
+    calls = sum(kind(span) == "tool" for span in run.spans())
+
+    assert run.printed.count(GATE) == 1
+    assert f"run_tests was called {calls} times; the script goes on to {ATTEMPTS}" in run.printed
+    assert 3 <= calls < ATTEMPTS
+
+
+@requirement("F2")
+def test_the_exported_spans_bring_the_same_events(run: Run) -> None:
+    """Whoever analyses the trace later is told what the agent was told."""
+    read = read_spans([str(run.path)])
+    (live,) = [found for span in run.spans() if (found := gates(span))]
+    names = ("looptrace.event.type", "looptrace.rule.id", "looptrace.turn.last")
+    later = analyse(read.spans, read.skipped).events
+
+    assert read.skipped == ()
+    assert [tuple(event["attributes"][name] for name in names) for event in live] == [
+        (event.type, event.rule, event.turn) for event in later
+    ]
+
+
+def test_nothing_reaches_the_network(run: Run) -> None:
+    """No model, no backend of the framework's maker, no telemetry."""
+    assert run.witnessed == ""
+
+
+def test_the_witness_sees_the_network(tmp_path: Path) -> None:
+    """What the test above relies on."""
+    script = "import socket; socket.socket().connect_ex(('127.0.0.1', 9))"
+
+    assert python(["-c", script], tmp_path)[1] == "socket.connect (('127.0.0.1', 9),)\n"
+
+
+def test_the_page_shows_what_the_program_says(run: Run) -> None:
+    """The lines to add are the program's, and the output is as printed, with some left out."""
+    about = PAGE.read_text(encoding="utf-8").partition(f"examples/frameworks/{run.name}.py")[2]
+    (added, _), (shown, _) = re.findall(r"```(?:python|text)\n(.*?)```(\n)", about, re.DOTALL)[:2]
+    program = (ROOT / "examples" / "frameworks" / f"{run.name}.py").read_text(encoding="utf-8")
+    printed = iter(VARIES.sub("", run.printed).splitlines())
+    lines = [VARIES.sub("", line) for line in shown.splitlines() if line.strip() != LEFT_OUT]
+
+    assert set(added.splitlines()) <= {*program.splitlines(), LEFT_OUT}
+    assert [line for line in lines if line not in printed] == []

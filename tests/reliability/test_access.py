@@ -1,0 +1,304 @@
+"""P18: closed by default."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+import subprocess
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+import httpx
+import pytest
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+
+from looptrace.collector.server.access import (
+    Access,
+    AccessError,
+    AccessInterceptor,
+    AccessMiddleware,
+    Scope,
+    Send,
+    check_access,
+    grpc_credentials,
+    read_tokens,
+    tls_options,
+)
+from tests.reliability.asgi import serving
+
+GOOD, SHORT, OTHER = "a-token-of-20-letters", "only-15-letters", "another-token-of-letters"
+START_S = 10.0
+ANY = "0.0.0.0"  # noqa: S104 - that such a server does not start unasked is what is tested.
+
+
+async def app(scope: Scope, _receive: Any, send: Send) -> None:
+    """Answer every request with what path it asked for."""
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": scope["path"].encode()})
+
+
+def guarded(access: Access) -> AbstractContextManager[int]:
+    """Serve with this access; gives the port."""
+    return serving(AccessMiddleware(app, access), access.host, **tls_options(access))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder with an authority, and a server's and a client's certificate of it."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl(*new, "-x509", "-subj", "/CN=test", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2")
+    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
+    for name in ("server", "client"):
+        openssl(*new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        authority = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
+        openssl("x509", "-req", "-in", f"{name}.csr", *authority, "-out", f"{name}.pem")
+    return folder
+
+
+def mutual(access: Access, folder: Path) -> Access:
+    """Let clients need certificates."""
+    return replace(
+        access,
+        cert_file=folder / "server.pem",
+        key_file=folder / "server.key",
+        client_ca_file=folder / "ca.pem",
+    )
+
+
+def client_context(folder: Path, *, own: bool) -> ssl.SSLContext:
+    """Give a client's side of TLS, with a certificate of its own or without."""
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    if own:
+        context.load_cert_chain(folder / "client.pem", folder / "client.key")
+    return context
+
+
+MATRIX = [
+    (host, token, tls, header)
+    for host in ("127.0.0.1", ANY)
+    for token in (None, SHORT, GOOD)
+    for tls in (False, True)
+    for header in (False, True)
+]
+
+
+@pytest.mark.parametrize(("host", "token", "tls", "header"), MATRIX)
+def test_every_combination(
+    certificates: Path, host: str, token: str | None, tls: bool, header: bool
+) -> None:
+    """P18: 24 combinations of address, token, TLS and header start and answer as they should."""
+    access = Access(host, (token,) if token else ())
+    access = mutual(access, certificates) if tls else access
+    if token == SHORT or (host == ANY and not token and not tls):
+        with pytest.raises(AccessError):
+            check_access(access)
+        return
+    check_access(access)
+    context = client_context(certificates, own=True)
+    headers = {"authorization": f"Bearer {GOOD}"} if header else {}
+    with guarded(access) as port, httpx.Client(verify=context, trust_env=False) as client:
+        url = f"{'https' if tls else 'http'}://localhost:{port}"
+        answer = client.get(f"{url}/v1/gates", headers=headers)
+        healthy = client.get(f"{url}/healthz")
+
+    assert len(MATRIX) == 24
+    assert answer.status_code == (401 if token and not header else 200)
+    assert healthy.status_code == 200
+
+
+def test_clients_without_a_certificate_do_not_get_in(certificates: Path) -> None:
+    """P18: where clients need a certificate, none gets in without one."""
+    access = mutual(Access(ANY), certificates)
+    context = client_context(certificates, own=False)
+
+    with guarded(access) as port, pytest.raises(httpx.TransportError):
+        httpx.get(f"https://localhost:{port}/v1/gates", verify=context, trust_env=False)
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, 401),
+        ({"authorization": f"Bearer {GOOD}"}, 200),
+        ({"authorization": f"bearer  {OTHER}"}, 200),
+        ({"authorization": f"Bearer {GOOD}x"}, 401),
+        ({"authorization": f"Bearer {GOOD[:-1]}"}, 401),
+        ({"authorization": f"Basic {GOOD}"}, 401),
+        ({"authorization": GOOD}, 401),
+        ({"authorization": "Bearer"}, 401),
+        ({"authorization": "Bearer \xff"}, 401),
+        ([("authorization", f"Bearer {GOOD}"), ("authorization", "Bearer x")], 401),
+        ({"x-token": GOOD}, 401),
+    ],
+)
+def test_only_the_tokens_get_in(headers: Any, code: int) -> None:
+    """P18: each of several tokens is good, and nothing else is."""
+    encoded = httpx.Headers(headers, encoding="latin-1")
+    with guarded(Access(tokens=(OTHER, GOOD))) as port:
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/traces", headers=encoded, trust_env=False)
+
+    assert answer.status_code == code
+
+
+def test_refusals_are_what_otlp_asks_for() -> None:
+    """A client shows the status' message, in the form that it speaks."""
+    with guarded(Access(tokens=(GOOD,))) as port:
+        url = f"http://127.0.0.1:{port}/v1/traces"
+        proto, text = (
+            httpx.post(url, headers={"content-type": kind}, content=b"x", trust_env=False)
+            for kind in ("application/x-protobuf", "application/json; charset=utf-8")
+        )
+
+    status = Status.FromString(proto.content)
+    assert (status.code, "Authorization" in status.message) == (16, True)
+    assert json.loads(text.content) == {"code": 16, "message": status.message}
+    assert text.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"host": "localhost:1"}, 200),
+        ({"host": "127.0.0.2"}, 200),
+        ({"host": "[::1]:4318"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "localhost.evil.example"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": "["}, 403),
+        ({"host": "loops.internal"}, 200),
+        ({"host": "localhost:1", "origin": "http://localhost:1"}, 200),
+        ({"host": "localhost:1", "origin": "http://localhost:2"}, 403),
+        ({"host": "localhost:1", "origin": "https://evil.example"}, 403),
+        ({"host": "localhost:1", "origin": "null"}, 403),
+    ],
+)
+def test_pages_of_others_cannot_use_a_browser(headers: Any, code: int) -> None:
+    """P18: neither a form on a foreign page nor a name that points here gets anything done."""
+    with guarded(Access(hosts=("loops.internal",))) as port:
+        given = httpx.Headers(headers)
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/traces", headers=given, trust_env=False)
+
+    assert answer.status_code == code
+
+
+@pytest.mark.parametrize(
+    ("access", "why"),
+    [
+        (Access("192.168.1.5"), "192.168.1.5 is reached from other machines"),
+        (Access("::"), "is reached from other machines"),
+        (Access("example.org"), "is reached from other machines"),
+        (Access("localhost.example.org"), "is reached from other machines"),
+        (Access(tokens=(GOOD, SHORT)), "fewer than 16 characters"),
+        (Access(tokens=("token with a ü in it",)), "no header can have"),
+        (Access(cert_file=Path("a")), "come together"),
+        (Access(ANY, client_ca_file=Path("a")), "need TLS"),
+    ],
+)
+def test_it_does_not_start_open(access: Access, why: str) -> None:
+    """P18: what would be open by mistake does not start, and says what to do."""
+    with pytest.raises(AccessError, match=why):
+        check_access(access)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost", "LOCALHOST."])
+def test_this_machine_alone_needs_nothing(host: str) -> None:
+    """P18: whoever tries looptrace out on one machine sets nothing up."""
+    check_access(Access(host))
+
+
+def test_tokens_are_read_from_where_others_do_not_look(tmp_path: Path) -> None:
+    """P18: a file comes before the environment; an empty one is a mistake."""
+    file = tmp_path / "tokens"
+    environ = {"LOOPTRACE_TOKENS": f"{GOOD} {OTHER}"}
+    file.write_text(f"{OTHER}\n\n{SHORT}\n")
+
+    assert read_tokens(None, environ) == (GOOD, OTHER)
+    assert read_tokens(None, {}) == ()
+    assert read_tokens(file, environ) == (OTHER, SHORT)
+
+    file.write_text("\n")
+    with pytest.raises(AccessError, match="holds no token"):
+        read_tokens(file, environ)
+    with pytest.raises(AccessError, match="cannot be read"):
+        read_tokens(tmp_path / "nowhere", environ)
+
+
+def test_tokens_are_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    """P18: neither a representation nor a log holds a token, good or bad."""
+    access = Access(tokens=(GOOD,))
+    with caplog.at_level(logging.DEBUG), guarded(access) as port:
+        for token in (GOOD, OTHER):
+            headers = {"authorization": f"Bearer {token}"}
+            httpx.get(f"http://127.0.0.1:{port}/v1/gates", headers=headers, trust_env=False)
+
+    told = f"{access!r} {access} {AccessMiddleware(app, access)!r} {caplog.text}"
+    assert "127.0.0.1" in told
+    assert [token for token in (GOOD, OTHER) if token in told] == []
+
+
+def call(
+    access: Access, token: str | None, credentials: grpc.ChannelCredentials = None
+) -> grpc.StatusCode:
+    """Call a gRPC server with this access; gives the status of the answer."""
+
+    async def answer(_request: bytes, _context: Any) -> bytes:
+        return b"done"
+
+    async def go() -> grpc.StatusCode:
+        server = grpc.aio.server(interceptors=[AccessInterceptor(access)])
+        handlers = {"Export": grpc.unary_unary_rpc_method_handler(answer)}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", handlers)])
+        if access.cert_file:
+            port = server.add_secure_port("127.0.0.1:0", grpc_credentials(access))
+        else:
+            port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        metadata = [("authorization", f"Bearer {token}")] if token else None
+        at = f"localhost:{port}"
+        channel = (
+            grpc.aio.secure_channel(at, credentials)
+            if credentials
+            else grpc.aio.insecure_channel(at)
+        )
+        try:
+            await channel.unary_unary("/test/Export")(b"x", metadata=metadata, timeout=START_S)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+        finally:
+            await channel.close()
+            await server.stop(0)
+        return grpc.StatusCode.OK
+
+    return asyncio.run(go())
+
+
+def client_credentials(folder: Path, *, own: bool) -> grpc.ChannelCredentials:
+    """Give a gRPC client's side of TLS, with a certificate of its own or without."""
+    ca, key, cert = (
+        (folder / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")
+    )
+    return grpc.ssl_channel_credentials(ca, *((key, cert) if own else ()))
+
+
+def test_grpc_asks_for_tokens_too(certificates: Path) -> None:
+    """P18: gRPC is the same door, with the same lock."""
+    access = Access(tokens=(GOOD, OTHER))
+
+    assert call(access, GOOD) == call(access, OTHER) == grpc.StatusCode.OK
+    assert call(access, None) == call(access, GOOD + "x") == grpc.StatusCode.UNAUTHENTICATED
+    assert call(Access(), None) == grpc.StatusCode.OK
+    closed = mutual(Access(ANY), certificates)
+    known, unknown = (client_credentials(certificates, own=own) for own in (True, False))
+    assert call(closed, None, known) == grpc.StatusCode.OK
+    assert call(closed, None, unknown) == grpc.StatusCode.UNAVAILABLE

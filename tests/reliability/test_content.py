@@ -1,0 +1,505 @@
+"""P17: content stays out of what is written, as far as the policy says."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.cli.main import main
+from looptrace.collector.content import CONTENTS, TEXT_BYTES_MAX, content_key, with_content
+from looptrace.collector.otlp_json import decode_document
+from looptrace.collector.read import read_spans
+from looptrace.collector.redaction import redacted
+from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.sources import Frame
+from looptrace.collector.store import ingest
+from looptrace.collector.store_lock import StoreError
+from tests.otlp import Event, Trace, Value
+from tests.reliability.serving import OK, served
+
+KEY = b"k" * 32
+EXAMPLES = sorted(Path("examples/traces").iterdir())
+CANARIES = 60
+
+# How a secret is written, where `{}` is what must not be found again. Each is 32 hex digits.
+FORMS = (
+    "sk-proj-{}",
+    "sk-ant-api03-{}AA",
+    "sk_live_{}",
+    "ghp_{}",
+    "github_pat_{}",
+    "glpat-{}",
+    "xoxb-{}",
+    "hf_{}",
+    "npm_{}",
+    "AIzaSy{}",
+    "eyJhbGciOiJIUzI1NiJ9.eyJ{}.s1gnature",
+    "Authorization: Bearer {}",
+    "curl -H 'authorization: Basic {}=='",
+    "password={}",
+    '{{"db_password": "{}"}}',
+    "AWS_SECRET_ACCESS_KEY={}",
+    "postgres://app:{}@db.example/x",
+    "https://{}@git.example/x.git",
+    "https://api.example/v1?api_key={}&page=2",
+    "-----BEGIN PRIVATE KEY-----\n{}\n{}==\n-----END PRIVATE KEY-----",
+    "export TOKEN='{}'",
+    'connect(client_secret="{}", timeout=3)',
+)
+PLACES = (
+    "arguments", "result", "messages", "answer", "deep", "list", "key", "name", "status", "url",
+    "event", "exception", "stacktrace", "scope", "task",
+)  # fmt: skip
+"""Where a secret may stand in a span."""
+
+
+def secret(number: int) -> str:
+    """Give one that no other number gives, and that no hash happens to hold."""
+    return f"{number:04x}beef" * 4
+
+
+def written(number: int) -> str:
+    """Give a text with a secret in it."""
+    form = FORMS[number % len(FORMS)]
+    return "before " + form.format(secret(number), secret(number)) + " after"
+
+
+def plant(trace: Trace, number: int) -> None:
+    """Write a span with one secret in one place."""
+    place, text = PLACES[number % len(PLACES)], written(number)
+    message: Value = [{"role": "user", "parts": [{"type": "text", "content": text}]}]
+    attributes: dict[str, dict[str, Value]] = {
+        "arguments": {"gen_ai.tool.call.arguments": json.dumps({"command": text})},
+        "result": {"gen_ai.tool.call.result": text},
+        "messages": {"gen_ai.input.messages": json.dumps(message)},
+        "answer": {"gen_ai.output.messages": json.dumps(message)},
+        "deep": {"gen_ai.tool.call.result": json.dumps({"body": json.dumps({"text": text})})},
+        "list": {"http.request.header.x": [text, "plain"]},
+        "key": {"headers": {text: "value"}},
+        "url": {"url.full": f"https://example/{text}"},
+        "task": {"looptrace.task.id": text},
+    }
+    events: dict[str, Event] = {
+        "event": ("log", {"log.message": text}),
+        "exception": ("exception", {"exception.type": "E", "exception.message": text}),
+        "stacktrace": ("exception", {"exception.type": "E", "exception.stacktrace": text}),
+    }
+    kind = "chat" if place in ("messages", "answer") else "execute_tool"
+    trace.span(
+        text if place == "name" else "execute_tool run",
+        attributes={"gen_ai.operation.name": kind, **attributes.get(place, {})},
+        events=[events[place]] if place in events else [],
+        status="error",
+        message=text if place == "status" else "",
+        scope=text if place == "scope" else None,
+    )
+
+
+@pytest.fixture
+def spans(tmp_path: Path) -> pl.DataFrame:
+    """Spans with a secret each, in every place and every form."""
+    trace = Trace()
+    for number in range(CANARIES):
+        plant(trace, number)
+    path = tmp_path / "traces.jsonl"
+    path.write_text(trace.lines(), encoding="utf-8")
+    return read_spans([str(path)]).spans
+
+
+def all_of(store: Path) -> str:
+    """Give everything that was written, unpacked where it is packed."""
+    files = [path for path in store.rglob("*") if path.is_file()]
+    tables = [pl.read_parquet(path).write_json() for path in files if path.suffix == ".parquet"]
+    others = [p.read_bytes().decode("latin-1") for p in files if p.suffix != ".parquet"]
+    return "\n".join([*tables, *others])
+
+
+def found(text: str) -> set[int]:
+    """Give the numbers of the secrets in a text."""
+    return {number for number in range(CANARIES) if secret(number) in text}
+
+
+@pytest.mark.parametrize("content", ["redacted", "hashes"])
+def test_no_secret_is_written(spans: pl.DataFrame, tmp_path: Path, content: Any) -> None:
+    """P17: of 60 secrets in all places of spans none is in any file of the store."""
+    ingest(spans, tmp_path / "store", content=content)
+
+    assert found(all_of(tmp_path / "store")) == set()
+
+
+def test_the_search_would_find_them(spans: pl.DataFrame, tmp_path: Path) -> None:
+    """P17, the control arm: without a policy all 60 are found, but for parts that are not kept."""
+    ingest(spans, tmp_path / "store", content="full")
+
+    assert found(all_of(tmp_path / "store")) == set(range(CANARIES))
+
+
+def test_no_secret_reaches_reports(spans: pl.DataFrame, tmp_path: Path) -> None:
+    """P17: what is told of a store holds no more than the store."""
+    store = tmp_path / "store"
+    ingest(spans, store, content="redacted")
+
+    for form in ("json", "html", "terminal"):
+        told = CliRunner().invoke(main, ["analyze", str(store), "--format", form])
+        assert found(told.output) == set(), form
+
+
+def test_no_secret_outlives_its_arrival(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """P17: a server lets no secret come as far as its log, its files or what it prints."""
+    store, trace = tmp_path / "store", Trace()
+    for number in range(CANARIES):
+        plant(trace, number)
+    with served(store, "--no-grpc") as server:
+        assert server.send(trace.request()) == OK
+        server.send(trace.lines().encode()[: 1 << 12])  # It is cut off, and is refused.
+
+    kept = logged_spans(store) + all_of(store)
+    assert kept.count("[redacted:") >= CANARIES
+    assert found(kept + "".join(capfd.readouterr())) == set()
+
+
+def logged_spans(store: Path) -> str:
+    """Give what the log of a server holds."""
+    log = IngestLog(store / FILE_NAME, bytes_max=1 << 30)
+    logged = log.read(0, 1_000)
+    log.close()
+    return "" if logged is None else logged.spans.write_json()
+
+
+def test_ingest_redacts_unless_told_otherwise(tmp_path: Path) -> None:
+    """P17: whoever gives no option keeps no secret."""
+    trace = Trace()
+    plant(trace, 0)
+    path, store = tmp_path / "traces.jsonl", tmp_path / "store"
+    path.write_text(trace.lines(), encoding="utf-8")
+
+    done = CliRunner().invoke(main, ["ingest", str(path), "--store", str(store)])
+
+    assert done.exit_code == 0
+    assert secret(0) not in all_of(store)
+    assert "[redacted:" in all_of(store)
+
+
+def _texts(values: list[Any]) -> pl.Series:
+    return pl.Series([json.dumps(value) for value in values], dtype=pl.String)
+
+
+SNIPPETS = st.sampled_from([form.format(secret(7), secret(7)) for form in FORMS])
+TEXTS = st.lists(
+    st.one_of(
+        SNIPPETS,
+        st.text(alphabet="\"\\\n'{}:=,@/ abk\u00e9\x00", max_size=6),
+        st.sampled_from(["password", '"token": ', "secret=", "sk-", "\\n", '\\"', "Bearer "]),
+    ),
+    max_size=5,
+).map("".join)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), TEXTS),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(TEXTS, st.just("password"), st.just("n")), inner, max_size=3),
+        inner.map(json.dumps),
+    ),
+    max_leaves=8,
+)
+
+
+def shape(value: Any) -> Any:
+    """Give the shape of a value; JSON in a text counts as what it holds."""
+    if isinstance(value, dict):
+        return ["object", sorted(str(shape(item)) for item in value.values())]
+    if isinstance(value, list):
+        return ["array", *map(shape, value)]
+    return value if value is None or isinstance(value, bool) else "text or number"
+
+
+@given(VALUES)
+def test_json_stays_json_of_the_same_shape(value: Any) -> None:
+    """P17: no pattern eats a quote or half of an escape, however deep a JSON lies in another."""
+    (done,) = redacted(_texts([value]), KEY)
+
+    assert shape(json.loads(done)) == shape(json.loads(json.dumps(value)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"\npm_{secret(1)}",  # The n is a part of the escape before it.
+        {"a": "enter password: ", "b": "other"},  # The quote ends the text, and opens no secret.
+        {"a": "password='", "b": "other"},
+        {"token": 12345, "tokens": 12},
+        "C:\\token=x\\n",
+    ],
+)
+def test_ends_of_texts_and_escapes_are_left_alone(value: Any) -> None:
+    """P17: what only looks like the begin of a secret is the end of something else."""
+    (done,) = redacted(_texts([value]), KEY)
+
+    assert shape(json.loads(done)) == shape(value)
+    assert '"other"' in done or '"other"' not in json.dumps(value)
+
+
+@pytest.mark.parametrize("depth", range(4))
+@pytest.mark.parametrize("secret", ["pa ss", 'pa"ss', "pa\\ss", "pa\nss", 12345])
+def test_json_within_json_stays_json(depth: int, secret: str | int) -> None:
+    """A framework writes arguments as JSON in a text, and its history as JSON in that."""
+    value: Any = {"password": secret, "n": [1, "x"]}
+    for _ in range(depth):
+        value = json.dumps(value)
+
+    (done,) = redacted(_texts([value]), KEY)
+
+    found = json.loads(done)
+    for _ in range(depth):
+        found = json.loads(found)
+    assert found["password"].startswith("[redacted:")
+    assert found["n"] == [1, "x"]
+
+
+def test_equal_secrets_stay_equal_and_others_do_not() -> None:
+    """P17: two calls with different keys are two calls, and the same call is the same again."""
+    (one, again, other), within = (
+        _texts([f"curl -u x --token {secret(n)}" for n in (1, 1, 2)]),
+        _texts([{"a": json.dumps({"token": secret(1)})}]),
+    )
+
+    (one, again, other) = redacted(pl.Series([one, again, other]), KEY)
+    (within,) = redacted(within, KEY)
+
+    assert one == again != other
+    assert one.split("redacted:")[1][:12] in within
+    assert redacted(pl.Series([one]), KEY)[0] == one
+    (elsewhere,) = redacted(_texts([f"curl -u x --token {secret(1)}"]), b"other key")
+    assert elsewhere != one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Basic understanding of bearer tokens and passwords",
+        "task-management-for-developers-of-all-things",
+        "max_tokens: 4096, input_tokens=12, 34 tokens",
+        "https://example.org:8080/a@b",
+        "card 4111 1111 1111 1112",
+        "1741111111111111111",
+        "password: [redacted]",
+    ],
+)
+def test_prose_and_numbers_stay(text: str) -> None:
+    """What holds no secret is left alone, or reports could not be read."""
+    assert list(redacted(_texts([text, {"n": 4111111111111111}]), KEY)) == list(
+        _texts([text, {"n": 4111111111111111}])
+    )
+
+
+@pytest.mark.parametrize(
+    "part", ["-----BEGIN PRIVATE KEY-----", ".SG.aaaaaaaaaaaaaaaaaaaaaaaaaaaa-AKIAABCDEFGHIJKLMNOP"]
+)
+def test_no_text_takes_the_square_of_its_length(part: str) -> None:
+    """P20: many beginnings without an end are read once; twice over they took hours."""
+    (done,) = redacted(_texts([part * 100_000]), KEY)
+
+    assert part not in done
+
+
+def test_card_numbers_are_redacted() -> None:
+    """A number whose check digit is right is taken for a payment card's."""
+    done = redacted(_texts(["card 4111 1111 1111 1111", "378282246310005"]), KEY)
+
+    assert not any(part in text for text in done for part in ("4111", "3782"))
+
+
+def findings(spans: pl.DataFrame) -> list[tuple[str, str, int, int, int]]:
+    """Judge spans, and give what is found without its words."""
+    judged = judged_of(turns_of(spans)[0])
+    return [(f.rule, f.task, f.turn_first, f.turn_last, f.attempts) for f in judged.findings]
+
+
+@pytest.mark.parametrize("content", ["redacted", "hashes"])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_findings_are_the_same(path: Path, content: Any) -> None:
+    """P17: whatever is left of content, every rule finds in the examples what it found before."""
+    spans = read_spans([str(path)]).spans
+
+    assert findings(with_content(spans, content, KEY)) == findings(spans)
+
+
+def _tool(trace: Trace, arguments: Value, result: str, error: str = "") -> None:
+    trace.span(
+        "run",
+        attributes={
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "run",
+            "gen_ai.tool.call.arguments": json.dumps(arguments),
+            "gen_ai.tool.call.result": result,
+        },
+        status="error" if error else None,
+        message=error,
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "rule"),
+    [
+        ("429 Too Many Requests", "external_failure"),
+        ("connection refused", "external_failure"),
+        ("No module named 'flask'", "external_failure"),
+        ("TimeoutError: no answer, connection lost", "repeated_failure"),
+        ("the column is there already", "repeated_failure"),
+    ],
+)
+def test_kinds_of_failures_outlast_hashing(error: str, rule: str) -> None:
+    """P17: a failure of the outside is not held against the agent because its words are gone."""
+    trace = Trace()
+    for number in range(6):
+        _tool(trace, {"n": number}, "", error)
+    spans = _read(trace)
+
+    assert findings(with_content(spans, "hashes", KEY)) == findings(spans)
+    assert rule in {found[0] for found in findings(spans)}
+
+
+@pytest.mark.parametrize("rule", ["chant", "signature_repeat"])
+def test_what_reads_words_is_lost(rule: str) -> None:
+    """P17: docs/security.md says which rules find less in hashes: this shows it."""
+    trace = Trace()
+    if rule == "chant":
+        said = [{"role": "assistant", "parts": [{"type": "text", "content": "on and on, " * 90}]}]
+        answer = {"gen_ai.output.messages": json.dumps(said)}
+        trace.span("chat", attributes={"gen_ai.operation.name": "chat", **answer})
+    else:  # The same failing test, by its name.
+        for number in range(8):
+            _tool(
+                trace,
+                {"n": number},
+                "FAILED tests/test_a.py::test_b - x\n1 failed, 9 passed in 1.2s",
+            )
+    spans = _read(trace)
+
+    full, redacted, hashes = (
+        {found[0] for found in findings(with_content(spans, content, KEY))} for content in CONTENTS
+    )
+    assert rule in full & redacted
+    assert rule not in hashes
+
+
+def test_hashes_hold_no_words() -> None:
+    """P17: a policy of hashes keeps no word of arguments, results, messages and errors."""
+    trace = Trace(session_key="session.id")
+    said = ["Ada Lovelace", "the secret plan", "what she said", "boom went it"]
+    trace.span(
+        "mail",
+        attributes={
+            "openinference.span.kind": "TOOL",
+            "tool.name": "send_mail",
+            "input.value": json.dumps({"to": said[0], "ssn": 123456789}),
+            "output.value": said[1],
+            "unknown.attribute": said[2],
+        },
+        events=[("exception", {"exception.type": "E", "exception.message": said[3]})],
+        status="error",
+        message=said[3],
+    )
+    spans = _read(trace)
+
+    told = with_content(spans, "hashes", KEY).write_json()
+
+    assert [word for word in (*said, "123456789") if word in told] == []
+    assert all(word in spans.write_json() for word in (*said, "123456789"))
+    assert all(word in told for word in ("send_mail", "s1", "ssn", "hash:"))
+
+
+def _read(trace: Trace) -> pl.DataFrame:
+    rows = decode_document("test", Frame(1, json.dumps(trace.request()).encode())).rows
+    return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
+
+
+def one_call(arguments: str, result: str) -> pl.DataFrame:
+    """Give the span of a call."""
+    trace = Trace()
+    trace.span(
+        "run",
+        attributes={
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "run",
+            "gen_ai.tool.call.arguments": json.dumps({"code": arguments}),
+            "gen_ai.tool.call.result": result,
+        },
+    )
+    return _read(trace)
+
+
+LONG = "".join(f"line {number}\n" for number in range(1_000))
+
+
+@pytest.mark.parametrize("content", ["redacted", "hashes"])
+@pytest.mark.parametrize(
+    ("first", "second", "call_same", "outcome_same"),
+    [
+        ("line 500", "line 500", True, True),
+        ("line 500", "line 5000", False, False),
+        ("at 2026-01-01 09:59:59", "at 2026-01-01 10:00:01", False, True),
+    ],
+    ids=["the same", "another word", "another time"],
+)
+def test_long_texts_compare_as_they_did(
+    content: Any, first: str, second: str, call_same: bool, outcome_same: bool
+) -> None:
+    """P17: two long texts that differ where they are cut differ still, unless only in a time."""
+    texts = [LONG.replace("line 500", middle) for middle in (first, second)]
+    one, other = (
+        turns_of(with_content(one_call(text, text), content, KEY))[0].row(0, named=True)
+        for text in texts
+    )
+
+    assert (one["call"] == other["call"]) is call_same
+    assert (one["outcome"] == other["outcome"]) is outcome_same
+
+
+def test_no_stored_text_is_long() -> None:
+    """P17: a text is cut where it is longer than 2,048 bytes, and the cut is marked."""
+    spans = with_content(one_call(LONG, LONG), "redacted", KEY)
+
+    attributes = json.loads(spans["attributes"][0])
+    kept = attributes["gen_ai.tool.call.result"]
+    assert len(kept.encode()) <= TEXT_BYTES_MAX
+    assert "[cut hash:" in kept
+    assert with_content(spans, "redacted", KEY).equals(spans)
+
+
+def test_the_key_is_drawn_once_for_its_owner_alone(tmp_path: Path) -> None:
+    """P17: hashes that anyone can make can be guessed."""
+    key = content_key(tmp_path)
+    (path,) = tmp_path.iterdir()
+
+    assert content_key(tmp_path) == key != content_key_elsewhere(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    path.write_bytes(b"short")
+    with pytest.raises(StoreError, match="is no key of looptrace"):
+        content_key(tmp_path)
+
+
+def content_key_elsewhere(tmp_path: Path) -> bytes:
+    """Give the key of another store."""
+    other = tmp_path.with_name("other store")
+    other.mkdir()
+    return content_key(other)
+
+
+def test_no_spans_are_no_trouble() -> None:
+    """A request may hold none."""
+    for content in ("full", "redacted", "hashes"):
+        empty = SPAN_SCHEMA.to_frame()
+        assert with_content(empty, content, KEY).equals(empty)

@@ -1,0 +1,121 @@
+"""P2 and P24: a log that is damaged, and a disk that is full."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import resource
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from looptrace.collector.otlp_json import decode_request
+from looptrace.collector.read import span_table
+from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.span_rows import Bounds
+from looptrace.collector.store_lock import StoreError
+from tests.otlp import Trace
+from tests.reliability.serving import OK, looping, served, stored, until
+
+UNAVAILABLE = 503
+BYTES_MAX = 1 << 30
+UNLIMITED = resource.RLIM_INFINITY
+
+
+def large(number: int) -> Trace:
+    """Return a trace that takes some 100 kB and hardly packs."""
+    trace, chance = Trace(f"large-{number}"), random.Random(number)
+    for _ in range(50):
+        trace.span("call", attributes={"gen_ai.input.messages": chance.randbytes(1_000).hex()})
+    return trace
+
+
+def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
+    """P24: 503 and no acknowledgement while files cannot grow; afterwards all is well."""
+    acknowledged = []
+    with served(tmp_path / "store", "--content", "full") as server:
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (600_000, UNLIMITED))
+        answers = []
+        for number in range(40):
+            trace = large(number)
+            answers.append(server.send(trace.request()))
+            if answers[-1] == OK:
+                acknowledged.append(trace.trace_id)
+        assert set(answers) == {OK, UNAVAILABLE}
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (UNLIMITED, UNLIMITED))
+        trace = looping("s1", 6)
+        until(lambda: server.send(trace.request()) == OK)
+        until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+    assert set(acknowledged) <= set(stored(tmp_path / "store")["trace_id"])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a log with 12 requests as a killed server leaves it."""
+    folder = tmp_path_factory.mktemp("damage")
+    log = IngestLog(folder / FILE_NAME, BYTES_MAX)
+    for _ in range(12):
+        _commit(log, _spans())
+    shutil.copytree(folder, folder / "copy")  # While it is open, as a killed process leaves it.
+    log.close()
+    return folder / "copy"
+
+
+@pytest.mark.parametrize("how", ["cut", "flip"])
+def test_damage_loses_no_more_than_what_it_hit(whole: Path, tmp_path: Path, how: str) -> None:
+    """P2: a log opens to what is whole of it, or says in one line that it is damaged."""
+    opened, refused = 0, list[str]()
+    for seed in range(100):
+        chance, folder = random.Random(seed), tmp_path / str(seed)
+        folder.mkdir()
+        for path in whole.glob(f"{FILE_NAME}*"):
+            if not path.name.endswith("-shm"):
+                shutil.copy(path, folder)
+        hit = folder / f"{FILE_NAME}-wal"
+        data = bytearray(hit.read_bytes())
+        at = chance.randrange(len(data))
+        if how == "cut":
+            del data[at:]
+        else:
+            data[at] ^= 1 << chance.randrange(8)
+        hit.write_bytes(data)
+        try:
+            log = IngestLog(folder / FILE_NAME, BYTES_MAX)
+        except StoreError as error:
+            refused.append(str(error))
+            continue
+        logged = log.read(0, 1_000)
+        assert logged is None or logged.spans.height % 6 == 0
+        log.close()
+        opened += 1
+    assert opened > 50
+    assert all("move it away" in error and "\n" not in error for error in refused)
+
+
+def test_a_row_that_is_damaged_is_set_aside_and_the_others_are_read(tmp_path: Path) -> None:
+    """P2: it is kept for a person to look at, and counted."""
+    log = IngestLog(tmp_path / FILE_NAME, BYTES_MAX)
+    for _ in range(3):
+        _commit(log, _spans())
+    with closing(sqlite3.connect(log.path)) as other, other:
+        other.execute("UPDATE requests SET body = zeroblob(100) WHERE seq = 2")
+    logged = log.read(0, 10)
+    assert logged is not None
+    assert (logged.seq, logged.spans.height, log.damaged) == (3, 12, 1)
+    with closing(sqlite3.connect(log.path)) as other:
+        assert other.execute("SELECT seq FROM damaged").fetchall() == [(2,)]
+    log.close()
+
+
+def _spans() -> pl.DataFrame:
+    requests = json.dumps(looping("s1", 6).request()).encode()
+    return span_table(decode_request(requests, Bounds(100, 1 << 20)).rows)
+
+
+def _commit(log: IngestLog, spans: pl.DataFrame) -> None:
+    asyncio.run(log.accept(spans))

@@ -1,0 +1,40 @@
+"""Webhooks of a server, from spans to a receiver."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook as Verifier
+
+from tests.reliability.serving import OK, looping, served, until
+from tests.reliability.test_webhook_network import serving
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105
+
+
+@pytest.mark.requirement("F3")
+def test_a_gate_and_its_end_reach_a_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P11 and P13: signed, in order of the decisions, while the server runs."""
+    monkeypatch.setenv("SECRET", SECRET)
+    config = tmp_path / "looptrace.toml"
+    with serving() as receiver:
+        config.write_text(
+            f'[[webhooks]]\nname = "a"\nurl = "{receiver.url}"\nsecrets = ["env:SECRET"]\n'
+            'allow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
+        )
+        with served(tmp_path / "store", "--config", str(config)) as server:
+            assert server.send(looping("s1", 6).request()) == OK
+            until(lambda: len(receiver.hits) == 1)
+            gate = json.loads(receiver.requests[0][0])["data"]["gate"]
+            decision = b'{"decision": "continue", "note": "hush"}'
+            assert server.ask("POST", f"/v1/gates/{gate}/resolve", decision)[0] == OK
+            until(lambda: len(receiver.hits) == 2)
+    found = [Verifier(SECRET).verify(*request) for request in receiver.requests]
+    assert [each["type"] for each in found] == ["looptrace.gate.opened", "looptrace.gate.resolved"]
+    assert found[1]["data"]["gate"] == gate
+    assert found[1]["data"]["decision"] == "continue"
+    assert b"hush" not in receiver.requests[1][0]
