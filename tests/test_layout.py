@@ -35,7 +35,7 @@ def test_wheel_holds_every_file(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
 
     source = ROOT / "src"
-    kinds = ("*.py", "*.sql", "*.typed", "*.j2", "*.css")
+    kinds = ("*.py", "*.sql", "*.json", "*.typed", "*.j2", "*.css")
     expected = {str(path.relative_to(source)) for kind in kinds for path in source.rglob(kind)}
     assert expected <= names
     assert {f"looptrace/{part}/__init__.py" for part in (*PARTS, "cli")} <= names

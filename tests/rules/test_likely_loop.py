@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from looptrace.analyzer.turns import numbered
 from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS, Rung, SettingError
 from looptrace.rules.likely_loop import SHIPPED, SIGNS, LikelyLoop, Model, model_of, signs_of
-from tests.analyzer.test_live import arrived, looping_steps, table
+from looptrace.rules.vocabulary import NS_PER_S
+from tests.analyzer.test_live import arrived, disagreements, looping_steps, table
 from tests.drivers import batch, ruleset
 from tests.otlp import Trace
 
@@ -74,6 +76,38 @@ def test_signs_look_no_further_back_than_they_say() -> None:
         part = signs(turns_in(" ".join(calls[start:])))
         # The first pause of a lane has nothing before it.
         assert part[lookback:] == whole[start + lookback :]
+
+
+def test_each_lane_has_signs_of_its_own() -> None:
+    """Beside others a task reads as it does alone, from its first turn on."""
+    alone = [
+        turns_in(f'look({name})->"There is nothing new in {name}" x9').with_columns(
+            task=pl.lit(name), start_ns=pl.col("start_ns") + shift, end_ns=pl.col("end_ns") + shift
+        )
+        for name, shift in (("a", 0), ("b", 5_000 * NS_PER_S), ("c", 9_000 * NS_PER_S))
+    ]
+    together = signs(numbered(pl.concat([*alone, alone[0].with_columns(task=pl.lit("d"))])))
+
+    assert together[:27] == [row for turns in alone for row in signs(numbered(turns))]
+    assert together[27:] == together[:9]
+
+
+@dataclass(frozen=True, slots=True)
+class ShortSighted(LikelyLoop):
+    """A planted fault: it claims to look back on fewer turns than it does."""
+
+    @property
+    def lookback(self) -> int:
+        """As if the first turn of the window had no other before it."""
+        return self.attempts_min + self.model.window - 1
+
+
+def test_it_looks_back_no_further_than_it_says() -> None:
+    """Live keeps as many turns as a rule says it needs, and a fault in that is seen."""
+    settings: dict[str, Any] = {"attempts_min": 2, "likely_percent": 30}
+
+    assert disagreements(LikelyLoop(**settings)) == 0
+    assert disagreements(ShortSighted(**settings)) > 0
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -221,7 +221,6 @@ def _entropy(lane: Lane, codes: Codes, window: int) -> Figures:
         for back in range(1, window - later):
             alike = np.zeros(len(codes), dtype=np.bool_)
             alike[later:] = same_as(lane, codes, back)[: max(len(codes) - later, 0)]
-            alike &= lane.position >= later + back
             counts[later] += alike
             counts[later + back] += alike
     size = _sizes(lane, window)
