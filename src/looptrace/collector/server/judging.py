@@ -20,6 +20,7 @@ from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.settings import Settings
 from looptrace.collector import store
 from looptrace.collector.gate_store import GateStore
+from looptrace.collector.server.counts import number
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.store_lock import StoreError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -42,21 +43,18 @@ TRACES_GO_ON_S = 3_600
 class Judged:
     """How far judging is; read by other threads, for metrics and for what may leave the log."""
 
-    seq: int = 0  # of the log; all that was decided of it is committed
-    spans: int = 0
-    turns: int = 0
-    events: int = 0
-    failed: int = 0  # requests that could not be judged
-    late: int = 0  # turns that came too late
-    tasks: int = 0  # held now
-    tasks_evicted: int = 0
-    traces: int = 0  # held now
-    traces_dropped: int = 0
-    is_current: bool = False  # what the store holds of tasks that may go on is known
-
-
-# Of these numbers those that come and go.
-GAUGES = frozenset({"seq", "tasks", "traces", "is_current"})
+    # All that was decided of it is committed.
+    seq: int = number("Request of the log up to which all is judged.", "gauge")
+    spans: int = number("Spans that were judged.")
+    turns: int = number("Turns that were judged.")
+    events: int = number("Events that were told: warnings, pivots, gates, resets.")
+    failed: int = number("Times that requests could not be judged.")
+    late: int = number("Turns that came too late to be judged live.")
+    tasks: int = number("Tasks that are held in memory.", "gauge")
+    tasks_evicted: int = number("Tasks that had to go because there were too many.")
+    traces: int = number("Traces whose spans may go on, held in memory.", "gauge")
+    traces_dropped: int = number("Traces that had to go because there were too many.")
+    is_current: int = number("1 when what the store holds of tasks at work was read.", "gauge")
 
 
 class Judging:
@@ -115,7 +113,7 @@ class Judging:
         with store.open_gates(self._store_dir, self._webhooks) as gates:
             judge = self._begin(gates)
             judge.warm()
-            self.judged.is_current = True
+            self.judged.is_current = 1
             closing = False
             while not closing:
                 closing = self._closing.is_set()
