@@ -6,6 +6,7 @@ error names the file, the line, what is wrong, and what may stand there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -18,12 +19,20 @@ from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.meaning import MEASURES, SENTENCES, Meaning
+from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
 from looptrace.analyzer.sentences import SentencesError
-from looptrace.analyzer.settings_file import Node, SettingsError, content, read, shown
+from looptrace.analyzer.settings_file import (
+    FILE_BYTES_MAX,
+    Node,
+    SettingsError,
+    content,
+    read,
+    shown,
+)
 from looptrace.analyzer.webhooks import (
     FILE,
     FILTER_MAX,
@@ -42,6 +51,7 @@ from looptrace.rules.contract import (
     SettingError,
     numbers,
 )
+from looptrace.rules.likely_loop import LikelyLoop, model_of
 
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
@@ -54,12 +64,15 @@ CONVERGES_ON = "converges_on"
 MEANING = "meaning"
 MEASURE = "measure"
 DIRECTIVES = "directives"
+MODEL = "model"
 
 SECTIONS = (
     ENABLED,
     "profile",
     DIRECTIVES,
+    MODEL,
     "recovery",
+    "outages",
     "rules",
     "overrides",
     "phases",
@@ -125,6 +138,8 @@ class Settings:
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
     server: Limits = field(default_factory=Limits)
+    outages: OutageSettings = field(default_factory=OutageSettings)
+    model_file: str = ""  # of one's own, for the rule likely_loop
 
     @property
     def directives(self) -> Directives:
@@ -179,6 +194,7 @@ def parsed(data: bytes, name: str) -> Settings:
     top = read(data, name).table(SECTIONS)
     profile = top.at("profile", DEFAULT_PROFILE).choice("profile", PROFILES)
     bases = {rule.name: _Form(rule, rule.on_by_default) for rule in rules_of_profile(profile)}
+    model_file, bases[LikelyLoop.name] = _model(top, Path(name).parent, bases[LikelyLoop.name])
     bases |= _forms(top.at("rules", {}), bases)
     rules = tuple(form.rule for form in bases.values() if form.enabled)
     overrides = _overrides(top.at("overrides", []), bases)
@@ -191,7 +207,10 @@ def parsed(data: bytes, name: str) -> Settings:
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
     judging = RuleSet(rules, overrides, counting, _meaning(top))
     server = _server(top.at("server", {}))
-    return Settings(profile, judging, recovery, sameness, own, webhooks, server)
+    outages = _outages(top.at("outages", {}))
+    return Settings(
+        profile, judging, recovery, sameness, own, webhooks, server, outages, model_file
+    )
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -379,6 +398,14 @@ def _server(node: Node) -> Limits:
         raise _refused(error, node) from error
 
 
+def _outages(node: Node) -> OutageSettings:
+    node.table(numbers(OutageSettings()))
+    try:
+        return OutageSettings(**_numbers(node, OutageSettings()))
+    except SettingError as error:
+        raise _refused(error, node) from error
+
+
 def _directives(top: Node, beside: Path) -> str:
     """Read the folder of templates, which is named from where the file lies."""
     if DIRECTIVES not in top.value:
@@ -389,6 +416,21 @@ def _directives(top: Node, beside: Path) -> str:
     except DirectiveError as error:
         raise top.at(DIRECTIVES).error(str(error)) from error
     return str(folder)
+
+
+def _model(top: Node, beside: Path, form: _Form) -> tuple[str, _Form]:
+    """Read a model of one's own, which is named from where the file lies, into its rule."""
+    if MODEL not in top.value:
+        return "", form
+    path = beside / top.at(MODEL).words()
+    try:
+        with path.open("rb") as file:
+            model = model_of(json.loads(file.read(FILE_BYTES_MAX)))
+    except (OSError, ValueError) as error:
+        why = plain(str(error), _ERROR_LENGTH_MAX)
+        raise top.at(MODEL).error(f"{MODEL} cannot be used: {why}") from error
+    changed: dict[str, Any] = {MODEL: model}
+    return str(path), replace(form, rule=replace(form.rule, **changed))
 
 
 def _converging(node: Node) -> dict[str, str]:

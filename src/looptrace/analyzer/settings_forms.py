@@ -12,6 +12,7 @@ from looptrace.analyzer import plugins
 from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.meaning import LETTERS, MEASURES, Meaning
+from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.ruleset import SELECTORS
@@ -26,6 +27,7 @@ from looptrace.analyzer.settings import (
     MASKS_MAX,
     MEANING,
     MEASURE,
+    MODEL,
     OVERRIDES_MAX,
     PHASES_MAX,
     PIVOTS_VARIABLE,
@@ -54,9 +56,11 @@ from looptrace.rules.registry import known_rules
 _ENABLED_DOC = "Whether the rule judges at all."
 _LADDER_DOC = "Which action from how many attempts on; attempts rise, and no action gets weaker."
 _DIRECTIVES_DOC = "Folder of templates, beside the file, for what agents are told."
+_MODEL_DOC = "File by `looptrace train`, beside the file, for the rule likely_loop."
 _MASTER_DOC = "The master switch; false lets no rule judge."
 _SECTION_DOCS = {
     "recovery": "How a looping task is brought back, and when counts begin anew.",
+    "outages": "When one failure that many sessions meet is told once; [more](outages.md).",
     "rules": "Each rule: whether it judges, its thresholds, and its ladder of actions.",
     "overrides": (
         "Rules that judge otherwise where a turn fits. Each starts from what holds for all turns; "
@@ -200,6 +204,9 @@ own for what agents are told. A template is a Jinja file `NAME.txt.j2`, where NA
 warnings and pivots it then words. It may use `task`, `rule`, `action`, `attempts`, `loop_count`,
 `pivots`, `max_pivots`, `blockers` and `retry_after_s`. What is not there is worded by looptrace.
 
+`{MODEL} = "model.json"` at the top is a file that [`looptrace train`](prediction.md) wrote, for the
+rule `likely_loop`.
+
 ## Profiles
 
 | profile | meaning |
@@ -221,6 +228,8 @@ _STARTER_HEAD = f"""# Settings of looptrace. `looptrace config check` says wheth
 #{ENABLED} = true
 
 # {DIRECTIVES} = "FOLDER": {_DIRECTIVES_DOC}
+
+# {MODEL} = "FILE": {_MODEL_DOC}
 """
 
 _LIMITS = numbers(Limits())
@@ -236,9 +245,12 @@ def toml_of(settings: Settings) -> str:
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
     if settings.directives_dir:
         lines.append(f"{DIRECTIVES} = {_toml(settings.directives_dir)}")
+    if settings.model_file:
+        lines.append(f"{MODEL} = {_toml(settings.model_file)}")
     values = _recovery_values(settings.recovery)
     values |= {name: value for name, (value, _) in numbers(judging.counting).items()}
     lines += _section("[recovery]", values)
+    lines += _section("[outages]", asdict(settings.outages))
     if judges:
         lines += _rules_toml("rules", forms)
     for override in judging.overrides:
@@ -271,6 +283,9 @@ def starter() -> str:
     lines += ["", f"# {_SECTION_DOCS['recovery']}", "[recovery]"]
     for name, value, bounds, doc in _recovery_rows():
         lines += [f"# {doc} {bounds.capitalize()}.", f"#{name} = {_toml(value)}"]
+    lines += ["", f"# {_SECTION_DOCS['outages']}", "[outages]"]
+    for name, (value, about) in numbers(OutageSettings()).items():
+        lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
     for rule in plugins.known_rules():
         lines += ["", f"# {summary(type(rule))}", f"[rules.{rule.name}]"]
         lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = {_toml(rule.on_by_default)}"]
@@ -292,6 +307,7 @@ def page() -> str:
     parts = [
         _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
         *_recovery_page(),
+        *_numbers_page("outages", OutageSettings()),
         *_listed_page("overrides", "[[overrides]]", OVERRIDES_MAX),
         _OVERRIDES_WORDS,
         *_listed_page("phases", "[phases.NAME]", PHASES_MAX),
@@ -299,7 +315,7 @@ def page() -> str:
         *_listed_page("tools", "[tools.NAME]", TOOLS_MAX),
         *_listed_page("masks", "[[masks]]", MASKS_MAX),
         *_listed_page("webhooks", "[[webhooks]]", WEBHOOKS_MAX),
-        *_server_page(),
+        *_numbers_page("server", Limits()),
         *_rules_page(),
     ]
     return "\n".join([*parts, ""])
@@ -324,7 +340,11 @@ def schema() -> str:
         ENABLED: {"type": "boolean", "default": True, "description": _MASTER_DOC},
         "profile": profile,
         DIRECTIVES: {**_text_schema(TEXT_CHARS_MAX), "description": _DIRECTIVES_DOC},
+        MODEL: {**_text_schema(TEXT_CHARS_MAX), "description": _MODEL_DOC},
         "recovery": _recovery_schema(),
+        "outages": _object(
+            {name: _number_schema(*one) for name, one in numbers(OutageSettings()).items()}
+        ),
         "rules": _ref("rules", "rules"),
         "overrides": _list(_override_schema(), OVERRIDES_MAX),
         "phases": _names(_phase_schema(), PHASES_MAX),
@@ -411,11 +431,11 @@ def _recovery_page() -> list[str]:
     return lines
 
 
-def _server_page() -> list[str]:
-    lines = ["", "## `[server]`", "", _SECTION_DOCS["server"], ""]
+def _numbers_page(section: str, owner: Any) -> list[str]:
+    lines = ["", f"## `[{section}]`", "", _SECTION_DOCS[section], ""]
     lines += ["| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"]
-    for name, (value, about) in _LIMITS.items():
-        lines.append(f"| `{name}` | {value} | {_bounds(about)} | {about['doc']} |")
+    for name, (value, about) in numbers(owner).items():
+        lines.append(_row(name, [str(value)], _bounds(about), about["doc"]))
     return lines
 
 

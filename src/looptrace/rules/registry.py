@@ -13,6 +13,7 @@ from looptrace.rules.cross_task_cycle import CrossTaskCycle
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.degradation import Degradation
 from looptrace.rules.external_failure import ExternalFailure
+from looptrace.rules.likely_loop import LikelyLoop
 from looptrace.rules.max_iterations import MaxIterations
 from looptrace.rules.max_runtime import MaxRuntime
 from looptrace.rules.monologue import Monologue
@@ -57,6 +58,7 @@ RULES: tuple[type[Rule], ...] = (
     CrossTaskCycle,
     Chant,
     NearDuplicateOutput,
+    LikelyLoop,
     ConsecutiveErrors,
 )
 
