@@ -19,7 +19,6 @@ from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.outage_watch import OutageWatch
-from looptrace.analyzer.report import outage_text
 from looptrace.analyzer.settings import Settings
 from looptrace.collector import store
 from looptrace.collector.gate_store import GateStore
@@ -244,7 +243,9 @@ class _Judge:
             if outage.id not in self._outages_told:
                 self._outages_told[outage.id] = outage.known_ns
                 self._judged.outages += 1
-                _logger.warning("outage %s: %s", outage.id, outage_text(outage))
+                about = (len(outage.sessions), outage.id, outage.error_kind)
+                # What the failure says is content, and stays in the store.
+                _logger.warning("an outage was met in %d sessions at once: %s, %s", *about)
 
     def _forget_outages(self, now_ns: int) -> None:
         self._outages.forget(now_ns)
