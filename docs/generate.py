@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import re
@@ -19,10 +20,14 @@ from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 
 from looptrace.analyzer.dialects import KEYS
 from looptrace.analyzer.rule_pages import pages
+from looptrace.analyzer.settings import default
 from looptrace.analyzer.settings_forms import page, schema
 from looptrace.analyzer.span_kinds import DIALECTS
 from looptrace.cli.main import main as looptrace
+from looptrace.collector.server.access import Access
 from looptrace.collector.server.counts import NAMES, Reason
+from looptrace.collector.server.metrics import Instrument
+from looptrace.collector.server.service import Options, Service
 
 DOCS = Path(__file__).parent
 
@@ -112,6 +117,36 @@ def receiver_page() -> str:
     return "\n".join([*lines, ""])
 
 
+_NUMBERS = re.compile(
+    r"(?P<head><!-- `make docs` writes this table. -->\n).*?(?P<tail><!-- end -->)", re.DOTALL
+)
+
+
+def instruments() -> list[Instrument]:
+    """Return what a server shows of itself."""
+
+    async def of(store_dir: str) -> list[Instrument]:
+        service = Service(Options(Path(store_dir), default(), Access(), 0, None))
+        try:
+            return service.instruments()
+        finally:
+            service.close()
+
+    with TemporaryDirectory() as folder:
+        return asyncio.run(of(folder))
+
+
+def with_numbers(text: str) -> str:
+    """Return the runbook with every number of a server, under Prometheus's names."""
+    lines = ["", "| name | kind | labels | what it is |", "| --- | --- | --- | --- |"]
+    for each in instruments():
+        name = each.name.replace(".", "_") + ("_total" if each.kind == "counter" else "")
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        lines.append(f"| `{name}` | {each.kind} | {labels} | {each.doc} |")
+    table = "\n".join([*lines, "", ""])
+    return _NUMBERS.sub(lambda match: match["head"] + table + match["tail"], text)
+
+
 _EXAMPLES_HEAD = """# Examples
 
 <!-- Made from the scripts in examples/ by `make docs`; edit them there. -->
@@ -192,6 +227,8 @@ def stale() -> dict[Path, str]:
     wanted[DOCS / "dialects.md"] = dialects_page()
     wanted[DOCS / "examples.md"] = examples_page()
     wanted[DOCS / "receiver.md"] = receiver_page()
+    runbook = DOCS / "runbook.md"
+    wanted[runbook] = with_numbers(runbook.read_text(encoding="utf-8"))
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     for path in DOCS.glob("*.md"):

@@ -10,9 +10,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 Schema = dict[str, Any]
 
 
-def conflicts(value: Any, name: str) -> list[str]:
-    """Name what a value breaks of the schema in a file of this name."""
-    return _conflicts(value, _read(name), name, "$")
+def conflicts(value: Any, name: str, path: str = "") -> list[str]:
+    """Name what a value breaks of the schema in a file of this name, or at a path in it."""
+    return _conflicts(value, _at(_read(name), path), name, "$")
 
 
 def fields(name: str, definition: str = "") -> list[str]:
@@ -29,12 +29,18 @@ def _read(name: str) -> Schema:
     return parsed
 
 
+def _at(parsed: Schema, path: str) -> Schema:
+    for key in filter(None, path.split("/")):
+        parsed = parsed[key]
+    return parsed
+
+
 def _resolved(schema: Schema, name: str) -> tuple[Schema, str]:
     """Follow a reference within the file, or into another; what stands beside it wins."""
     if "$ref" not in schema:
         return schema, name
-    file, _, path = schema["$ref"].partition("#/$defs/")
-    return {**_read(file or name)["$defs"][path], **schema}, file or name
+    file, _, path = schema["$ref"].partition("#/")
+    return {**_at(_read(file or name), path), **schema}, file or name
 
 
 def _conflicts(value: Any, schema: Schema, name: str, at: str) -> list[str]:
@@ -46,8 +52,8 @@ def _conflicts(value: Any, schema: Schema, name: str, at: str) -> list[str]:
         found.append(f"{at} is not {schema['const']}")
     if isinstance(value, int | float) and value < schema.get("minimum", value):
         found.append(f"{at} is below {schema['minimum']}")
-    if isinstance(value, dict):
-        properties = schema.get("properties", {})
+    if isinstance(value, dict) and "properties" in schema:
+        properties = schema["properties"]
         differing = value.keys() ^ properties.keys() | value.keys() ^ set(schema["required"])
         found += [f"{at}.{key} is missing or not described" for key in sorted(differing)]
         for key in value.keys() & properties.keys():

@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from starlette.applications import Starlette
 
-from looptrace.collector.server.counts import Counts, Reason
+from looptrace.collector.server.counts import Counts, Reason, number
 from looptrace.collector.server.logs import log_to
 from looptrace.collector.server.metrics import (
     LABEL_SETS_MAX,
@@ -39,8 +39,8 @@ SAID = "what the agent said"
 class Judged:
     """A part of the server that counts."""
 
-    spans: int = 7
-    tasks: int = 3
+    spans: int = number("Spans.")
+    tasks: int = number("Tasks.", "gauge")
 
 
 class Receiver(HTTPServer):
@@ -80,7 +80,7 @@ def counted() -> list[Instrument]:
     counts = Counts()
     counts.add("spans", 5)
     counts.add_refused(Reason.SLOW)
-    return [*of_counts(counts), *of_fields("judging", Judged(), "Judging", frozenset({"tasks"}))]
+    return [*of_counts(counts), *of_fields("judging", Judged(7, 3))]
 
 
 def samples(page: bytes) -> dict[str, float]:

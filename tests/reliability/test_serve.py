@@ -96,9 +96,19 @@ def test_what_cannot_be_is_refused_with_a_sentence(server: Served) -> None:
         ("POST", "/v1/gates/nope/resolve", b"\xff", 400, "the body must be like"),
         ("POST", "/v1/gates/nope/resolve", b'{"decision":"continue"}', 404, "no gate"),
         ("POST", "/v1/gates/nope/resolve", b" " * 70_000, 400, "more than"),
+        ("GET", "/v1/gate", None, 404, "GET /v1/gate: there is none"),
+        ("GET", "/v1/gates/..%2F%00", None, 404, "there is none"),
+        ("DELETE", "/v1/gates", None, 405, "DELETE /v1/gates"),
+        ("GET", "/v1/gates/" + "a" * 9_000, None, 404, "there is no gate"),
     ):
         answered, answer = server.ask(method, path, body)
         assert (answered, says in answer["error"]) == (status, True), (path, answer)
+        assert len(answer["error"]) < 600
+    for last in ("9" * 30, "-1", "a"):
+        connection = http.client.HTTPConnection(server.address, timeout=30)
+        connection.request("GET", "/v1/gates/stream", headers={"Last-Event-ID": last})
+        assert connection.getresponse().status == 400
+        connection.close()
 
 
 @requirement("F1")
@@ -214,10 +224,12 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
     other.mkdir()
     (other / "thesis.txt").write_text("mine")
     port = server.address.rpartition(":")[2]
+    no_pem = str(other / "thesis.txt")
     for arguments, says in (
         (["--store", str(other), "--http-port", "0"], "is a folder of something else"),
         (["--store", str(server.store_dir), "--http-port", "0"], "is at work on this store"),
-        (["--store", str(tmp_path / "new"), "--http-port", port], "--http-port"),
+        (["--store", str(tmp_path / "new"), "--http-port", port], "Address already in use"),
+        (["--store", str(tmp_path / "new"), "--tls-cert", no_pem, "--tls-key", no_pem], "PEM"),
     ):
         ended = cli("serve", *arguments, "--grpc-port", "0")
         assert ended.returncode == 2

@@ -411,7 +411,7 @@ def _locked(store_dir: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreError(
             f"{error.filename or store_dir}: cannot be used ({error.strerror}); "
-            "check space and permissions, then run the ingest again."
+            "check space and permissions, then try again."
         ) from error
 
 

@@ -185,7 +185,7 @@ def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame]) -> None:
             aside.unlink(missing_ok=True)
         raise StoreError(
             f"{path}: cannot be written ({_first_line(error)}); "
-            "check space and permissions, then run the ingest again."
+            "check space and permissions, then try again."
         ) from error
 
 

@@ -109,6 +109,29 @@ def check_access(access: Access) -> None:
         )
 
 
+def check_tls(access: Access) -> None:
+    """Accept certificates and keys that can be used.
+
+    Raises:
+        AccessError: if they cannot.
+    """
+    if access.cert_file is None:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    file = access.cert_file
+    try:
+        # The empty password keeps a key that has one from being asked for on a terminal.
+        context.load_cert_chain(access.cert_file, access.key_file, password="")
+        if access.client_ca_file:
+            file = access.client_ca_file
+            context.load_verify_locations(file)
+    except OSError as error:
+        raise AccessError(
+            f"{file}: cannot be used, or its key ({error.strerror or error}); both are PEM, and "
+            "the key has no password."
+        ) from error
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether a name or an address is one that only this machine reaches."""
     if host.lower().rstrip(".") == "localhost":

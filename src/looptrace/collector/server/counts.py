@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, unique
 from threading import Lock
+from typing import Any, Literal
+
+Kind = Literal["counter", "gauge"]
+
+
+def number(doc: str, kind: Kind = "counter") -> Any:
+    """Return a field of what a part of the server counts of itself: 0 at first, told with `doc`."""
+    return field(default=0, metadata={"doc": doc, "kind": kind})
 
 
 @dataclass(frozen=True, slots=True)

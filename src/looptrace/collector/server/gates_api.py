@@ -8,14 +8,17 @@ as its id, and as data the fields of `sdk.agent_gate.Told`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -24,6 +27,7 @@ from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.directives import Directives
 from looptrace.analyzer.escalation import Escalation, escalation_of
 from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.labels import plain
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
 from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.turns import IS_STEP
@@ -37,14 +41,21 @@ from looptrace.collector.gate_store import (
 )
 from looptrace.collector.sdk.gate_stream import RESOLVE_PATH, STREAM_PATH
 from looptrace.collector.sdk.local import told_of
+from looptrace.collector.store_lock import StoreError
 from looptrace.rules.vocabulary import NS_PER_S
+
+_logger = logging.getLogger(__name__)
 
 GATES_PATH = "/v1/gates"
 TASK_PATH = "/v1/tasks/{id:path}"
+API_PATH = "/openapi.json"
 GATES_MAX = 1_000
 BODY_BYTES_MAX = 64 * 1024
 # A stream says that it is there at least this often; clients wait four times as long.
 SILENCE_S = 15.0
+# Of the number of an event, so that it fits a column.
+_SEQ_DIGITS_MAX = 18
+_ERROR_LENGTH_MAX = 500
 _MARKDOWN = "text/markdown"
 _JSON = "application/json"
 
@@ -108,6 +119,7 @@ class GatesApi:
             Route(GATES_PATH + "/{id}", self.gate, methods=["GET"]),
             Route(RESOLVE_PATH, self.resolve, methods=["POST"]),
             Route(TASK_PATH, self.task, methods=["GET"]),
+            Route(API_PATH, _described, methods=["GET"]),
         ]
 
     async def gates(self, request: Request) -> Response:
@@ -167,7 +179,7 @@ class GatesApi:
         Whoever has seen none begins with the gates that are open now.
         """
         last = request.headers.get("last-event-id", "")
-        if last and not last.isdecimal():
+        if last and not (last.isdecimal() and len(last) <= _SEQ_DIGITS_MAX):
             return _wrong(400, "Last-Event-ID must be the id of an event, which is a number")
         task = request.query_params.get("task")
         since = _Since(int(last)) if last else await run_in_threadpool(self._open_now, task)
@@ -269,7 +281,35 @@ def _answer(content: Any, status: int = 200) -> Response:
 
 
 def _wrong(status: int, error: str) -> Response:
-    return _answer({"error": error}, status)
+    return _answer({"error": plain(error, _ERROR_LENGTH_MAX)}, status)
+
+
+def _described(_request: Request) -> Response:
+    """Answer with what this file answers, as OpenAPI has it."""
+    return Response(files(__package__).joinpath("openapi.json").read_bytes(), media_type=_JSON)
+
+
+def _not_served(request: Request, error: Exception) -> Response:
+    """Answer where there is nothing at a path, or not by this method."""
+    status, headers = (404, None)
+    if isinstance(error, HTTPException):
+        status, headers = error.status_code, error.headers
+    answer = _wrong(status, f"{request.method} {request.url.path}: there is none; see {API_PATH}")
+    answer.headers.update(headers or {})
+    return answer
+
+
+def _not_usable(_request: Request, error: Exception) -> Response:
+    """Answer where the store cannot be used; where that is concerns whoever runs the server."""
+    _logger.warning("%s", error)
+    return _wrong(503, "the store cannot be used now; try again later")
+
+
+# What a path answers that raises, or is none.
+ERRORS: dict[Any, Callable[[Request, Exception], Response]] = {
+    HTTPException: _not_served,
+    StoreError: _not_usable,
+}
 
 
 def _day(at_ns: int) -> str:

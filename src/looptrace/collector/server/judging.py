@@ -19,10 +19,10 @@ from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.outage_watch import OutageWatch
-from looptrace.analyzer.report import outage_text
 from looptrace.analyzer.settings import Settings
 from looptrace.collector import store
 from looptrace.collector.gate_store import GateStore
+from looptrace.collector.server.counts import number
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.store_lock import StoreError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -45,22 +45,19 @@ TRACES_GO_ON_S = 3_600
 class Judged:
     """How far judging is; read by other threads, for metrics and for what may leave the log."""
 
-    seq: int = 0  # of the log; all that was decided of it is committed
-    spans: int = 0
-    turns: int = 0
-    events: int = 0
-    failed: int = 0  # requests that could not be judged
-    late: int = 0  # turns that came too late
-    outages: int = 0  # told since the start
-    tasks: int = 0  # held now
-    tasks_evicted: int = 0
-    traces: int = 0  # held now
-    traces_dropped: int = 0
-    is_current: bool = False  # what the store holds of tasks that may go on is known
-
-
-# Of these numbers those that come and go.
-GAUGES = frozenset({"seq", "tasks", "traces", "is_current"})
+    # All that was decided of it is committed.
+    seq: int = number("Request of the log up to which all is judged.", "gauge")
+    spans: int = number("Spans that were judged.")
+    turns: int = number("Turns that were judged.")
+    events: int = number("Events that were told: warnings, pivots, gates, resets.")
+    failed: int = number("Times that requests could not be judged.")
+    late: int = number("Turns that came too late to be judged live.")
+    outages: int = number("Outages of the outside that were told.")
+    tasks: int = number("Tasks that are held in memory.", "gauge")
+    tasks_evicted: int = number("Tasks that had to go because there were too many.")
+    traces: int = number("Traces whose spans may go on, held in memory.", "gauge")
+    traces_dropped: int = number("Traces that had to go because there were too many.")
+    is_current: int = number("1 when what the store holds of tasks at work was read.", "gauge")
 
 
 class Judging:
@@ -119,7 +116,7 @@ class Judging:
         with store.open_gates(self._store_dir, self._webhooks) as gates:
             judge = self._begin(gates)
             judge.warm()
-            self.judged.is_current = True
+            self.judged.is_current = 1
             closing = False
             while not closing:
                 closing = self._closing.is_set()
@@ -246,7 +243,9 @@ class _Judge:
             if outage.id not in self._outages_told:
                 self._outages_told[outage.id] = outage.known_ns
                 self._judged.outages += 1
-                _logger.warning("outage %s: %s", outage.id, outage_text(outage))
+                about = (len(outage.sessions), outage.id, outage.error_kind)
+                # What the failure says is content, and stays in the store.
+                _logger.warning("an outage was met in %d sessions at once: %s, %s", *about)
 
     def _forget_outages(self, now_ns: int) -> None:
         self._outages.forget(now_ns)

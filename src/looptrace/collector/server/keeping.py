@@ -12,6 +12,7 @@ from pathlib import Path
 from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.spans import SPAN_SCHEMA
 from looptrace.collector import store
+from looptrace.collector.server.counts import number
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.store_lock import StoreError
 
@@ -32,15 +33,11 @@ RETRY_S = 5.0
 class Kept:
     """How far storing is; read by other threads."""
 
-    seq: int = 0  # of the log
-    spans: int = 0
-    rounds: int = 0
-    failed: int = 0
-    days_expired: int = 0
-
-
-# Of these numbers those that come and go.
-GAUGES = frozenset({"seq"})
+    seq: int = number("Request of the log up to which all is in the store.", "gauge")
+    spans: int = number("Spans that were brought to the store.")
+    rounds: int = number("Times that some were brought there.")
+    failed: int = number("Times that it did not work, and is tried again.")
+    days_expired: int = number("Days whose spans, turns and findings were deleted.")
 
 
 class Keeping:

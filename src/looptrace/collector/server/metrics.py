@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from looptrace.collector.server.counts import REFUSED, TAKEN, Counts
+from looptrace.collector.server.counts import REFUSED, TAKEN, Counts, Kind
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Instrument:
     name: str  # with dots, as `looptrace.receiver.spans`
     doc: str
     read: Callable[[], Values]
-    kind: Literal["counter", "gauge"] = "counter"
+    kind: Kind = "counter"
     labels: tuple[str, ...] = ()
     unit: str = ""
 
@@ -93,13 +93,8 @@ def of_counts(counts: Counts) -> list[Instrument]:
     return [*taken, Instrument("looptrace.receiver.refused", why, refused, labels=("reason",))]
 
 
-def of_fields(
-    part: str, state: object, doc: str, gauges: frozenset[str] = frozenset()
-) -> list[Instrument]:
-    """Return an instrument for each number in a dataclass that a part of the server keeps.
-
-    All but the `gauges` only grow. `doc` says of what part they are.
-    """
+def of_fields(part: str, state: object) -> list[Instrument]:
+    """Return an instrument for each `counts.number` in a dataclass that a part keeps."""
     if not is_dataclass(state):
         raise TypeError(f"{state!r} is no dataclass")
 
@@ -108,12 +103,12 @@ def of_fields(
 
     return [
         Instrument(
-            f"looptrace.{part}.{field.name}",
-            f"{doc}: {field.name.replace('_', ' ')}.",
-            of(field.name),
-            "gauge" if field.name in gauges else "counter",
+            f"looptrace.{part}.{each.name}",
+            each.metadata["doc"],
+            of(each.name),
+            each.metadata["kind"],
         )
-        for field in fields(state)
+        for each in fields(state)
     ]
 
 

@@ -29,18 +29,17 @@ from looptrace.collector.server.access import (
     AccessInterceptor,
     AccessMiddleware,
     check_access,
+    check_tls,
     grpc_credentials,
     tls_options,
 )
 from looptrace.collector.server.counts import Counts
-from looptrace.collector.server.gates_api import Changes, GatesApi
+from looptrace.collector.server.gates_api import ERRORS, Changes, GatesApi
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.intake import Intake
-from looptrace.collector.server.judging import GAUGES as JUDGING_GAUGES
 from looptrace.collector.server.judging import Judging
-from looptrace.collector.server.keeping import GAUGES as STORING_GAUGES
 from looptrace.collector.server.keeping import Keeping
 from looptrace.collector.server.metrics import Instrument, Metrics
 from looptrace.collector.webhooks.deliverer import Deliverer
@@ -111,7 +110,7 @@ class Service:
         self.judging.start(self.keeping.kept.seq)
         kept = partial(with_content, content=options.content, key=content_key(options.store_dir))
         self.intake = Intake(self.log, options.settings.server, self.counts, kept)
-        self.metrics = Metrics(self._instruments(), os.environ)
+        self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.changes, self.judging.wake, self._stored
         )
@@ -119,7 +118,7 @@ class Service:
     def routes(self) -> list[Route]:
         """Return what is answered over HTTP."""
         checks = {
-            "judging": lambda: self.judging.is_alive and self.judging.judged.is_current,
+            "judging": lambda: self.judging.is_alive and self.judging.judged.is_current == 1,
             "storing": lambda: self.keeping.is_alive,
             "log": lambda: self.log.bytes <= self.log.bytes_max,
         }
@@ -129,24 +128,29 @@ class Service:
             *metrics.routes(self.metrics, checks),
         ]
 
-    def _instruments(self) -> list[Instrument]:
+    def instruments(self) -> list[Instrument]:
         """Return what is shown of every part."""
         return [
             *metrics.of_counts(self.counts),
-            *metrics.of_fields("judging", self.judging.judged, "Judging", JUDGING_GAUGES),
-            *metrics.of_fields("storing", self.keeping.kept, "Storing", STORING_GAUGES),
+            *metrics.of_fields("judging", self.judging.judged),
+            *metrics.of_fields("storing", self.keeping.kept),
             Instrument(
-                "looptrace.log.bytes", "Bytes of the log.", lambda: {(): self.log.bytes}, "gauge"
+                "looptrace.log.bytes",
+                "Bytes that are acknowledged and not in the store yet.",
+                lambda: {(): self.log.bytes},
+                "gauge",
             ),
             Instrument(
-                "looptrace.log.spans", "Spans in the log.", lambda: {(): self.log.spans}, "gauge"
+                "looptrace.log.spans", "Spans of these.", lambda: {(): self.log.spans}, "gauge"
             ),
             Instrument(
-                "looptrace.log.damaged", "Requests set aside.", lambda: {(): self.log.damaged}
+                "looptrace.log.damaged",
+                "Requests of the log that were damaged, and set aside.",
+                lambda: {(): self.log.damaged},
             ),
             Instrument(
                 "looptrace.webhooks.results",
-                "What came of tries to send to webhooks.",
+                "What came of tries: delivered, failed, dead, disabled; error is our own.",
                 lambda: {(*key,): count for key, count in self.deliverer.results().items()},
                 labels=("endpoint", "result"),
             ),
@@ -189,6 +193,7 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
         StoreError: if the store cannot be used.
     """
     check_access(options.access)
+    check_tls(options.access)
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
         service = Service(options)
         try:
@@ -204,7 +209,7 @@ async def _serve(
     ready: Callable[[Addresses], None],
 ) -> None:
     access = options.access
-    app = AccessMiddleware(Starlette(routes=service.routes()), access)
+    app = AccessMiddleware(Starlette(routes=service.routes(), exception_handlers=ERRORS), access)
     http = _Http(
         uvicorn.Config(
             app,
@@ -250,7 +255,9 @@ async def _grpc(options: Options, intake: Intake) -> AsyncIterator[int | None]:
         secured = server.add_secure_port(at, credentials) if credentials else None
         port = secured or server.add_insecure_port(at)
     except RuntimeError as error:
-        raise ServeError(_taken(access.host, options.grpc_port, "--grpc-port")) from error
+        raise ServeError(
+            _taken(access.host, options.grpc_port, "--grpc-port", "see the line above")
+        ) from error
     await server.start()
     try:
         yield port
@@ -264,13 +271,14 @@ def _listening(host: str, port: int, option: str) -> Iterator[socket.socket]:
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ServeError(f"{_taken(host, port, option)} ({error.strerror or error})") from error
+        raise ServeError(_taken(host, port, option, error.strerror or str(error))) from error
     with listener:
         yield listener
 
 
-def _taken(host: str, port: int, option: str) -> str:
-    return f"port {port} of {host} cannot be had; is a server running already? See {option}"
+def _taken(host: str, port: int, option: str, reason: str) -> str:
+    said = reason.partition(" (")[0]  # Python adds in brackets what it tried.
+    return f"port {port} of {host} cannot be had ({said}); see --host and {option}."
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
