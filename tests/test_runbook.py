@@ -27,28 +27,29 @@ def trees(*folders: str) -> Iterator[ast.AST]:
             yield ast.parse(path.read_text("utf-8"))
 
 
+def text_of(node: ast.AST) -> str | None:
+    """Return the text of a node that is the constant of one; of an f-string a piece is one."""
+    found = node.value if isinstance(node, ast.Constant) else None
+    return found if isinstance(found, str) else None
+
+
 def texts() -> str:
-    """Return every text of the package, a line each; of an f-string its pieces."""
-    found = (node.value for tree in trees("") for node in ast.walk(tree) if is_text(node))
-    return "\n".join(found)
-
-
-def is_text(node: ast.AST) -> bool:
-    """Tell whether a node is the constant of a text."""
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+    """Return every text of the package, a line each."""
+    found = (text_of(node) for tree in trees("") for node in ast.walk(tree))
+    return "\n".join(filter(None, found))
 
 
 def logged() -> set[str]:
     """Return the messages that a server logs, but for those that are an error's own."""
     calls = (node for tree in trees(*SERVING) for node in ast.walk(tree))
-    return {
-        node.args[0].value
+    found = {
+        text_of(node.args[0])
         for node in calls
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and ast.unparse(node.func.value) == "_logger"
-        and is_text(node.args[0])
-    } - {"%s"}
+    }
+    return set(filter(None, found)) - {"%s"}
 
 
 @pytest.mark.parametrize("path", ["docs/runbook.md", "deploy/alerts.yml"])

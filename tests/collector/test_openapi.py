@@ -55,7 +55,7 @@ def test_every_path_and_method_is_described(tmp_path: Path) -> None:
 @pytest.mark.requirement("D4")
 def test_answers_are_as_described(tmp_path: Path) -> None:
     """Of a server that has a gate, which is then resolved; of what is wrong, too."""
-    checked = []
+    checked: list[str] = []
 
     def check(schema: str, method: str, path: str, body: bytes | None = None) -> Any:
         status, answer = server.ask(method, path, body)
