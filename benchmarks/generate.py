@@ -55,6 +55,8 @@ DAY_S = 86_400
 # Turns follow one another in log-normal times; a turn itself takes most of its time.
 GAP_MEDIAN_S = 3.0
 GAP_SIGMA = 0.8
+# Nobody waits here, because the plain loop knows no polling.
+GAP_MAX_S = 20.0
 BUSY_SHARE = 0.8
 
 INPUT_TOKENS_MIN, INPUT_TOKENS_MAX = 200, 8_000
@@ -253,7 +255,8 @@ def _names() -> list[pl.Expr]:
 def _times(plan: Plan, rng: np.random.Generator) -> list[pl.Series]:
     """Draw when turns start and end; those of a session follow one another."""
     count = len(plan.session)
-    gaps_ns = (rng.lognormal(np.log(GAP_MEDIAN_S), GAP_SIGMA, count) * NS_PER_S).astype(np.int64)
+    gaps_s = rng.lognormal(np.log(GAP_MEDIAN_S), GAP_SIGMA, count)
+    gaps_ns = (np.minimum(gaps_s, GAP_MAX_S) * NS_PER_S).astype(np.int64)
     first = np.flatnonzero(np.diff(plan.session, prepend=-1))
     passed = np.cumsum(gaps_ns)
     passed -= passed[first][plan.session]

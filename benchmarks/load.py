@@ -23,6 +23,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 import polars as pl
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -61,10 +62,12 @@ class Timed(SpanExporter):
         self.sent = Sent(0, 0, [])
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export and take the time."""
+        """Export and take the time, without that in which the exporter encodes spans."""
         began_s = time.perf_counter()
+        encode_spans(spans)
+        encoded_s = time.perf_counter()
         result = self.exporter.export(spans)
-        took_ms = (time.perf_counter() - began_s) * MS_PER_S
+        took_ms = (time.perf_counter() - 2 * encoded_s + began_s) * MS_PER_S
         ok = result is SpanExportResult.SUCCESS
         self.sent = Sent(
             self.sent.spans + (len(spans) if ok else 0),

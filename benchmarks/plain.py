@@ -20,8 +20,10 @@ COLUMNS = (
     "signature_code",
     "response_code",
     "external",
+    "looks",
+    "end_ns",
 )
-Row = tuple[str, str, str, int, int, int, int, int, bool]
+Row = tuple[str, str, str, int, int, int, int, int, bool, bool, int]
 
 RULES = ("repeated_call", "signature_repeat", "response_repeat", "cycle")
 
@@ -35,6 +37,10 @@ Part = tuple[int, int, int, int]
 UNKNOWN = 0
 
 PERIOD_MIN = 2
+
+# Pauses that grow so much, and are not short, are a back-off.
+BACK_OFF = 1.5
+GAP_MIN_NS = 1_000_000_000
 
 Same = tuple[int, int] | int
 PAIR = 2
@@ -76,6 +82,28 @@ class Run:
         if self.attempts >= self.needed:
             self.ended.append((self.first, self.last, self.attempts, 1))
         self.attempts, self.same = 0, UNKNOWN
+
+
+@dataclass(slots=True)
+class Looks:
+    """Tells polls: looks at what did not change, with pauses that grow as in a back-off.
+
+    It knows no other pauses, because there are none in what is compared.
+    """
+
+    same: Same = UNKNOWN
+    again: bool = False
+    end_ns: int = 0
+    gap_ns: int = 0
+
+    def polls(self, same: Same, looks: bool, end_ns: int) -> bool:
+        """Take the next call of the lane, and say whether it is a poll."""
+        gap_ns = end_ns - self.end_ns
+        again = looks and same == self.same and same != UNKNOWN
+        grows = gap_ns >= BACK_OFF * self.gap_ns > 0 and gap_ns >= GAP_MIN_NS
+        polls = again and self.again and grows
+        self.same, self.again, self.end_ns, self.gap_ns = same, again, end_ns, gap_ns
+        return polls
 
 
 @dataclass(slots=True)
@@ -185,6 +213,8 @@ class Lane:
     signatures: Run
     answers: Answers
     rounds: Rounds
+    looks: Looks
+    signed_looks: Looks
 
     @classmethod
     def of(cls, settings: Settings) -> Lane:
@@ -194,6 +224,8 @@ class Lane:
             Run(settings.signatures_min),
             Answers(settings.responses_min),
             Rounds(settings.rounds_min, settings.period_max),
+            Looks(),
+            Looks(),
         )
 
     def ended(self) -> list[tuple[str, Part]]:
@@ -216,7 +248,7 @@ def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
     found: list[Loop] = []
     lanes: dict[str, Lane] = {}
     current = ""
-    for task, agent, kind, turn, call, outcome, signature, response, external in rows:
+    for task, agent, kind, turn, call, outcome, signature, response, external, looks, end in rows:
         if task != current or kind == "user":
             found += _ended(current, lanes)
             lanes, current = {}, task
@@ -228,10 +260,12 @@ def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
         if kind == "model":
             lane.answers.see(response, call, turn)
             continue
-        unknown = external or call == UNKNOWN or outcome == UNKNOWN
-        same = UNKNOWN if unknown else (call, outcome)
+        same: Same = UNKNOWN if UNKNOWN in (call, outcome) else (call, outcome)
+        if lane.looks.polls(same, looks, end) or external:
+            same = UNKNOWN
+        polls = lane.signed_looks.polls(signature, looks, end)
         lane.calls.see(same, turn)
-        lane.signatures.see(UNKNOWN if external else signature, turn)
+        lane.signatures.see(UNKNOWN if polls or external else signature, turn)
         lane.rounds.see(same, turn)
     found += _ended(current, lanes)
     return sorted(found)

@@ -14,13 +14,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.turns import numbered
 from looptrace.collector.read import read_spans
 from looptrace.rules.contract import Rule, Verdict, repeats
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.turns import Lane
-from looptrace.rules.vocabulary import in_a_row
+from looptrace.rules.vocabulary import NS_PER_S, in_a_row
 from tests.drivers import batch, live
 from tests.otlp import Trace
 
@@ -83,6 +85,23 @@ def with_one_failing(turns: pl.DataFrame) -> pl.DataFrame:
     return turns.with_columns(tests_failed=pl.when(pl.col("kind") == "progress").then(1))
 
 
+def in_haste(turns: pl.DataFrame) -> pl.DataFrame:
+    """Let each turn begin where the one before it ended, one a second."""
+    second = pl.int_range(pl.len()) * NS_PER_S
+    return numbered(turns.with_columns(start_ns=second, end_ns=second + NS_PER_S))
+
+
+def without_pausing(turns: pl.DataFrame) -> pl.DataFrame:
+    """Let the tool that pauses do something else."""
+    name = pl.when(pl.col("name") == "wait").then(pl.lit("act")).otherwise("name")
+    return fingerprinted(turns.with_columns(name=name))
+
+
+def without_progress(turns: pl.DataFrame) -> pl.DataFrame:
+    """Forget the recorded figures."""
+    return turns.filter(pl.col("kind") != "progress")
+
+
 def without_writing(turns: pl.DataFrame) -> pl.DataFrame:
     """Leave out the edits."""
     return turns.filter(pl.col("name") != "edit")
@@ -93,6 +112,27 @@ HEALTHY: dict[str, tuple[str, Fault]] = {
     "polling that waits and completes": (
         "start(job)->ok status(job)->pending x2 status(job)->done fetch(job)->report",
         RepeatedCall(attempts_min=2),
+    ),
+    "polling that waits between its looks": ("(~60 job_status(7)->pending) x30", in_haste),
+    "polling with a tool that pauses": (
+        "(job_status(7)->pending wait(30)->ok) x30",
+        without_pausing,
+    ),
+    "polling with a model that comments on it": (
+        '(~60 job_status(7)->pending say("Not yet.")) x7 ~60 job_status(7)->done',
+        in_haste,
+    ),
+    "polling that backs off": (
+        " ".join(f"~{2**n} job_status(7)->pending" for n in range(6)),
+        in_haste,
+    ),
+    "one call for each part of the work, with recorded progress": (
+        "(migrate()->ok progress(markers=1)) x9",
+        without_progress,
+    ),
+    "a round of calls for each part of the work, with recorded progress": (
+        "(load()->ok store()->ok progress(markers=1)) x9",
+        without_progress,
     ),
     "retries with back-off that succeed": (
         '(~9 fetch(a)->!"503 Service Unavailable") x2 ~40 fetch(a)->page',

@@ -72,10 +72,7 @@ def test_intermittent_failures_are_no_loop_by_message() -> None:
 
 @requirement("A12")
 def test_fourth_request_opens_the_gate() -> None:
-    """For collaboration loops the gate opens at loop_count 3, the fourth request, and a day breaks.
-
-    The similarity of requests in other words needs embeddings, which there are not yet.
-    """
+    """A collaboration loop's gate opens at loop_count 3, the fourth request; a day breaks it."""
     (finding,) = found('handoff(B, "Can you review this?") x4', "collaboration_loop")
 
     assert (finding.loop_count, finding.action) == (3, "gate")

@@ -27,16 +27,17 @@ def trees(*folders: str) -> Iterator[ast.AST]:
             yield ast.parse(path.read_text("utf-8"))
 
 
-def text_of(node: ast.AST) -> str | None:
-    """Return the text of a node that is the constant of one; of an f-string a piece is one."""
-    found = node.value if isinstance(node, ast.Constant) else None
-    return found if isinstance(found, str) else None
-
-
 def texts() -> str:
-    """Return every text of the package, a line each."""
+    """Return every text of the package, a line each; of an f-string its pieces."""
     found = (text_of(node) for tree in trees("") for node in ast.walk(tree))
     return "\n".join(filter(None, found))
+
+
+def text_of(node: ast.AST) -> str | None:
+    """Return the constant text that a node is, None where it is none."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
 
 
 def logged() -> set[str]:
@@ -49,7 +50,7 @@ def logged() -> set[str]:
         and isinstance(node.func, ast.Attribute)
         and ast.unparse(node.func.value) == "_logger"
     }
-    return set(filter(None, found)) - {"%s"}
+    return {text for text in found if text} - {"%s"}
 
 
 @pytest.mark.parametrize("path", ["docs/runbook.md", "deploy/alerts.yml"])

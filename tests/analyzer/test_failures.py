@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from looptrace.analyzer.facts import error_of
 from looptrace.analyzer.fingerprint import EXTERNAL, fingerprinted
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.spans import SPAN_SCHEMA
@@ -194,3 +195,14 @@ def test_external_failures_are_told() -> None:
 
     assert set(down["error_kind"]) <= set(EXTERNAL)
     assert tested["error_kind"].to_list() == ["logic"]
+
+
+def test_what_stands_before_a_stack_trace_is_not_the_error() -> None:
+    """A shell prints its command first, which would make all failures of a script the same."""
+    shell = "$ python shop/main.py\n" + PYTHON.format(line=7)
+
+    assert error_of(shell) == ("KeyError", "'country'")
+    assert error_of("$ python shop/main.py\nTraceback (most recent call last):\n  …") == (
+        None,
+        "$ python shop/main.py",
+    )

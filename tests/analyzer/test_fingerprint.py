@@ -171,6 +171,21 @@ def test_other_ids_are_other_work() -> None:
         assert not same("call", given(order=one), given(order=two))
 
 
+def test_how_arguments_are_written_makes_no_other_call() -> None:
+    """A key without a value is as good as none, and a whole number in quotes is that number."""
+    plain = given(order=7, lines=[1, 2])
+
+    empty: tuple[object, ...] = (None, "", [], {}, {"deep": None})
+    for extra in empty:
+        assert same("call", plain, given(order="7", lines=[1, "2"], note=extra))
+        assert same("signature", plain, given(order="7", lines=[1, "2"], note=extra))
+    # A code begins with a zero, a place in a list counts, and false and 0 are values.
+    for one, two in ((7, "07"), ([1, None], [1]), (0, None), (False, None), (7, "7.0")):
+        assert not same("call", given(order=one, a=1), given(order=two, a=1))
+    # What is nothing but empty is compared as it stands.
+    assert not same("call", given(query=""), given(query=None))
+
+
 OPAQUE = [
     ("1f8b3c9d2e4a", "9a7c5e3b1d2f"),
     ("7c9E6679aB7440dEx1", "0aF4b81c2D3e4F5g6H"),

@@ -131,9 +131,20 @@ def run(*arguments: str) -> Result:
     return result
 
 
+@pytest.fixture(scope="module")
+def down(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store in which a service is down for three sessions."""
+    calls = [("fetch", "a", "503 Service Unavailable")] * 2
+    sessions = [trace(f"s{n}", f"2026-03-02T09:00:0{n}+00:00", "coder", calls) for n in range(3)]
+    return add(tmp_path_factory.mktemp("stores") / "down", *sessions)
+
+
 @pytest.mark.parametrize("name", queries.names())
-def test_a_query_gives_what_its_header_says(tmp_path: Path, folder: Path, name: str) -> None:
+def test_a_query_gives_what_its_header_says(
+    tmp_path: Path, folder: Path, down: Path, name: str
+) -> None:
     """The list of queries and the docs are made from the headers, and a store may be empty."""
+    folder = down if name == "outages" else folder
     query = queries.load(name)
     values = {parameter.name: "stuck-1" for parameter in query.parameters}
     store.ingest(SPAN_SCHEMA.to_frame(), tmp_path)

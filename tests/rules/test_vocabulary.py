@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Turns
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Meanings, Turns
 from looptrace.rules.vocabulary import (
+    BACK_OFF,
     NS_PER_S,
+    alike_in_a_row,
     gathered,
     in_a_row,
     mirrored,
@@ -77,6 +82,9 @@ def columns(rows: list[Row]) -> Turns:
         tests_total=call.astype(np.float64),
         tests_failed=call.astype(np.float64),
         coverage=call.astype(np.float64),
+        looks=call == 1,
+        pauses=call == 2,
+        waits=np.cumsum(outcome == 1),
         better=call,
         measured=call,
         compared=call,
@@ -172,6 +180,40 @@ def test_in_a_row_counts_equal_turns(rows: list[Row]) -> None:
             counts.append(0 if code == UNKNOWN else (counts[-1] + 1 if again else 1))
         expected.append(counts)
     assert expected == by_lane(lane, in_a_row(lane, lane.call))
+
+
+# Three sketches, of which the first and the second are alike.
+SKETCHES = np.array([[10, 0], [8, 6], [0, 10]], dtype=np.int32)
+ALIKE = ({0}, {1}, {2}, {0, 1})
+PRODUCT_MIN = 80
+
+
+@given(turns, st.integers(2, 8))
+def test_alike_in_a_row_compares_each_turn_with_the_last(rows: list[Row], limit: int) -> None:
+    """Turns are alike by their codes, or where subjects are equal and sketches are alike."""
+    place = np.arange(len(rows)) % len(SKETCHES)
+    turns = columns(rows)
+    meanings = Meanings(turns.outcome, place, SKETCHES, PRODUCT_MIN)
+    lane = replace(turns, meanings=meanings).lane(BY_AGENT)
+
+    def alike(first: int, second: int) -> bool:
+        subjects = {rows[first][4], rows[second][4]}
+        same = len(subjects) == 1 and UNKNOWN not in subjects
+        known = rows[first][3] == rows[second][3] != UNKNOWN
+        return known or (same and {int(place[first]), int(place[second])} in ALIKE)
+
+    expected = []
+    for one in by_lane(lane, lane.rows):
+        counts = []
+        for i, row in enumerate(one):
+            count = int(rows[row][3] != UNKNOWN)
+            while 0 < count < min(limit, i + 1) and alike(row, one[i - count]):
+                count += 1
+            counts.append(count)
+        expected.append(counts)
+    assert expected == by_lane(lane, alike_in_a_row(lane, lane.call, limit))
+    exact = columns(rows).lane(BY_AGENT)
+    assert (alike_in_a_row(exact, exact.call, limit) == in_a_row(exact, exact.call)).all()
 
 
 @given(turns, st.integers(2, 8))
@@ -310,14 +352,42 @@ def test_shortest_prefers_the_first_period_with_enough_rounds(
     assert expected == list(zip(pattern.reached.tolist(), pattern.period.tolist(), strict=True))
 
 
-@given(turns)
-def test_own(rows: list[Row]) -> None:
-    """A failure of the outside equals nothing, and everything else stays."""
-    lane = columns(rows).lane(BY_AGENT)
-    external = lane.external.tolist()
+@given(turns, st.booleans())
+def test_own(rows: list[Row], progress: bool) -> None:
+    """Failures of the outside and polls equal nothing, nor do calls that progress lies between."""
+    turns = columns(rows)
+    turns = replace(turns, better=np.cumsum(turns.outcome == 1) * progress)
+    lane = turns.lane(BY_AGENT)
+    calls, better = lane.call.tolist(), lane.better.tolist()
 
-    found = own(lane, lane.call).tolist()
-    assert found == [
-        UNKNOWN if outside else call
-        for outside, call in zip(external, lane.call.tolist(), strict=True)
+    counts = [
+        UNKNOWN not in (call, code) for call, code in zip(calls, own(lane, lane.call), strict=True)
     ]
+    assert counts == [
+        call != UNKNOWN and not lane.external[i] and not is_poll(lane, i)
+        for i, call in enumerate(calls)
+    ]
+    codes = own(lane, lane.call).tolist()
+    for i, j in combinations(np.flatnonzero(counts).tolist(), 2):
+        same = (calls[i], better[i]) == (calls[j], better[j])
+        assert (codes[i] == codes[j]) == same
+
+
+def is_poll(lane: Lane, place: int) -> bool:
+    """Say whether a call looks again at what it looked at before, having waited."""
+
+    def again(here: int, back: int) -> bool:
+        call = lane.call[here]
+        known = lane.position[here] >= back and call != UNKNOWN
+        return bool(lane.looks[here] and known and call == lane.call[here - back])
+
+    if again(place, 2) and lane.pauses[place - 1]:
+        return True
+    if not again(place, 1):
+        return False
+    ends = lane.end_ns
+    if lane.waits[place] > lane.waits[place - 1]:
+        return True
+    before = ends[place - 1] - ends[place - 2]
+    gap = ends[place] - ends[place - 1]
+    return again(place - 1, 1) and bool(0 < before * BACK_OFF <= gap and gap >= NS_PER_S)

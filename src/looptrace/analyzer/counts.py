@@ -56,6 +56,7 @@ _COLUMNS = {
     "visits": pl.Int64,
     "moves": pl.Int64,
     "converging": pl.Int64,
+    "waits": pl.Int64,
     "better": pl.Int64,
     "twin": pl.Boolean,
     "began_ns": pl.Int64,
@@ -72,7 +73,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How to count: the pause that ends what was counted, and the metric of iterative phases.
+    """How to count: the pauses that mean something, and the metric of iterative phases.
 
     A phase that converges on a metric (of `METRICS`) has its visits and the transitions to it
     counted anew whenever that metric gets better.
@@ -82,6 +83,12 @@ class Counting:
         DAY_S, ge=60, le=2_592_000, doc="Seconds of silence after which counts begin anew."
     )
     converging: Mapping[str, str] = field(default_factory=dict)
+    poll_wait_s: int = setting(
+        30,
+        ge=1,
+        le=86_400,
+        doc="Seconds in which nothing was done that make a poll of a call that only looks again.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds("recovery", numbers(self))  # The section of the settings that has it.
@@ -97,7 +104,8 @@ def counted(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     it from `phase_before`; both in the epoch. `better` counts the turns of the epoch that brought
     progress, and `measured` is the call whose figures a turn has. `twin` marks what a turn of the
     same parallel step did already, `steps` counts the turns of the epoch, and `began_ns` is when
-    its first one ended. `compared` counts figures that can be compared with earlier ones of their
+    its first one ended. `waits` counts the times that the task stood still before a turn, or that a
+    tool paused. `compared` counts figures that can be compared with earlier ones of their
     call and leave something to do, and `SINCE` names what is counted since something came of it.
     """
     rows = turns.with_columns(settled=pl.lit(value=False))
@@ -123,6 +131,7 @@ def _with_counts(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr
     rows = rows.with_columns(_unless_settled("reset", _reset(how.idle_s)))
     rows = rows.with_columns(
         count("epoch", pl.col("reset").is_not_null(), "task"),
+        count("waits", _waits(how.poll_wait_s), "task"),
         count("asked", (pl.col("reset") != "completed").fill_null(value=False), "task"),
         *(count(f"{name}_sum", tokens, "task", "agent") for name, tokens in spent.items()),
         *(count(f"{name}_total", tokens, "task") for name, tokens in spent.items()),
@@ -145,6 +154,13 @@ def _reset(idle_s: int) -> pl.Expr:
         .when(goes_on & _COMPLETES.shift(1))
         .then(pl.lit("completed"))
     )
+
+
+def _waits(wait_s: int) -> pl.Expr:
+    """Say before which turns the task stood still, and which are pauses themselves."""
+    goes_on = pl.col("task") == pl.col("task").shift(1)
+    still = pl.col("start_ns") - pl.col("end_ns").shift(1) >= wait_s * NS_PER_S
+    return ((goes_on & still) | pl.col("pauses")).fill_null(value=False)
 
 
 def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame:

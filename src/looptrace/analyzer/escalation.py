@@ -15,7 +15,13 @@ import polars as pl
 from looptrace.analyzer.findings import Cost, Finding
 from looptrace.analyzer.gates import Failure, GateEvent
 from looptrace.analyzer.labels import label, plain
-from looptrace.analyzer.opinions import GOAL_LENGTH_MAX, NAME_LENGTH_MAX, NoOpinion, Opinion
+from looptrace.analyzer.opinions import (
+    GOAL_LENGTH_MAX,
+    NAME_LENGTH_MAX,
+    NoOpinion,
+    Opinion,
+    needs_opinion,
+)
 from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.turns import IS_USER
 from looptrace.rules.registry import RULES
@@ -138,7 +144,7 @@ def escalation_of(
     return Escalation(
         gate=_bounded(gate),
         rule_says=summary(rule) if rule else "",
-        is_exact=rule is None or rule.exact,
+        is_exact=not needs_opinion(gate),
         period=finding.period,
         goal=plain(goals[0], GOAL_LENGTH_MAX) if goals else None,
         iterations=_iterations(loop, {turn.turn: turn.role for turn in finding.turns}),

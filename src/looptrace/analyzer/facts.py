@@ -298,8 +298,9 @@ def says_nothing(error: str) -> bool:
 def error_of(text: str) -> tuple[str | None, str]:
     """Split an error into its type and its message, without the stack trace round it."""
     head, _, trace = text.partition(_TRACEBACK)
-    lines = trace.strip().splitlines()
-    text = head.strip() or (lines[-1].strip() if lines else text.strip())
+    last = trace.strip().rpartition("\n")[2].strip()
+    # What stands before a stack trace may be no more than the command that was run.
+    text = last if _TYPED.fullmatch(last) else head.strip() or last or text.strip()
     if match := _REPR.fullmatch(text) or _TYPED.fullmatch(text):
         return match[1].rsplit(".", 1)[-1], match[match.lastindex or 0].strip()
     return None, text

@@ -66,6 +66,8 @@ SEARCHES = re.compile("search|grep|find|query|lookup|browse|retrieve", re.IGNORE
 READS = re.compile(
     r"(^|[_.-])(read|list|ls|get|fetch|open|view|show|cat|status|check)($|[_.-])", re.IGNORECASE
 )
+# Tools that do nothing but wait.
+PAUSES = re.compile(r"(^|[_.-])(wait|sleep|delay|pause)($|[_.-])", re.IGNORECASE)
 # A query may also change things, so that only an empty answer to it tells of a search.
 QUERIES = r"(?i)query"
 FOUND_NOTHING = (

@@ -101,6 +101,7 @@ class GateEvent:
     decision: str | None = None
     note: str | None = None
     history: tuple[Failure, ...] = ()  # of a gate: the last failures before it
+    exact: bool = True  # the loop's turns are the same beyond doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +322,7 @@ def _tell(
         reason=loop.reason_at(fired),
         pivots=after.pivots,
         blockers=loop.blockers,
+        exact=fired.rule.exact and not loop.reworded_at(fired),
     )
     return after, (event,)
 

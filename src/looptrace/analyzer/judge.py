@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise, repeat
 from math import nan
@@ -23,6 +23,7 @@ from looptrace.analyzer.fingerprint import (
     CHANGES,
     EXTERNAL,
     FOUND_NOTHING,
+    PAUSES,
     QUERIES,
     READS,
     SEARCHES,
@@ -31,6 +32,7 @@ from looptrace.analyzer.fingerprint import (
     digest,
 )
 from looptrace.analyzer.labels import label
+from looptrace.analyzer.meaning import Meaning, meanings_of
 from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
 from looptrace.analyzer.texts import with_chants
 from looptrace.analyzer.values import names_in
@@ -55,6 +57,7 @@ _COUNTS = (
     "asked",
     "visits",
     "moves",
+    "waits",
     "better",
     "began_ns",
     "compared",
@@ -63,7 +66,7 @@ _COUNTS = (
     "steps",
     *(f"{name}{part}" for name in SINCE[1:] for part in ("", "_before")),
 )
-_MASKS = ("external", "enters", "twin", "untested")
+_MASKS = ("external", "enters", "twin", "untested", "looks", "pauses")
 _HEX_DIGITS = 16
 
 # What a verdict says of each turn.
@@ -142,6 +145,7 @@ class Stretch:
     first: tuple[LoopRow, ...]  # the turns of one round, which the others repeat
     last: LoopRow
     failing: int  # how many turns, from the first on, are known to have failed
+    verbatim: int  # how many, from the first on, asked for the same, word by word
     turn: tuple[int, ...]
     trace_id: tuple[str, ...]
     span_id: tuple[str, ...]
@@ -201,11 +205,16 @@ class Stretch:
             labels=tuple(row.label for row in self.first),
             attempts=self.attempts_at(fired),
             failed=self.failing > self.index_of(fired),
+            reworded=self.reworded_at(fired),
             phase=self.last.phase,
             phase_before=self.last.phase_before,
             phases=tuple(row.phase or "" for row in self.first),
         )
         return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
+
+    def reworded_at(self, fired: Fired) -> bool:
+        """Say whether some of it only meant the same as the first turn when the rule fired."""
+        return fired.rule.compares_meaning and self.verbatim <= self.index_of(fired)
 
     def index_of(self, fired: Fired) -> int:
         """Return which of the loop's turns it was at which the rule fired."""
@@ -219,13 +228,16 @@ class Stretch:
         """Return both as one; turns that both have count once."""
         new = bisect_right(later.turn, self.turn[-1])
         fired = bisect_right(later.fired, self.fired[-1].turn, key=lambda fired: fired.turn)
-        failing = self.failing
+        failing, verbatim = self.failing, self.verbatim
         if self.failed and later.failing >= new:
             failing += later.failing - new
+        if verbatim == len(self.turn) and later.verbatim >= new:
+            verbatim += later.verbatim - new
         return replace(
             self,
             last=later.last,
             failing=failing,
+            verbatim=verbatim,
             fired=self.fired + later.fired[fired:],
             turn=self.turn + later.turn[new:],
             trace_id=self.trace_id + later.trace_id[new:],
@@ -277,7 +289,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
     """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown).
 
     Added too is `external`, which marks failures of the outside, `own`, which marks the others,
-    `works`, which marks calls that did not fail and do more than look something up, and `untested`.
+    `works`, which marks calls that did not fail and do more than look something up, `looks`, which
+    marks those that read one thing, `pauses`, and `untested`.
     The codes hold in this process only, because the hash differs between versions of Polars.
     """
     external = pl.col("error_kind").is_in(EXTERNAL).fill_null(value=False)
@@ -287,7 +300,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
     names = turns["name"].drop_nulls().unique().to_list()
     changes = _fitting(names, CHANGES)
     searches = _fitting(names, SEARCHES) & ~changes
-    looks = searches | (_fitting(names, READS) & ~changes)
+    reads = _fitting(names, READS) & ~changes
+    looks = searches | reads
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
     )
@@ -296,6 +310,8 @@ def coded(turns: pl.DataFrame) -> pl.DataFrame:
         own=(call & pl.col("failed") & ~external).fill_null(value=False),
         untested=pl.col("task_kind").str.contains(UNTESTED).fill_null(value=False),
         works=fine & ~looks,
+        looks=fine & reads,
+        pauses=call & _fitting(names, PAUSES),
         searches=searches,
     )
     return turns.with_columns(
@@ -356,7 +372,7 @@ class Ruled:
 def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
     """Apply each rule to turns that are ordered, coded and counted."""
     every = judging.forms()
-    turns = columns(table, texts=any(rule.reads_texts for one in every for rule in one.rules))
+    turns = columns(table, texts=_read_by(every), meaning=judging.meaning)
     lanes = {spec: turns.lane(spec) for spec in {forms.lane for forms in every}}
     fits = [_fits(table, override) for override in judging.overrides]
     for forms in every:
@@ -367,6 +383,12 @@ def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
         for override, form in forms.overridden:
             held[fits[override][lane.rows]] = form
         yield Ruled(forms.rules, lane, _verdict(forms, lane, held), held)
+
+
+def _read_by(every: Sequence[Forms]) -> set[str]:
+    """Return the kinds of turn whose texts the rules read."""
+    reading = [forms.lane for forms in every if any(rule.reads_texts for rule in forms.rules)]
+    return {kind for lane in reading for kind in lane.kinds}
 
 
 def _fits(table: pl.DataFrame, override: Override) -> Mask:
@@ -408,14 +430,14 @@ def _hash(name: str) -> pl.Expr:
     return pl.col(name).hash().reinterpret(signed=True)
 
 
-def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
+def columns(
+    table: pl.DataFrame, *, texts: Collection[str] = (), meaning: Meaning | None = None
+) -> Turns:
     """Return turns that are ordered, coded and counted as the columns that rules see.
 
-    The texts of their outputs are there on request only.
+    Only the texts of some kinds of turn are there, as most rules do not read any, and what requests
+    mean only on request.
     """
-    put_out = (
-        pl.when(pl.col("kind") == "model").then("text").otherwise(pl.coalesce("error", "result"))
-    )
     numbers: dict[str, Any] = {name: _figures_of(table[name]) for name in _FIGURES}
     numbers |= {name: table[name].to_numpy() for name in (*_MASKS, *_COUNTS)}
     numbers |= {
@@ -423,14 +445,31 @@ def columns(table: pl.DataFrame, *, texts: bool = False) -> Turns:
     }
     return Turns(
         task=_numbered(table["task"]),
-        texts=tuple(table.select(put_out).to_series()) if texts else (),
+        texts=_texts(table, texts),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
         phase_before=_codes_of(table["phase_before"]),
         measured=_codes_of(table["measured"]),
+        meanings=meanings_of(table, meaning) if meaning else None,
         **numbers,
     )
+
+
+def _texts(table: pl.DataFrame, kinds: Collection[str]) -> tuple[str | None, ...]:
+    """Return what turns of these kinds put out, none at all where there is no such turn."""
+    kind = pl.col("kind")
+    of_kinds = kind.is_in(list(kinds))
+    if not table.select(of_kinds.any()).item():
+        return ()
+    put_out = (
+        pl.when(kind == "model")
+        .then("text")
+        .when(kind == "handoff")
+        .then("arguments")
+        .otherwise(pl.coalesce("error", "result"))
+    )
+    return tuple(table.select(pl.when(of_kinds).then(put_out)).to_series().to_list())
 
 
 def _codes_of(texts: pl.Series) -> Codes:
@@ -524,15 +563,17 @@ def _read(table: pl.DataFrame, found: Sequence[Members]) -> list[Stretch]:
     ends = np.cumsum([len(members.rows) for members in found])
     starts = np.concatenate([[0], ends[:-1]])
     failing = _prefixes(table["failed"].fill_null(value=False).to_numpy()[rows], starts, ends)
+    call = table["call_code"].to_numpy()[rows]
+    verbatim = _prefixes(call == np.repeat(call[starts], ends - starts), starts, ends)
     fired = _fired(table, found)
     ids = [table[name].gather(rows).to_list() for name in ("turn", "trace_id", "span_id")]
     rounds = _loop_rows(table, np.concatenate([m.rows[: m.period] for m in found]))
     lasts = _loop_rows(table, rows[ends - 1])
     return [
-        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), failed, part, at)
-        for members, failed, part, at in zip(
+        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), alike, part, at)
+        for members, alike, part, at in zip(
             found,
-            failing,
+            zip(failing, verbatim, strict=True),
             ([tuple(c[a:b]) for c in ids] for a, b in zip(starts, ends, strict=True)),
             fired,
             strict=True,
@@ -571,11 +612,12 @@ def _stretch(
     members: Members,
     first: tuple[LoopRow, ...],
     last: LoopRow,
-    failing: int,
+    alike: tuple[int, int],
     ids: list[tuple[Any, ...]],
     fired: tuple[Fired, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
+    failing, verbatim = alike
     return Stretch(
         task=last.task,
         agent=last.agent if members.rules[0].lane.by == "agent" else "",
@@ -586,6 +628,7 @@ def _stretch(
         first=first,
         last=last,
         failing=failing,
+        verbatim=verbatim,
         turn=turn,
         trace_id=trace_id,
         span_id=span_id,

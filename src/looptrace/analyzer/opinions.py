@@ -120,13 +120,17 @@ class Judge(Protocol):
 
 def needs_opinion(found: Finding | GateEvent) -> bool:
     """Tell whether a judge may be asked about it: an exact match speaks for itself."""
+    if isinstance(found, GateEvent) and not found.exact:
+        return True
     return any(rule.name == found.rule and not rule.exact for rule in RULES)
 
 
 def ask(judge: Judge, finding: Finding, turns: pl.DataFrame) -> Opinion | NoOpinion | None:
     """Ask a judge about a finding in turns (`TURN_SCHEMA`, numbered); None where none is needed."""
-    if not needs_opinion(finding):
-        return None
+    return _asked(judge, finding, turns) if needs_opinion(finding) else None
+
+
+def _asked(judge: Judge, finding: Finding, turns: pl.DataFrame) -> Opinion | NoOpinion:
     question = question_of(finding, turns)
     try:
         given = judge.opinion(question)
@@ -145,11 +149,9 @@ def opinions_of(judge: Judge, analysis: Analysis, events: Iterable[GateEvent]) -
     findings = {finding.id: finding for finding in analysis.findings}
     found = {}
     for event in events:
-        if event.type == "gate_opened":
+        if event.type == "gate_opened" and needs_opinion(event):
             at_gate = replace(findings[event.finding], turn_last=event.turn, reason=event.reason)
-            opinion = ask(judge, at_gate, analysis.turns)
-            if opinion is not None:
-                found[event.gate] = opinion
+            found[event.gate] = _asked(judge, at_gate, analysis.turns)
     return found
 
 

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from looptrace.analyzer.findings import Analysis, Cost, Finding, Summary
+from looptrace.analyzer.findings import Analysis, Cost, Finding, Outage, Summary
 from looptrace.analyzer.gates import GateEvent, Why
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.opinions import NoOpinion, Opinion
 from looptrace.rules.contract import ACTIONS
+from looptrace.rules.vocabulary import NS_PER_S
 
 # A reader gives up long before this; `--format json` has every finding.
 GROUPS_SHOWN_MAX = 100
@@ -44,6 +45,8 @@ _RESET_TEXTS = {
     "completed": "the task was completed",
     "idle": "the task was idle",
 }
+
+SESSIONS_SHOWN_MAX = 5
 
 _US_NS = 1_000
 _MINUTE_SECONDS = 60
@@ -233,13 +236,38 @@ def verdict(analysis: Analysis, shown: list[Group]) -> str:
     """Say in one line what was found."""
     if not analysis.summary.turns:
         return "Nothing to judge."
+    outages = counted(len(analysis.outages), "outage") if analysis.outages else ""
     if not shown:
-        return "No loops found."
-    tasks = len({finding.task for finding in analysis.findings})
+        return f"No loops found; {outages}." if outages else "No loops found."
+    tasks = len({finding.task for finding in analysis.own})
     loops = f"{counted(len(shown), 'loop')} in {tasks:,} of"
     gates = sum(told.gate is not None for told in told_of(analysis.events).values())
     is_open = f"; {counted(gates, 'gate')} open" if gates else ""
-    return f"{loops} {counted(analysis.summary.tasks, 'task')}{is_open}."
+    of_outages = f"; {outages}" if outages else ""
+    return f"{loops} {counted(analysis.summary.tasks, 'task')}{of_outages}{is_open}."
+
+
+def outage_text(outage: Outage) -> str:
+    """Write `12 sessions met error:503 in fetch: 40 failures within 8 min 10 s`."""
+    what = plain(outage.signature, NAME_LENGTH_MAX)
+    where = f" in {plain(outage.tool, NAME_LENGTH_MAX)}" if outage.tool else ""
+    lasted = duration_text((outage.last_ns - outage.first_ns) / NS_PER_S)
+    sessions, failures = (
+        counted(len(outage.sessions), "session"),
+        counted(outage.failures, "failure"),
+    )
+    return f"{sessions} met {what}{where}: {failures} within {lasted}"
+
+
+def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
+    """Say when an outage was, which sessions met it, and what it explains."""
+    shown = ", ".join(plain(s, NAME_LENGTH_MAX) for s in outage.sessions[:SESSIONS_SHOWN_MAX])
+    more = len(outage.sessions) - SESSIONS_SHOWN_MAX
+    others = f" and {more:,} more" if more > 0 else ""
+    gates = sum(e.type == "gate_opened" and e.finding in outage.findings for e in events)
+    of_gates = f", with {counted(gates, 'gate')}" if gates else ""
+    explains = counted(len(outage.findings), "finding")
+    return f"since {at_text(outage.first_ns)}, in {shown}{others}; explains {explains}{of_gates}"
 
 
 def left_over_text(left_over: int) -> str:

@@ -30,6 +30,8 @@ from looptrace.analyzer.report import (
     grouped,
     left_over_text,
     opinion_text,
+    outage_more,
+    outage_text,
     place_of,
     told_of,
     told_text,
@@ -156,13 +158,14 @@ class _Section:
 
 def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
     """Write the analysis as one self-contained HTML page."""
-    shown, left_over = grouped(analysis.findings)
+    shown, left_over = grouped(analysis.own)
     told = told_of(analysis.events)
     sections = _sections(analysis, shown, told, opinions)
     page = _template().render(
         summary=analysis.summary,
         verdict=verdict(analysis, shown),
         sections=sections,
+        outages=[(outage_text(one), outage_more(one, analysis.events)) for one in analysis.outages],
         left_over=left_over_text(left_over) if left_over else "",
         blind_spots=blind_spots(analysis.summary),
         skipped=analysis.skipped[:_SKIPPED_SHOWN_MAX],

@@ -12,7 +12,7 @@ import polars as pl
 
 from looptrace.analyzer.directives import OWN, Directives
 from looptrace.analyzer.explain import Explanation, Progress
-from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.findings import Analysis, Outage
 from looptrace.analyzer.gates import Failure, GateEvent
 from looptrace.analyzer.opinions import NOBODY_ASKED, NoOpinion, Opinion, Opinions
 from looptrace.analyzer.report import at_text
@@ -54,8 +54,16 @@ def json_report(
         "events": [
             event_object(event, opinions.get(event.gate), directives) for event in analysis.events
         ],
+        "outages": [outage_object(outage) for outage in analysis.outages],
     }
     return json_text(report)
+
+
+def outage_object(outage: Outage) -> dict[str, Any]:
+    """Return an outage, its times as text."""
+    told = asdict(outage)
+    times = {name: at_text(told.pop(f"{name}_ns")) for name in ("first", "last", "known")}
+    return told | times
 
 
 def event_object(

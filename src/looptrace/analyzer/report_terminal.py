@@ -24,6 +24,8 @@ from looptrace.analyzer.report import (
     grouped,
     left_over_text,
     opinion_text,
+    outage_more,
+    outage_text,
     tokens_text,
     told_of,
     told_text,
@@ -48,10 +50,16 @@ ACTION_STYLE: dict[Action, str] = {
 
 def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
     """Print the counts, the loops of each task, what was told, and what could not be seen."""
-    shown, left_over = grouped(analysis.findings)
+    shown, left_over = grouped(analysis.own)
     told = told_of(analysis.events)
     _print_line(_counts(analysis.summary), console)
     _print_line(Text(verdict(analysis, shown), style="bold"), console)
+    for outage in analysis.outages:
+        lines = [Text(outage_text(outage), style="bold")]
+        lines.append(
+            Text.assemble(("outage", "bold yellow"), f" {outage_more(outage, analysis.events)}")
+        )
+        _print_paragraph(lines, console)
     by_task: dict[str, list[Group]] = {}
     for group in shown:
         by_task.setdefault(group.lead.task, []).append(group)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looptrace.analyzer.counts import Counting
+from looptrace.analyzer.meaning import Meaning
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import default_rules
 from looptrace.rules.turns import LaneSpec
@@ -44,6 +45,7 @@ class RuleSet:
     rules: tuple[Rule, ...] = field(default_factory=default_rules)
     overrides: tuple[Override, ...] = ()
     counting: Counting = field(default_factory=Counting)
+    meaning: Meaning | None = None  # None compares requests word by word
 
     def forms(self) -> list[Forms]:
         """Return every rule that judges anywhere, in all the forms that overrides give it."""

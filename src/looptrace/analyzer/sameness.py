@@ -1,11 +1,13 @@
 """What a team declares about sameness, and which arguments make a call the same one.
 
 Beside what is declared, a few keys are dropped by their names: those under which clients send a
-fresh token with every call. All other arguments count, because another id is other work.
+fresh token with every call. All other arguments count, because another id is other work. How they
+are written does not: a key without a value is as good as none, and "16" is the number 16.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +30,9 @@ _MAY_BE_VOLATILE = (
     r'(?i)"(?:request|correlation|tool[_-]?call|trace)[_-]?id"|"idempotency[_-]?key"'
     r'|"nonce"|"traceparent"|"timestamp"'
 )
+# No number with a leading zero, which is a code, and none that a JSON reader may round.
+_WHOLE_NUMBER = r"-?(?:0|[1-9][0-9]{0,14})"
+_MAY_BE_LOOSE = rf':\s*(?:null|""|\[\]|\{{\}}|"{_WHOLE_NUMBER}")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,9 @@ def compared_arguments(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
     """
     declared = pl.col("name").is_in([n for n, t in sameness.tools.items() if _reduces(t)])
     may_differ = pl.col("arguments").str.starts_with("{") & (
-        declared | pl.col("arguments").str.contains(_MAY_BE_VOLATILE)
+        declared
+        | pl.col("arguments").str.contains(_MAY_BE_VOLATILE)
+        | pl.col("arguments").str.contains(_MAY_BE_LOOSE)
     )
     rows = turns.select((pl.col("kind") == "tool") & may_differ).to_series().arg_true()
     if rows.is_empty():
@@ -108,11 +115,23 @@ def _reduced(arguments: str, tool: Tool) -> str:
     if not isinstance(value, dict):
         return arguments
     if tool.same_call:
-        return canonical({path: _at(value, path.split(".")) for path in tool.same_call})
+        return canonical(_strict({path: _at(value, path.split(".")) for path in tool.same_call}))
     for path in tool.volatile_keys:
         _drop(value, path.split("."))
-    stays = {key: item for key, item in value.items() if not _is_volatile(key)}
+    stays = _strict({key: item for key, item in value.items() if not _is_volatile(key)})
     return canonical(stays or value)
+
+
+def _strict(value: Any) -> Any:
+    """Return a value in the one way of writing it: without empty keys, whole numbers as such."""
+    if isinstance(value, str) and re.fullmatch(_WHOLE_NUMBER, value):
+        return int(value)
+    if isinstance(value, list):
+        return [_strict(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    items = ((key, _strict(item)) for key, item in value.items())
+    return {key: item for key, item in items if item not in (None, "", [], {})}
 
 
 def _is_volatile(key: str) -> bool:

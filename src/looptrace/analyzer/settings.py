@@ -6,21 +6,33 @@ error names the file, the line, what is wrong, and what may stand there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from looptrace.analyzer.counts import DAY_S, METRICS, Counting
+from looptrace.analyzer import sentences
+from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.meaning import MEASURES, SENTENCES, Meaning
+from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
-from looptrace.analyzer.settings_file import Node, SettingsError, content, read, shown
+from looptrace.analyzer.sentences import SentencesError
+from looptrace.analyzer.settings_file import (
+    FILE_BYTES_MAX,
+    Node,
+    SettingsError,
+    content,
+    read,
+    shown,
+)
 from looptrace.analyzer.webhooks import (
     FILE,
     FILTER_MAX,
@@ -39,6 +51,7 @@ from looptrace.rules.contract import (
     SettingError,
     numbers,
 )
+from looptrace.rules.likely_loop import LikelyLoop, model_of
 
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
@@ -48,16 +61,22 @@ LADDER = "ladder"
 UNBLOCK = "unblock"
 IDLE = "idle_s"
 CONVERGES_ON = "converges_on"
+MEANING = "meaning"
+MEASURE = "measure"
 DIRECTIVES = "directives"
+MODEL = "model"
 
 SECTIONS = (
     ENABLED,
     "profile",
     DIRECTIVES,
+    MODEL,
     "recovery",
+    "outages",
     "rules",
     "overrides",
     "phases",
+    "meaning",
     "tools",
     "masks",
     "webhooks",
@@ -119,6 +138,8 @@ class Settings:
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
     server: Limits = field(default_factory=Limits)
+    outages: OutageSettings = field(default_factory=OutageSettings)
+    model_file: str = ""  # of one's own, for the rule likely_loop
 
     @property
     def directives(self) -> Directives:
@@ -173,6 +194,7 @@ def parsed(data: bytes, name: str) -> Settings:
     top = read(data, name).table(SECTIONS)
     profile = top.at("profile", DEFAULT_PROFILE).choice("profile", PROFILES)
     bases = {rule.name: _Form(rule, rule.on_by_default) for rule in rules_of_profile(profile)}
+    model_file, bases[LikelyLoop.name] = _model(top, Path(name).parent, bases[LikelyLoop.name])
     bases |= _forms(top.at("rules", {}), bases)
     rules = tuple(form.rule for form in bases.values() if form.enabled)
     overrides = _overrides(top.at("overrides", []), bases)
@@ -183,9 +205,12 @@ def parsed(data: bytes, name: str) -> Settings:
     sameness = Sameness(_tools(top.at("tools", {})), _masks(top.at("masks", [])))
     own = _directives(top, Path(name).parent)
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
+    judging = RuleSet(rules, overrides, counting, _meaning(top))
     server = _server(top.at("server", {}))
-    judging = RuleSet(rules, overrides, counting)
-    return Settings(profile, judging, recovery, sameness, own, webhooks, server)
+    outages = _outages(top.at("outages", {}))
+    return Settings(
+        profile, judging, recovery, sameness, own, webhooks, server, outages, model_file
+    )
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -354,12 +379,13 @@ def _may_meet(one: Override, other: Override) -> bool:
 
 
 def _recovery(node: Node, base: Recovery) -> tuple[Recovery, Counting]:
-    """Read how loops are brought back, and the pause that ends what was counted."""
-    node.table((*numbers(base), UNBLOCK, IDLE))
+    """Read how loops are brought back, and which pauses mean something."""
+    node.table((*numbers(base), UNBLOCK, *numbers(Counting())))
     unblock = node.at(UNBLOCK, base.unblock).switch()
     try:
         recovery = replace(base, unblock=unblock, **_numbers(node, base))
-        return recovery, Counting(_numbers(node, Counting()).get(IDLE, DAY_S))
+        pauses: dict[str, Any] = dict(_numbers(node, Counting()))
+        return recovery, Counting(**pauses)
     except SettingError as error:
         raise _refused(error, node) from error
 
@@ -368,6 +394,14 @@ def _server(node: Node) -> Limits:
     node.table(numbers(Limits()))
     try:
         return replace(Limits(), **_numbers(node, Limits()))
+    except SettingError as error:
+        raise _refused(error, node) from error
+
+
+def _outages(node: Node) -> OutageSettings:
+    node.table(numbers(OutageSettings()))
+    try:
+        return OutageSettings(**_numbers(node, OutageSettings()))
     except SettingError as error:
         raise _refused(error, node) from error
 
@@ -384,6 +418,21 @@ def _directives(top: Node, beside: Path) -> str:
     return str(folder)
 
 
+def _model(top: Node, beside: Path, form: _Form) -> tuple[str, _Form]:
+    """Read a model of one's own, which is named from where the file lies, into its rule."""
+    if MODEL not in top.value:
+        return "", form
+    path = beside / top.at(MODEL).words()
+    try:
+        with path.open("rb") as file:
+            model = model_of(json.loads(file.read(FILE_BYTES_MAX)))
+    except (OSError, ValueError) as error:
+        why = plain(str(error), _ERROR_LENGTH_MAX)
+        raise top.at(MODEL).error(f"{MODEL} cannot be used: {why}") from error
+    changed: dict[str, Any] = {MODEL: model}
+    return str(path), replace(form, rule=replace(form.rule, **changed))
+
+
 def _converging(node: Node) -> dict[str, str]:
     """Read the iterative phases, each with the metric that it converges on."""
     phases = node.named(PHASES_MAX)
@@ -393,6 +442,27 @@ def _converging(node: Node) -> dict[str, str]:
     return {
         name: phase.at(CONVERGES_ON).choice("metric", METRICS) for name, phase in phases.items()
     }
+
+
+def _meaning(top: Node) -> Meaning | None:
+    """Read how meaning is compared; None where nothing is said of it."""
+    if MEANING not in top.value:
+        return None
+    node = top.at(MEANING).table((MEASURE, *numbers(Meaning(SENTENCES))))
+    if MEASURE not in node.value:
+        raise node.error(f"{node.name} must have a {MEASURE}.")
+    at = node.at(MEASURE)
+    chosen = at.choice(MEASURE, MEASURES)
+    try:
+        measure = next(known for known in MEASURES if known == chosen)
+        meaning = Meaning(measure, **_numbers(node, Meaning(measure)))
+        if meaning.measure == SENTENCES:
+            sentences.check()
+    except SettingError as error:
+        raise _refused(error, node) from error
+    except SentencesError as error:
+        raise at.error(f"{at.name} is {shown(chosen)}, but {error}.") from error
+    return meaning
 
 
 def _tools(node: Node) -> dict[str, Tool]:

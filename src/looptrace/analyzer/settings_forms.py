@@ -11,6 +11,8 @@ from typing import Any
 from looptrace.analyzer import plugins
 from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.meaning import LETTERS, MEASURES, Meaning
+from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.ruleset import SELECTORS
@@ -21,9 +23,11 @@ from looptrace.analyzer.settings import (
     DIRECTIVES,
     ENABLED,
     FILE_NAME,
-    IDLE,
     LADDER,
     MASKS_MAX,
+    MEANING,
+    MEASURE,
+    MODEL,
     OVERRIDES_MAX,
     PHASES_MAX,
     PIVOTS_VARIABLE,
@@ -52,9 +56,11 @@ from looptrace.rules.registry import known_rules
 _ENABLED_DOC = "Whether the rule judges at all."
 _LADDER_DOC = "Which action from how many attempts on; attempts rise, and no action gets weaker."
 _DIRECTIVES_DOC = "Folder of templates, beside the file, for what agents are told."
+_MODEL_DOC = "File by `looptrace train`, beside the file, for the rule likely_loop."
 _MASTER_DOC = "The master switch; false lets no rule judge."
 _SECTION_DOCS = {
     "recovery": "How a looping task is brought back, and when counts begin anew.",
+    "outages": "When one failure that many sessions meet is told once; [more](outages.md).",
     "rules": "Each rule: whether it judges, its thresholds, and its ladder of actions.",
     "overrides": (
         "Rules that judge otherwise where a turn fits. Each starts from what holds for all turns; "
@@ -63,6 +69,10 @@ _SECTION_DOCS = {
     "phases": (
         "Iterative phases. While the metric gets better, visits to the phase and transitions to "
         "it count from 1 again."
+    ),
+    "meaning": (
+        "How requests to agents, and searches with one result, are compared that are not the same "
+        "word by word; without this section, not at all. [More](near_sameness.md)"
     ),
     "tools": "What makes calls of a tool the same.",
     "masks": "Parts of results and errors that do not make them differ.",
@@ -76,6 +86,13 @@ _SELECTOR_DOCS = {
     "tool": "The name of the tool that the turn calls.",
 }
 _CONVERGES_DOC = f"What gets better: {', '.join(METRICS)}."
+_MEANING_DOCS = {
+    "measure": (
+        "sentences: embeddings of a language model, which need the extra `semantic`; letters: "
+        "three letters in a row, which only sees the same words in another order or form."
+    ),
+    **{name: about["doc"] for name, (_, about) in numbers(Meaning(LETTERS)).items()},
+}
 _TOOL_DOCS = {
     "volatile_keys": "Arguments that do not count, by key or path with dots.",
     "same_call": "The only arguments that count, instead of volatile_keys.",
@@ -103,6 +120,7 @@ _WEBHOOK_DOCS = {
 _LISTED_DOCS = {
     "overrides": _SELECTOR_DOCS,
     "phases": {CONVERGES_ON: _CONVERGES_DOC},
+    "meaning": _MEANING_DOCS,
     "tools": _TOOL_DOCS,
     "masks": _MASK_DOCS,
     "webhooks": _WEBHOOK_DOCS,
@@ -117,6 +135,10 @@ max_visits = 20
 """,
     "phases": """[phases.refine]
 converges_on = "tests_failed"
+""",
+    "meaning": """[meaning]
+measure = "letters"
+similar_percent = 85
 """,
     "tools": """[tools.get_status]
 polling = true
@@ -182,6 +204,9 @@ own for what agents are told. A template is a Jinja file `NAME.txt.j2`, where NA
 warnings and pivots it then words. It may use `task`, `rule`, `action`, `attempts`, `loop_count`,
 `pivots`, `max_pivots`, `blockers` and `retry_after_s`. What is not there is worded by looptrace.
 
+`{MODEL} = "model.json"` at the top is a file that [`looptrace train`](prediction.md) wrote, for the
+rule `likely_loop`.
+
 ## Profiles
 
 | profile | meaning |
@@ -203,6 +228,8 @@ _STARTER_HEAD = f"""# Settings of looptrace. `looptrace config check` says wheth
 #{ENABLED} = true
 
 # {DIRECTIVES} = "FOLDER": {_DIRECTIVES_DOC}
+
+# {MODEL} = "FILE": {_MODEL_DOC}
 """
 
 _LIMITS = numbers(Limits())
@@ -218,8 +245,12 @@ def toml_of(settings: Settings) -> str:
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
     if settings.directives_dir:
         lines.append(f"{DIRECTIVES} = {_toml(settings.directives_dir)}")
-    values = _recovery_values(settings.recovery) | {IDLE: judging.counting.idle_s}
+    if settings.model_file:
+        lines.append(f"{MODEL} = {_toml(settings.model_file)}")
+    values = _recovery_values(settings.recovery)
+    values |= {name: value for name, (value, _) in numbers(judging.counting).items()}
     lines += _section("[recovery]", values)
+    lines += _section("[outages]", asdict(settings.outages))
     if judges:
         lines += _rules_toml("rules", forms)
     for override in judging.overrides:
@@ -227,6 +258,9 @@ def toml_of(settings: Settings) -> str:
         lines += _rules_toml("overrides.rules", override.rules)
     for phase, metric in judging.counting.converging.items():
         lines += _section(f"[phases.{_key(phase)}]", {CONVERGES_ON: metric})
+    if judging.meaning:
+        values = {item.name: getattr(judging.meaning, item.name) for item in fields(Meaning)}
+        lines += _section(f"[{MEANING}]", values)
     for name, tool in sameness.tools.items():
         values = {item.name: getattr(tool, item.name) for item in fields(Tool)}
         lines += _section(f"[tools.{_key(name)}]", values)
@@ -249,6 +283,9 @@ def starter() -> str:
     lines += ["", f"# {_SECTION_DOCS['recovery']}", "[recovery]"]
     for name, value, bounds, doc in _recovery_rows():
         lines += [f"# {doc} {bounds.capitalize()}.", f"#{name} = {_toml(value)}"]
+    lines += ["", f"# {_SECTION_DOCS['outages']}", "[outages]"]
+    for name, (value, about) in numbers(OutageSettings()).items():
+        lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
     for rule in plugins.known_rules():
         lines += ["", f"# {summary(type(rule))}", f"[rules.{rule.name}]"]
         lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = {_toml(rule.on_by_default)}"]
@@ -270,13 +307,15 @@ def page() -> str:
     parts = [
         _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
         *_recovery_page(),
+        *_numbers_page("outages", OutageSettings()),
         *_listed_page("overrides", "[[overrides]]", OVERRIDES_MAX),
         _OVERRIDES_WORDS,
         *_listed_page("phases", "[phases.NAME]", PHASES_MAX),
+        *_listed_page(MEANING, f"[{MEANING}]", 1),
         *_listed_page("tools", "[tools.NAME]", TOOLS_MAX),
         *_listed_page("masks", "[[masks]]", MASKS_MAX),
         *_listed_page("webhooks", "[[webhooks]]", WEBHOOKS_MAX),
-        *_server_page(),
+        *_numbers_page("server", Limits()),
         *_rules_page(),
     ]
     return "\n".join([*parts, ""])
@@ -301,10 +340,15 @@ def schema() -> str:
         ENABLED: {"type": "boolean", "default": True, "description": _MASTER_DOC},
         "profile": profile,
         DIRECTIVES: {**_text_schema(TEXT_CHARS_MAX), "description": _DIRECTIVES_DOC},
+        MODEL: {**_text_schema(TEXT_CHARS_MAX), "description": _MODEL_DOC},
         "recovery": _recovery_schema(),
+        "outages": _object(
+            {name: _number_schema(*one) for name, one in numbers(OutageSettings()).items()}
+        ),
         "rules": _ref("rules", "rules"),
         "overrides": _list(_override_schema(), OVERRIDES_MAX),
         "phases": _names(_phase_schema(), PHASES_MAX),
+        MEANING: _meaning_schema(),
         "tools": _names(_tool_schema(), TOOLS_MAX),
         "masks": _list(_mask_schema(), MASKS_MAX),
         "webhooks": _list(_webhook_schema(), WEBHOOKS_MAX),
@@ -373,7 +417,7 @@ def _row(name: str, values: Iterable[str], bounds: str, doc: str) -> str:
 
 def _recovery_rows() -> list[tuple[str, Any, str, str]]:
     """Return name, default, bounds and meaning of everything in the section `recovery`."""
-    counts = {**numbers(Recovery()), IDLE: numbers(Counting())[IDLE]}
+    counts = {**numbers(Recovery()), **numbers(Counting())}
     rows = [(name, value, _bounds(about), about["doc"]) for name, (value, about) in counts.items()]
     (unblock,) = [item for item in fields(Recovery) if item.name == UNBLOCK]
     return [*rows, (UNBLOCK, Recovery().unblock, "true or false", unblock.metadata["doc"])]
@@ -387,11 +431,11 @@ def _recovery_page() -> list[str]:
     return lines
 
 
-def _server_page() -> list[str]:
-    lines = ["", "## `[server]`", "", _SECTION_DOCS["server"], ""]
+def _numbers_page(section: str, owner: Any) -> list[str]:
+    lines = ["", f"## `[{section}]`", "", _SECTION_DOCS[section], ""]
     lines += ["| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"]
-    for name, (value, about) in _LIMITS.items():
-        lines.append(f"| `{name}` | {value} | {_bounds(about)} | {about['doc']} |")
+    for name, (value, about) in numbers(owner).items():
+        lines.append(_row(name, [str(value)], _bounds(about), about["doc"]))
     return lines
 
 
@@ -463,7 +507,7 @@ def _number_schema(value: int, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recovery_schema() -> dict[str, Any]:
-    known = {**numbers(Recovery()), IDLE: numbers(Counting())[IDLE]}
+    known = {**numbers(Recovery()), **numbers(Counting())}
     properties = {name: _number_schema(*one) for name, one in known.items()}
     ((_, default, _, doc),) = [row for row in _recovery_rows() if row[0] == UNBLOCK]
     properties[UNBLOCK] = {"type": "boolean", "default": default, "description": doc}
@@ -481,6 +525,15 @@ def _override_schema() -> dict[str, Any]:
 def _phase_schema() -> dict[str, Any]:
     metric = {"enum": list(METRICS), "description": _CONVERGES_DOC}
     return {**_object({CONVERGES_ON: metric}), "required": [CONVERGES_ON]}
+
+
+def _meaning_schema() -> dict[str, Any]:
+    known = numbers(Meaning(LETTERS))
+    properties: dict[str, Any] = {
+        MEASURE: {"enum": list(MEASURES), "description": _MEANING_DOCS[MEASURE]},
+        **{name: _number_schema(*one) for name, one in known.items()},
+    }
+    return {**_object(properties), "required": [MEASURE]}
 
 
 def _tool_schema() -> dict[str, Any]:

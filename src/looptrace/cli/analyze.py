@@ -34,7 +34,8 @@ from looptrace.cli.judge import judge_option, opinions
     type=click.Choice(["finding", "gate", "never"]),
     default="never",
     show_default=True,
-    help="Exit with 1 where there is a finding, or where a gate was opened, resolved since or not.",
+    help="Exit with 1 where there is a finding that no outage explains, or where a gate was opened,"
+    " resolved since or not.",
 )
 @judge_option
 @config_option
@@ -78,5 +79,5 @@ def _exit_code(found: Analysis, fail_on: str) -> int:
     if found.skipped:
         return traces.EXIT_UNREADABLE
     gated = any(event.type == "gate_opened" for event in found.events)
-    fails = {"finding": bool(found.findings), "gate": gated, "never": False}
+    fails = {"finding": bool(found.own), "gate": gated, "never": False}
     return traces.EXIT_FOUND if fails[fail_on] else 0

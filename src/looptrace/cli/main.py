@@ -7,6 +7,7 @@ import click
 from looptrace import __version__
 from looptrace.cli.analyze import analyze
 from looptrace.cli.backtest import backtest
+from looptrace.cli.calibrate import calibrate
 from looptrace.cli.config import config
 from looptrace.cli.escalation import escalation
 from looptrace.cli.explain import explain
@@ -15,6 +16,7 @@ from looptrace.cli.gates import gates
 from looptrace.cli.ingest import ingest
 from looptrace.cli.query import query
 from looptrace.cli.serve import serve
+from looptrace.cli.train import train
 from looptrace.cli.webhooks import webhooks
 
 
@@ -25,7 +27,7 @@ def main() -> None:
 
 
 _COMMANDS = (
-    *(analyze, explain, escalation, backtest),
+    *(analyze, explain, escalation, backtest, calibrate, train),
     *(ingest, serve, gates, webhooks, export, query, config),
 )
 for command in _COMMANDS:

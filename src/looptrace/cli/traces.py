@@ -18,6 +18,7 @@ from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.fingerprint import compared_by
 from looptrace.analyzer.labels import plain
 from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.outages import failures_of, with_outages
 from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.spans import Skipped
 from looptrace.collector import store
@@ -46,14 +47,18 @@ def analysis(paths: Sequence[str], settings: Settings) -> Analysis:
     if folder is None:
         found = read(paths)
         with working():
-            return analyse(found.spans, found.skipped, judging, recovery, settings.sameness)
+            whole = analyse(found.spans, found.skipped, judging, recovery, settings.sameness)
+            return with_outages(whole, failures_of(whole.turns), settings.outages)
+    parts: list[Analysis] = []
+    failures: list[pl.DataFrame] = []
     with stopping_on_store_errors(), working():
-        parts = [
-            analysis_of(part, 0, judging=judging, recovery=recovery)
-            for part in _stored(folder, settings)
-        ]
+        for part in _stored(folder, settings):
+            parts.append(analysis_of(part, 0, judging=judging, recovery=recovery))
+            failures.append(failures_of(part))
         counts = store.counts(folder)
-    return joined(parts, counts.sessions, counts.spans)
+        whole = joined(parts, counts.sessions, counts.spans)
+        every = pl.concat(failures) if failures else failures_of(whole.turns)
+        return with_outages(whole, every, settings.outages)
 
 
 def turns(

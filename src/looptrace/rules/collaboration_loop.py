@@ -16,7 +16,7 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, streak, within
+from looptrace.rules.vocabulary import alike_in_a_row, streak, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class CollaborationLoop(Rule):
     """One agent hands another the same request, again and again.
 
     A request is the agent that is called and what it is asked. There is no window in time, but a
-    gap of more than a day breaks the chain. Requests in other words are not seen here.
+    gap of more than a day breaks the chain. Requests in other words are the same only where the
+    settings say how [meaning](../near_sameness.md) is compared.
 
     ## Looping
     - `handoff(reviewer, "Review the login code.") x4`
@@ -38,6 +39,7 @@ class CollaborationLoop(Rule):
 
     name = "collaboration_loop"
     lane = LaneSpec(by="agent", kinds=("handoff",))
+    compares_meaning = True
 
     attempts_min: int = setting(
         4, ge=2, le=50, doc="Equal requests to one agent, in a row, that make a loop."
@@ -55,9 +57,10 @@ class CollaborationLoop(Rule):
     def judge(self, lane: Lane) -> Verdict:
         """Count equal requests in a row, as far back as no gap lies between them."""
         near = streak(lane, within(lane, 1, self.gap_s)) + 1
-        reached = np.minimum(in_a_row(lane, lane.call), near)
-        return repeats(reached, self.attempts_min, lane.call)
+        alike = alike_in_a_row(lane, lane.call, self.attempts_min)
+        return repeats(np.minimum(alike, near), self.attempts_min, np.ones_like(lane.rows))
 
     def say(self, loop: Loop) -> str:
         """Name the agent and the request."""
-        return f"{loop.labels[0]} was handed on {loop.attempts} times"
+        words = ", some in other words" if loop.reworded else ""
+        return f"{loop.labels[0]} was handed on {loop.attempts} times{words}"

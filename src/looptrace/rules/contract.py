@@ -78,6 +78,7 @@ class Loop:
     phase: str | None = None  # of the last turn, and the one before it
     phase_before: str | None = None
     phases: tuple[str, ...] = ()  # of the turns that the others repeat
+    reworded: bool = False  # some of what was asked means the same, but in other words
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +121,18 @@ class Rule(ABC):
     lane: ClassVar[LaneSpec]
     # Whether what it finds is the same beyond doubt. Of what is not, a judge may be asked.
     exact: ClassVar[bool] = True
+    # Whether, where the settings ask for it, what means the same is the same; then what it finds is
+    # exact only where it is the same word by word.
+    compares_meaning: ClassVar[bool] = False
     # Whether it judges where nobody says otherwise.
     on_by_default: ClassVar[bool] = True
     # Whether it reads the texts of its lane, which are kept for such rules only.
     reads_texts: ClassVar[bool] = False
+    # What its ladder may ask for; what is only a guess may ask for little.
+    actions: ClassVar[tuple[Action, ...]] = ACTIONS
 
     def __post_init__(self) -> None:
-        _check_ladder(f"{self.name}.ladder", self.ladder)
+        _check_ladder(f"{self.name}.ladder", self.ladder, self.actions)
         check_bounds(self.name, self.settings())
 
     @property
@@ -178,13 +184,13 @@ def repeats(reached: Codes, needed: int, what: Codes) -> Verdict:
     return Verdict(reached, needed, period, np.broadcast_to(np.int64(needed), reached.shape), what)
 
 
-def _check_ladder(name: str, ladder: tuple[Rung, ...]) -> None:
+def _check_ladder(name: str, ladder: tuple[Rung, ...], actions: tuple[Action, ...]) -> None:
     """Refuse a ladder that is empty or too long, names no action, or leads downwards."""
     if not 1 <= len(ladder) <= RUNGS_MAX:
         raise SettingError(f"{name} has {len(ladder)} rungs; it must have 1 to {RUNGS_MAX}.")
     for rung in ladder:
-        if rung.action not in ACTIONS:
-            known = ", ".join(ACTIONS)
+        if rung.action not in actions:
+            known = ", ".join(actions)
             raise SettingError(f"{name} has the action {rung.action!r}; there is: {known}.")
         if not 1 <= rung.attempts <= RUNG_ATTEMPTS_MAX:
             raise SettingError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import Loop, Rule, Rung, Verdict, cycles, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import own, pair, shortest
+from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair, shortest
 
 PERIOD_MIN = 2  # A period of 1 is what `repeated_call` finds.
 
@@ -32,6 +32,7 @@ class Cycle(Rule):
     - `(edit(cart.py, {n})->ok run_tests()->"{n} passed") x4`: every round is new.
     - `(read(a)->? write(b)->ok) x4`: one result is unknown.
     - `ping()->ok x8`: one call in a row is no cycle of several.
+    - `(job_status(7)->pending wait(30)->ok) x9`: polling.
     - `(user("Again.") create(a.py)->"exists" remove(a.py)->ok) x4`: a person asked for each round.
     """
 
@@ -44,8 +45,8 @@ class Cycle(Rule):
 
     @property
     def lookback(self) -> int:
-        """All rounds of the longest pattern."""
-        return self.rounds_min * self.period_max
+        """All rounds of the longest pattern, and what tells whether its calls are polls."""
+        return self.rounds_min * self.period_max + OWN_LOOKBACK
 
     def judge(self, lane: Lane) -> Verdict:
         """Find at each turn the shortest period with enough rounds, else the one with most."""

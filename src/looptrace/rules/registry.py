@@ -13,6 +13,7 @@ from looptrace.rules.cross_task_cycle import CrossTaskCycle
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.degradation import Degradation
 from looptrace.rules.external_failure import ExternalFailure
+from looptrace.rules.likely_loop import LikelyLoop
 from looptrace.rules.max_iterations import MaxIterations
 from looptrace.rules.max_runtime import MaxRuntime
 from looptrace.rules.monologue import Monologue
@@ -23,9 +24,11 @@ from looptrace.rules.phase_cycle import PhaseCycle
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.repeated_failure import RepeatedFailure
+from looptrace.rules.rephrased_request import RephrasedRequest
 from looptrace.rules.response_repeat import ResponseRepeat
 from looptrace.rules.same_result import SameResult
 from looptrace.rules.signature_repeat import SignatureRepeat
+from looptrace.rules.stutter import Stutter
 from looptrace.rules.transition_repeats import TransitionRepeats
 
 # Guards stand where they are checked: two before the loops, and failures in a row after them.
@@ -33,6 +36,7 @@ RULES: tuple[type[Rule], ...] = (
     MaxIterations,
     MaxRuntime,
     RepeatedCall,
+    Stutter,
     SignatureRepeat,
     ResponseRepeat,
     Cycle,
@@ -41,6 +45,7 @@ RULES: tuple[type[Rule], ...] = (
     BlockedTaskSpin,
     NoProgressRepeat,
     CollaborationLoop,
+    RephrasedRequest,
     PhaseVisits,
     TransitionRepeats,
     Monologue,
@@ -53,6 +58,7 @@ RULES: tuple[type[Rule], ...] = (
     CrossTaskCycle,
     Chant,
     NearDuplicateOutput,
+    LikelyLoop,
     ConsecutiveErrors,
 )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, own
+from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class SignatureRepeat(Rule):
 
     @property
     def lookback(self) -> int:
-        """As many outputs as make a loop."""
-        return self.attempts_min
+        """As many outputs as make a loop, and what tells whether they are polls."""
+        return self.attempts_min + OWN_LOOKBACK
 
     def judge(self, lane: Lane) -> Verdict:
         """Count the outputs in a row that have one signature."""

@@ -52,6 +52,20 @@ class LaneSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Meanings:
+    """What requests mean; two with the same subject mean the same where their sketches are alike.
+
+    `subject` and `place` have one element a turn. A subject is what must be equal, and unknown
+    where a turn is compared by its codes only.
+    """
+
+    subject: Codes
+    place: Codes  # index into `sketches`, of turns with a subject
+    sketches: npt.NDArray[np.int32]  # one row a text
+    product_min: int  # least inner product of two that are alike
+
+
+@dataclass(frozen=True, slots=True)
 class Turns:
     """Columns of one length, one element a turn."""
 
@@ -80,6 +94,9 @@ class Turns:
     tests_failed: Figures
     tests_total: Figures
     coverage: Figures  # percent
+    looks: Mask  # a call that only looks at something, by its tool's name, and did not fail
+    pauses: Mask  # a call of a tool that does nothing but wait
+    waits: Codes  # counts the times that the task stood still before a turn, or paused, up to this
     better: Codes  # counts the turns of the epoch that brought progress, up to this one
     compared: Codes  # counts the figures of the epoch, up to this turn, that others came before
     stale: Codes  # counts those since the last that were the best so far
@@ -95,8 +112,9 @@ class Turns:
     response: Codes  # text and calls of a model
     chant_times: Codes  # how often a model's text says its last words, one after the other
     chant_chars: Codes  # and how many characters these are in all
-    texts: tuple[str | None, ...]  # outputs; none at all where no rule reads them
+    texts: tuple[str | None, ...]  # outputs and requests; none at all where no rule reads them
     talks_on: Codes  # the response that a model goes on from, where neither asks for calls
+    meanings: Meanings | None = None  # where the settings ask for it
 
     def lane(self, spec: LaneSpec) -> Lane:
         """Return the turns of `spec`, each lane's standing together in their order."""
@@ -162,6 +180,26 @@ class Lane:
         return self.turns.external[self.rows]
 
     @property
+    def looks(self) -> Mask:
+        """Which turns of the lane only look at something."""
+        return self.turns.looks[self.rows]
+
+    @property
+    def pauses(self) -> Mask:
+        """Which turns of the lane do nothing but wait."""
+        return self.turns.pauses[self.rows]
+
+    @property
+    def waits(self) -> Codes:
+        """How often the task had stood still, or paused, up to each turn of the lane."""
+        return self.turns.waits[self.rows]
+
+    @property
+    def better(self) -> Codes:
+        """How many turns had brought progress up to each turn of the lane."""
+        return self.turns.better[self.rows]
+
+    @property
     def status(self) -> Codes:
         """How each attempt of the lane ended, as STATUSES counts from 1."""
         return self.turns.status[self.rows]
@@ -208,7 +246,7 @@ class Lane:
 
     @property
     def texts(self) -> list[str | None]:
-        """What each turn of the lane put out: the result of a tool, the words of a model."""
+        """What each turn of the lane put out: a tool's result, a model's words, a request."""
         return [self.turns.texts[row] for row in self.rows.tolist()]
 
     @property

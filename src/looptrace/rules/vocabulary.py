@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.turns import UNKNOWN, Codes, Figures, Lane, Mask
+from looptrace.rules.turns import UNKNOWN, Codes, Figures, Lane, Mask, Meanings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,15 @@ class Pattern:
 
 
 NS_PER_S = 1_000_000_000
+
+# Back-offs mostly double the pause; what the calls themselves take makes it look less.
+BACK_OFF = 1.5
+
+# So many turns before its own decide on the code of a turn that `own` returns.
+OWN_LOOKBACK = 2
+
+# Sketches that are compared at once, so that memory does not grow with the turns.
+_SKETCHES_AT_ONCE = 4_096
 
 _MIX = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, so that multiplying loses nothing
 
@@ -45,8 +54,35 @@ def same_as(lane: Lane, codes: Codes, back: int) -> Mask:
 
 
 def own(lane: Lane, codes: Codes) -> Codes:
-    """Return the codes, unknown for failures of the outside, which count for no agent."""
-    return np.where(lane.external, UNKNOWN, codes)
+    """Return the codes of what an agent may be repeating: others after each turn of progress.
+
+    They are unknown for failures of the outside, which count for no agent, and for polls. A code
+    depends on `OWN_LOOKBACK` turns before its own.
+    """
+    counted = np.where(lane.external | polls(lane, codes), UNKNOWN, codes)
+    better = lane.better
+    return pair(counted, better + 1) if better.any() else counted
+
+
+def polls(lane: Lane, codes: Codes) -> Mask:
+    """Say which turns only look again at what did not change, after a wait.
+
+    The agent did nothing in between but wait: its task stood still for long, a tool of its own
+    paused, or the time between looks grows as it does in a back-off.
+    """
+    polling = np.zeros(len(codes), dtype=np.bool_)
+    again = lane.looks & same_as(lane, codes, 1)
+    places = np.flatnonzero(again)
+    if len(places):  # Few, so that only these are compared.
+        now, before, first = (lane.rows[places - back] for back in range(3))
+        ends, waits = lane.turns.end_ns, lane.turns.waits
+        gap, gap_before = ends[now] - ends[before], ends[before] - ends[first]
+        grows = (gap >= BACK_OFF * gap_before) & (gap_before > 0) & (gap >= NS_PER_S)
+        polling[places] = (waits[now] > waits[before]) | (again[places - 1] & grows)
+    pauses = lane.pauses
+    if pauses.any():
+        polling[1:] |= (lane.looks & same_as(lane, codes, OWN_LOOKBACK))[1:] & pauses[:-1]
+    return polling
 
 
 def streak(lane: Lane, holds: Mask) -> Codes:
@@ -65,6 +101,34 @@ def in_a_row(lane: Lane, codes: Codes) -> Codes:
     """Count the equal turns in a row up to each turn, itself included; 0 where it is unknown."""
     counts: Codes = streak(lane, same_as(lane, codes, 1)) + (codes != UNKNOWN)
     return counts
+
+
+def alike_in_a_row(lane: Lane, codes: Codes, limit: int) -> Codes:
+    """Count the turns in a row that equal each or mean the same, up to it; 0 where it is unknown.
+
+    Each of them is compared with the last one, so that a row cannot drift from what it began with.
+    Where meanings are compared, no more than `limit` are counted.
+    """
+    meanings = lane.turns.meanings
+    if meanings is None:
+        return in_a_row(lane, codes)
+    counts: Codes = (codes != UNKNOWN).astype(np.int64)
+    for back in range(1, limit):
+        same = same_as(lane, codes, back) | _means_same(lane, meanings, back)
+        counts += same & (counts == back)
+    return counts
+
+
+def _means_same(lane: Lane, meanings: Meanings, back: int) -> Mask:
+    """Say of each turn whether it means the same as the one `back` turns before it."""
+    same = same_as(lane, meanings.subject[lane.rows], back)
+    places, sketches = meanings.place[lane.rows], meanings.sketches
+    every = np.flatnonzero(same)
+    for start in range(0, len(every), _SKETCHES_AT_ONCE):
+        some = every[start : start + _SKETCHES_AT_ONCE]
+        products = np.einsum("ij,ij->i", sketches[places[some]], sketches[places[some - back]])
+        same[some] = products >= meanings.product_min
+    return same
 
 
 def same_among(lane: Lane, codes: Codes, window: int) -> Codes:

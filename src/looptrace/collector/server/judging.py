@@ -14,9 +14,11 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.arrivals import Arrivals
+from looptrace.analyzer.counts import DAY_S
 from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.outage_watch import OutageWatch
 from looptrace.analyzer.settings import Settings
 from looptrace.collector import store
 from looptrace.collector.gate_store import GateStore
@@ -50,6 +52,7 @@ class Judged:
     events: int = number("Events that were told: warnings, pivots, gates, resets.")
     failed: int = number("Times that requests could not be judged.")
     late: int = number("Turns that came too late to be judged live.")
+    outages: int = number("Outages of the outside that were told.")
     tasks: int = number("Tasks that are held in memory.", "gauge")
     tasks_evicted: int = number("Tasks that had to go because there were too many.")
     traces: int = number("Traces whose spans may go on, held in memory.", "gauge")
@@ -149,6 +152,8 @@ class _Judge:
         tasks_max = settings.server.tasks_max
         self._arrivals = Arrivals(settings.sameness)
         self._live = LiveEngine(settings.judging, settings.recovery, self._recall, tasks_max)
+        self._outages = OutageWatch(settings.outages)
+        self._outages_told: dict[str, int] = {}  # by id, when it was known
         self._goes_on_s = settings.judging.counting.idle_s + HORIZON_S
         self._stood: OrderedDict[str, TaskState] = OrderedDict()
         self._stood_max = tasks_max
@@ -172,6 +177,9 @@ class _Judge:
             goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
             fed = self._live.feed(turns.filter(goes_on))
             self._note(fed.states)
+            # Those that go on were told before.
+            known = self._outages.feed(turns.filter(goes_on))
+            self._outages_told |= {outage.id: outage.known_ns for outage in known}
         for spans in store.read_spans(self._dir):
             goes_on = last_ns.over("trace_id") > now_ns - TRACES_GO_ON_S * NS_PER_S
             self._arrivals.take(spans.filter(goes_on).rows())
@@ -188,6 +196,7 @@ class _Judge:
             self._take(logged)
         if time.monotonic() > self._forget_s:
             self._live.forget(time.time_ns())
+            self._forget_outages(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         return logged is not None
 
@@ -208,6 +217,7 @@ class _Judge:
         changed = self._note(fed.states)
         if fed.events or changed:
             self._record(fed.events, changed)
+        self._tell_outages(turns)
         self._judged.turns += turns.height
         self._show()
 
@@ -228,6 +238,22 @@ class _Judge:
         self._judged.events += len(new)
         if new:
             self._on_events()
+
+    def _tell_outages(self, turns: pl.DataFrame) -> None:
+        """Log each outage once; tasks are told of their own failures as ever."""
+        for outage in self._outages.feed(turns):
+            if outage.id not in self._outages_told:
+                self._outages_told[outage.id] = outage.known_ns
+                self._judged.outages += 1
+                about = (len(outage.sessions), outage.id, outage.error_kind)
+                # What the failure says is content, and stays in the store.
+                _logger.warning("an outage was met in %d sessions at once: %s, %s", *about)
+
+    def _forget_outages(self, now_ns: int) -> None:
+        self._outages.forget(now_ns)
+        since_ns = now_ns - DAY_S * NS_PER_S
+        told = self._outages_told.items()
+        self._outages_told = {key: at_ns for key, at_ns in told if at_ns > since_ns}
 
     def _note(self, states: Iterable[TaskState]) -> list[TaskState]:
         """Return the states that differ from what is recorded."""

@@ -44,7 +44,7 @@ _TEXTS = (
 )
 _PLAIN = (
     *("id", "turn", "turn_first", "status", "status_before", "action", "finding", "gate", "why"),
-    *("attempts", "loop_count", "pivots", "retry_after_s"),
+    *("attempts", "loop_count", "pivots", "retry_after_s", "exact"),
 )
 # A section of Slack's holds no more.
 _SLACK_CHARS_MAX = 3_000

@@ -1,0 +1,111 @@
+"""`looptrace train`: a model of one's own for the rule `likely_loop`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import polars as pl
+
+from looptrace.analyzer import train as training
+from looptrace.analyzer.calibration_plot import calibration_svg
+from looptrace.analyzer.labels import plain
+from looptrace.analyzer.settings import Settings
+from looptrace.cli import traces
+from looptrace.cli.config import config_option
+from looptrace.rules.likely_loop import SIGNS
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_LINE_LENGTH_MAX = 300
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True)
+@click.option(
+    "--labels",
+    "labels_file",
+    type=_FILE,
+    help='Labels, one a line: {"task": ..., "loop": true, "turn": 12}.  [default: what people'
+    " decided of gates, and finished tasks without one]",
+)
+@click.option("--output", type=_FILE, required=True, help="File to write the model to, as JSON.")
+@click.option("--plot", type=_FILE, help="File to write the calibration to, as SVG.")
+@click.option(
+    "--without",
+    type=click.Choice(list(SIGNS)),
+    multiple=True,
+    help="A sign to leave out, such as pause where the times are not real. May be repeated.",
+)
+@config_option
+@click.pass_context
+def train(
+    context: click.Context,
+    paths: tuple[str, ...],
+    labels_file: Path | None,
+    output: Path,
+    plot: Path | None,
+    without: tuple[str, ...],
+    settings: Settings,
+) -> None:
+    """Learn from PATHS when a loop is likely to come: a store, trace files, folders, globs, or -.
+
+    Exits with 0; and with 2 if some of the input could not be read, there is too little to learn
+    from, or scikit-learn is not installed.
+    """
+    found, skipped = traces.turns(paths, settings)
+    parts = list(found)
+    try:
+        with traces.working("learning"):
+            labels = _labels(labels_file, parts, settings)
+            examples = training.examples_of(parts, labels, settings.judging)
+            trained = training.trained(examples, without)
+    except training.TrainError as error:
+        _stop(str(error))
+    except ModuleNotFoundError as error:
+        _stop(f"training needs {error.name}; install it with: pip install 'looptrace[train]'")
+    traces.write(trained.json, output)
+    if plot is not None:
+        traces.write(calibration_svg(trained.card["calibration"]), plot)
+    click.echo(_told(trained.card))
+    traces.warn_of(skipped)
+    context.exit(traces.EXIT_UNREADABLE if skipped else 0)
+
+
+def _labels(
+    path: Path | None, parts: list[pl.DataFrame], settings: Settings
+) -> list[training.Label]:
+    if path is None:
+        now_ns = time.time_ns()
+        return [label for part in parts for label in training.labels_of(part, settings, now_ns)]
+    try:
+        with path.open("rb") as file:
+            text = file.read(training.LABELS_BYTES_MAX + 1)
+    except OSError as error:
+        raise training.TrainError(f"{path}: cannot be read: {error.strerror}.") from error
+    if len(text) > training.LABELS_BYTES_MAX:
+        raise training.TrainError(f"{path}: has more than {training.LABELS_BYTES_MAX} bytes.")
+    return training.labels_in(text.decode("utf-8", "replace"), str(path))
+
+
+def _told(card: Any) -> str:
+    """Say in a few lines how good the model is; the file has the whole card."""
+    lines = [
+        f"{card['tasks']['loop']} tasks with a loop, {card['tasks']['well']} without. On tasks it"
+        f" did not learn from, before the loop was complete:",
+        f"  area under the ROC curve {card['roc_auc']} (0.5 is chance; by the number of the turn"
+        f" {card['roc_auc_of_turn_number']})",
+    ]
+    lines += [
+        f"  from {one['likely_percent']} %: warns of {one['loops_warned_of']} of {one['loops']}"
+        f" loops, and of {one['well_warned_of']} of {one['well']} tasks without"
+        for one in card["warnings"]
+    ]
+    return "\n".join(lines)
+
+
+def _stop(why: str) -> NoReturn:
+    click.echo(f"Error: {plain(why, _LINE_LENGTH_MAX)}", err=True)
+    sys.exit(traces.EXIT_UNREADABLE)

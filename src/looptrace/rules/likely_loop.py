@@ -1,0 +1,261 @@
+"""The rule `likely_loop`, and the signs that it reads."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from importlib.resources import files
+from math import isfinite, log, log2
+from typing import Any
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Loop,
+    Rule,
+    Rung,
+    SettingError,
+    Verdict,
+    ladder_setting,
+    repeats,
+    setting,
+)
+from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Figures, Lane, LaneSpec, Mask
+from looptrace.rules.vocabulary import NS_PER_S, pair, same_as, streak
+
+WINDOW_MAX = 20
+# Sums are made of whole numbers, which are the same however many turns are judged at once.
+_PARTS = 1_000
+# Of a longer output the beginning is read, so that a turn takes a bounded time.
+_CHARS_MAX = 500
+_PERCENT = 100
+
+# What is measured of the last turns, itself included; all but the last two are shares.
+SIGNS = {
+    "again": "Actions that were among those before: calls with arguments, responses.",
+    "same_answer": "Outcomes of calls that were among those before.",
+    "both": "Actions whose outcome was the same before, too.",
+    "failed": "Turns that are known to have failed.",
+    "same_failure": "Failures that were among those before.",
+    "entropy": "Entropy of the actions, as a share of the most there can be.",
+    "novelty": "What of an output is left when it is compressed knowing those before it.",
+    "novelty_now": "The same, of the last output alone.",
+    "pause": "Mean of the logarithms (base 2) of a second and the time since the turn before.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A logistic regression over standardised signs: plain numbers, as `looptrace train` finds.
+
+    Raises:
+        SettingError: if it does not fit the signs, or has numbers that are none.
+    """
+
+    window: int  # turns
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    weights: tuple[float, ...]
+    intercept: float
+
+    def __post_init__(self) -> None:
+        numbers = (*self.mean, *self.scale, *self.weights, self.intercept)
+        sizes = {len(self.mean), len(self.scale), len(self.weights)}
+        is_sound = all(map(isfinite, numbers)) and all(value > 0 for value in self.scale)
+        if sizes != {len(SIGNS)} or not is_sound or not 2 <= self.window <= WINDOW_MAX:
+            raise SettingError(
+                f"model must have {len(SIGNS)} finite numbers of each kind, scales above 0, and a"
+                f" window of 2 to {WINDOW_MAX} turns."
+            )
+
+    def score(self, signs: Figures) -> Figures:
+        """Return the logarithm of the odds of each row; added up in one order, for all rows."""
+        total = np.full(len(signs), self.intercept)
+        for column, parts in enumerate(zip(self.mean, self.scale, self.weights, strict=True)):
+            mean, scale, weight = parts
+            total += (signs[:, column] - mean) / scale * weight
+        return total
+
+
+def model_of(found: Any) -> Model:
+    """Return the model that parsed JSON says; what else it says of it does not count.
+
+    Raises:
+        SettingError: if it is none.
+    """
+    try:
+        if tuple(found["signs"]) != tuple(SIGNS):
+            raise SettingError("model was made for other signs.")
+        lists = {name: tuple(map(float, found[name])) for name in ("mean", "scale", "weights")}
+        return Model(int(found["window"]), **lists, intercept=float(found["intercept"]))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, SettingError):
+            raise
+        raise SettingError("model is no file of `looptrace train`.") from error
+
+
+# A constant of the code that is easier to make and to compare as a file.
+SHIPPED = model_of(json.loads(files(__package__).joinpath("likely_loop.json").read_text("utf-8")))
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyLoop(Rule):
+    """A loop is likely to come: what was learned from earlier loops speaks for it.
+
+    From the last turns of the task it reads how much of what is done and answered was there before,
+    how much fails, how varied the actions are, and how much new the outputs say. A model, which is
+    a few numbers, makes a probability of that; [prediction](../prediction.md) says how good it is.
+    It is no proof, so that the rule only ever warns, and has to be switched on.
+
+    ## Looping
+    - `look({n})->"There is nothing new in the inbox of the support team" x12`
+    - `(list(a)->"a.py b.py c.py d.py" read(a.py)->"def main(): return run(parse())") x6`
+
+    ## Not looping
+    - `(edit(a{n})->ok run(tests)->!"{n} is wrong, and so is {n}4") x9`: what fails is another each
+      time.
+    - `look(a)->"There is nothing new in the inbox of the support team" x3`: too few turns to tell.
+    - `(user("And now?") look(a)->"There is nothing new in the inbox") x9`: a person asked for each.
+    """
+
+    name = "likely_loop"
+    lane = LaneSpec(by="task", kinds=("tool", "model", "handoff"))
+    exact = False
+    on_by_default = False
+    reads_texts = True
+    actions = ("warn",)
+
+    attempts_min: int = setting(
+        3, ge=2, le=20, doc="Turns in a row at which a loop is likely, so that there is a warning."
+    )
+    likely_percent: int = setting(
+        20, ge=1, le=99, doc="Probability of a loop, in percent, from which on it is likely."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"),))
+    model: Model = field(default=SHIPPED)
+
+    @property
+    def lookback(self) -> int:
+        """Each likely turn, its window, and of the window's first turn those before it."""
+        return self.attempts_min + 2 * self.model.window - 2
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the turns in a row at which a loop is likely."""
+        least = self.likely_percent / _PERCENT
+        likely = self.model.score(signs_of(lane, self.model.window)) >= log(least / (1 - least))
+        enough = tells(lane, self.model.window)
+        counts = streak(lane, likely & enough)
+        return repeats(counts, self.attempts_min, np.ones_like(lane.rows))
+
+    def say(self, loop: Loop) -> str:
+        """Say what it is: a guess."""
+        return f"a loop is likely to come, since {loop.labels[0]}"
+
+
+def tells(lane: Lane, window: int) -> Mask:
+    """Say at which turns half of a window is there, so that the signs tell something."""
+    return lane.position + 1 >= window // 2
+
+
+def signs_of(lane: Lane, window: int) -> Figures:
+    """Return the `SIGNS` at each turn of a lane: one row a turn, one column a sign."""
+    is_model = lane.turns.kind[lane.rows] == KINDS.index("model")
+    failed = lane.turns.failed[lane.rows]
+    action = np.where(is_model, lane.response, lane.call)
+    answer = np.where(is_model, UNKNOWN, lane.outcome)
+    failure = np.where(failed, answer, UNKNOWN)
+    novelty, is_told = _novelty(lane, window)
+    columns = (
+        *(_share(lane, _seen(lane, codes, window), window) for codes in (action, answer)),
+        _share(lane, _seen(lane, pair(action, answer), window), window),
+        _share(lane, failed, window),
+        _share(lane, _seen(lane, failure, window), window),
+        _entropy(lane, action, window),
+        _over(_sums(lane, novelty, window), _sums(lane, is_told, window)),
+        np.where(is_told, novelty, _PARTS) / _PARTS,
+        _over(_sums(lane, _pauses(lane), window), _sizes(lane, window)),
+    )
+    return np.column_stack(columns)
+
+
+def _sizes(lane: Lane, window: int) -> Codes:
+    """Return how many turns each window has, which are few at the start of a lane."""
+    return np.minimum(lane.position + 1, window)
+
+
+def _sums(lane: Lane, numbers: Codes | Mask, window: int) -> Codes:
+    """Add up whole numbers over the last turns."""
+    sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(numbers, dtype=np.int64)])
+    end = np.arange(1, len(lane.rows) + 1)
+    added: Codes = sums[end] - sums[end - _sizes(lane, window)]
+    return added
+
+
+def _over(parts: Codes, counts: Codes) -> Figures:
+    """Return means of what was counted in parts; 1 where there is none."""
+    return np.where(counts > 0, parts / (np.maximum(counts, 1) * _PARTS), 1.0)
+
+
+def _share(lane: Lane, holds: Mask, window: int) -> Figures:
+    share: Figures = _sums(lane, holds, window) / _sizes(lane, window)
+    return share
+
+
+def _seen(lane: Lane, codes: Codes, window: int) -> Mask:
+    """Say which turns are known to equal one of those before them, within a window."""
+    seen = np.zeros(len(codes), dtype=np.bool_)
+    for back in range(1, window):
+        seen |= same_as(lane, codes, back)
+    return seen
+
+
+def _entropy(lane: Lane, codes: Codes, window: int) -> Figures:
+    """Return the entropy of the codes in each window, over that of as many different ones.
+
+    It is log n - (1/n) sum log c, where c is how many turns of the window equal each of them.
+    """
+    logs = np.array([round(log2(max(count, 1)) * _PARTS) for count in range(window + 1)])
+    counts = np.ones((window, len(codes)), dtype=np.int64)
+    for later in range(window):
+        for back in range(1, window - later):
+            alike = np.zeros(len(codes), dtype=np.bool_)
+            alike[later:] = same_as(lane, codes, back)[: max(len(codes) - later, 0)]
+            alike &= lane.position >= later + back
+            counts[later] += alike
+            counts[later + back] += alike
+    size = _sizes(lane, window)
+    there = np.arange(window)[:, None] < size
+    lost = np.where(there, logs[counts], 0).sum(axis=0)
+    most = logs[size] * size
+    entropy: Figures = np.where(most > 0, 1 - lost / np.maximum(most, 1), 1.0)
+    return entropy
+
+
+def _novelty(lane: Lane, window: int) -> tuple[Codes, Mask]:
+    """Return of each output how much of it is left, in parts of 1,000, and whether there is one."""
+    texts = [(text or "")[:_CHARS_MAX].encode("utf-8", "replace") for text in lane.texts]
+    novelty = np.zeros(len(texts), dtype=np.int64)
+    for i, (text, position) in enumerate(zip(texts, lane.position.tolist(), strict=True)):
+        if text:
+            before = b"\n".join(texts[i - min(window - 1, position) : i])
+            novelty[i] = _PARTS * _packed(text, before) // _packed(text, b"")
+    return novelty, np.array([bool(text) for text in texts], dtype=np.bool_)
+
+
+def _packed(text: bytes, known: bytes) -> int:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=known) if known else _fresh()
+    return len(packer.compress(text)) + len(packer.flush())
+
+
+def _fresh() -> Any:
+    return zlib.compressobj(wbits=-zlib.MAX_WBITS)
+
+
+def _pauses(lane: Lane) -> Codes:
+    """Return the logarithm of each pause, in parts of 1,000; 0 at the start of a lane."""
+    pauses = np.zeros(len(lane.rows), dtype=np.int64)
+    pauses[1:] = np.maximum(np.diff(lane.end_ns), 0)
+    pauses[lane.position == 0] = 0
+    parts: Codes = np.rint(np.log2(1 + pauses / NS_PER_S) * _PARTS).astype(np.int64)
+    return parts

@@ -1,0 +1,118 @@
+"""The rule `rephrased_request`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.turns import Lane, LaneSpec, Mask
+from looptrace.rules.vocabulary import streak
+
+# What an agent is asked stands at the beginning; a longer request brings its material with it.
+_CHARS_MAX = 4_000
+_PERCENT = 100
+_WORD = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
+
+Words = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RephrasedRequest(Rule):
+    """An agent hands on request after request, and asks hardly anything new.
+
+    A request is compared with the last ones of its agent, to whomever they went. It asks the same
+    again where most of its words were in them already, in any order. A new number, or a new word in
+    the place of another while all else stays, is another target and no repetition. Equal requests
+    to one agent are found by `collaboration_loop`, too.
+
+    ## Looping
+    - `handoff(web, "Find the opening hours of the museum.") handoff(web, "Please find the hours
+      of opening of the museum.") handoff(files, "Find the hours of the museum, please.")
+      handoff(web, "Please find the opening hours of that museum.")`
+
+    ## Not looping
+    - `handoff(web, "Find the opening hours of museum {n} in the old town.") x6`: other targets.
+    - `handoff(web, "Find the opening hours of the zoo.") handoff(web, "Find the opening hours of
+      the museum.") handoff(web, "Find the opening hours of the library.") handoff(web, "Find the
+      opening hours of the theatre.")`: so are these.
+    - `handoff(web, "Find the opening hours of the museum, please.") x3`: it may take some tries.
+    - `handoff(web, ?) x6`: the requests are unknown.
+    - `handoff(web, "Go on.") x6`: too short to tell.
+    - `(user("And now?") handoff(web, "Find the opening hours of the museum.")) x6`
+    """
+
+    name = "rephrased_request"
+    lane = LaneSpec(by="agent", kinds=("handoff",))
+    exact = False
+    reads_texts = True
+
+    attempts_min: int = setting(
+        4, ge=2, le=50, doc="Requests in a row, each asking what others asked, that make a loop."
+    )
+    new_percent_max: int = setting(
+        50, ge=0, le=90, doc="How many of its words may be new for a request to ask the same."
+    )
+    window: int = setting(5, ge=1, le=50, doc="Requests before it with which one is compared.")
+    words_min: int = setting(
+        5, ge=1, le=100, doc="Different words below which a request is not compared."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(6, "pivot"), Rung(8, "gate")))
+
+    @property
+    def lookback(self) -> int:
+        """As many requests as make a loop, and those that the second is compared with."""
+        return self.attempts_min + self.window
+
+    def judge(self, lane: Lane) -> Verdict:
+        """Count the requests in a row that ask what the ones before them asked."""
+        again = self._again(lane)
+        return repeats(streak(lane, again) + 1, self.attempts_min, np.ones_like(lane.rows))
+
+    def _again(self, lane: Lane) -> Mask:
+        requests = [_words(text) for text in lane.texts]
+        again = np.zeros(len(lane.rows), dtype=np.bool_)
+        for i, (words, position) in enumerate(zip(requests, lane.position.tolist(), strict=True)):
+            before = requests[i - min(self.window, position) : i]
+            again[i] = bool(before) and self._asks_the_same(words, before)
+        return again
+
+    def _asks_the_same(self, words: Words, before: Sequence[Words]) -> bool:
+        different = set(words)
+        if len(different) < self.words_min:
+            return False
+        new = different.difference(*before)
+        if _PERCENT * len(new) > self.new_percent_max * len(different):
+            return False
+        return not any(map(_DIGIT.search, new)) and not _refilled(words, before[-1], new)
+
+    def say(self, loop: Loop) -> str:
+        """Quote the first request."""
+        return f"{loop.attempts} requests from {loop.labels[0]} on ask hardly anything new"
+
+
+def _words(text: str | None) -> Words:
+    return _WORD.findall((text or "")[:_CHARS_MAX].lower())
+
+
+def _refilled(words: Words, other: Words, new: set[str]) -> bool:
+    """Say whether two requests differ in one place only, where the one has nothing but new words.
+
+    That is how one form of words is sent out for many things.
+    """
+    begin = _common(words, other)
+    rest, other_rest = words[begin:], other[begin:]
+    end = _common(rest[::-1], other_rest[::-1])
+    filling = rest[: len(rest) - end]
+    replaced = 0 < len(filling) <= begin + end and len(other_rest) > end
+    return replaced and new.issuperset(filling)
+
+
+def _common(words: Words, other: Words) -> int:
+    """Count the words with which both begin."""
+    both = min(len(words), len(other))
+    return next((i for i in range(both) if words[i] != other[i]), both)

@@ -1,0 +1,105 @@
+"""Detection on labelled runs is as good as docs/quality.json says.
+
+The runs are no part of the project; without them beside it these tests are skipped. Where a change
+makes figures better, `python -m benchmarks.quality` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.labelled import (
+    Flags,
+    Label,
+    Loop,
+    MissingError,
+    Score,
+    Target,
+    labelled_runs,
+    score,
+)
+from benchmarks.quality import ALL, alarms_of, measured, ours
+
+ROOT = Path(__file__).parents[1]
+RECORDED = ROOT / "docs" / "quality.json"
+LABELLED = ROOT.parent / "shared" / "labelled"
+HEALTHY = ROOT.parent / "shared" / "frameworks"
+# Figures are rounded where they are recorded.
+TOLERANCE = 0.0001
+
+beside = pytest.mark.skipif(
+    not LABELLED.is_dir(), reason="the labelled runs are not there: no folder ../shared/labelled"
+)
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Any:
+    """Return the figures that were recorded."""
+    return json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+@beside
+def test_no_rule_is_worse_than_recorded(recorded: Any) -> None:
+    """Precision and recall of the defaults, and of each rule alone, are no lower."""
+    lines, alarms = measured(labelled_runs(LABELLED), ours())
+    now = {(line.target, line.detector): line.score for line in lines if line.file == ALL}
+    flagged = {(one.source, one.detector): len(one.flagged) for one in alarms}
+    checked = 0
+    for then in recorded["scores"]:
+        one = now.get((then["target"], then["detector"]))
+        if then["file"] == ALL and one is not None:
+            checked += 1
+            assert (one.precision or 0) >= then["precision"] - TOLERANCE, then
+            assert (one.recall or 0) >= then["recall"] - TOLERANCE, then
+    for alarm in recorded["false_alarms"]:
+        count = flagged.get((alarm["source"], alarm["detector"]), 0)
+        assert count <= len(alarm["flagged"]), alarm
+    assert checked > len({line.target for line in lines})
+
+
+@pytest.mark.skipif(not HEALTHY.is_dir(), reason="no folder ../shared/frameworks")
+def test_no_healthy_trace_is_flagged() -> None:
+    """The healthy traces of frameworks are silent with the defaults."""
+    (alarms,) = [one for one in alarms_of(HEALTHY, ours()) if one.detector == "looptrace"]
+    assert alarms.healthy
+    assert not alarms.flagged
+
+
+LABELS = [
+    Label("a", 1, "action", "Repetition"),
+    Label("a", 2, "action", "Follow-up"),
+    Label("a", 3, "action", "Repetition"),
+    Label("b", 1, "action", "Follow-up"),
+    Label("b", 4, "action", "Repetition"),
+]
+FLAGS: Flags = {"a": [Loop([0, 1]), Loop([1, 3])], "b": [Loop([0, 1, 2], period=2)]}
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        # Steps 1 and 3 of a repeat something; step 2 of b is in the round that ends with 4.
+        (Target("", "action", "Repetition", "turn"), Score(3, 0, 0, 2)),
+        # A loop whose steps are apart, or whose rounds have several, says nothing of a pair.
+        (Target("", "action", "Repetition", "pair"), Score(1, 0, 2, 2)),
+        (Target("", "action", "Repetition", "session"), Score(2, 0, 0, 0)),
+        (Target("", "action", "Repetition", "session", 2), Score(1, 1, 0, 0)),
+        (Target("", "other", "Repetition", "session"), None),
+    ],
+)
+def test_flags_are_held_against_labels(target: Target, expected: Score | None) -> None:
+    """Turns, pairs and sessions are counted as their label means it."""
+    assert score(target, LABELS, FLAGS) == expected
+
+
+def test_folder_without_labels_is_refused(tmp_path: Path) -> None:
+    """The message says what the folder must hold."""
+    with pytest.raises(MissingError, match=r"\*\.labels\.jsonl"):
+        labelled_runs(tmp_path)
+    (tmp_path / "one.labels.jsonl").write_text("")
+    with pytest.raises(MissingError, match=r"add one\.otlp\.jsonl\.gz"):
+        labelled_runs(tmp_path)
