@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +164,25 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> No
         with store.open_gates(folder) as known:
             told[folder] = {(gate.id, gate.task, gate.loop_count) for gate in known.gates("open")}
     assert told[whole] == told[killed]
+
+
+def test_a_restart_knows_what_was_decided(tmp_path: Path) -> None:
+    """P1: also where nothing came after the decision that had the task stored again."""
+    now = datetime.now(UTC)
+    first = looping("s1", 6, at=(now - timedelta(minutes=5)).isoformat()).request()
+    later = looping("s1", 6, at=now.isoformat()).request()
+    (trace_id,) = set(re.findall(r'"traceId": "(\w+)"', json.dumps(later)))
+    with served(tmp_path) as server:
+        assert server.send(first) == OK
+        (gate,) = until(lambda: gates(server))
+        until(lambda: server.ask("GET", "/v1/tasks/s1")[1].get("turns") == 6)
+        decided = b'{"decision": "continue"}'
+        assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", decided)[0] == OK
+        until(lambda: gates(server, "?status=resolved"))
+    with served(tmp_path) as server:
+        assert server.send(json.dumps(later).replace(trace_id, "ab" * 16).encode()) == OK
+        until(lambda: len(gates(server)) == 2)
+        assert [found["status"] for found in gates(server)] == ["open", "resolved"]
 
 
 def test_the_stream_begins_with_open_gates_and_goes_on_after_a_number(server: Served) -> None:

@@ -171,7 +171,9 @@ class _Judge:
         """
         now_ns = time.time_ns()
         last_ns = pl.col("end_ns").max()
-        for turns in store.read_turns(self._dir):
+        said = decision_turns(self._gates.resolutions())
+        for stored in store.read_turns(self._dir):
+            turns = _with_decisions(stored, said)
             goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
             fed = self._live.feed(turns.filter(goes_on))
             self._note(fed.states)
@@ -269,3 +271,9 @@ class _Judge:
         judged, live = self._judged, self._live
         judged.late, judged.tasks, judged.tasks_evicted = live.late, len(live), live.evicted
         judged.traces, judged.traces_dropped = len(self._arrivals), self._arrivals.dropped
+
+
+def _with_decisions(turns: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
+    """Add what people decided of tasks since these turns of theirs were stored."""
+    new = said.join(turns, on="task", how="semi").join(turns, on="call_id", how="anti")
+    return pl.concat([turns, new])
