@@ -298,6 +298,7 @@ class Writer:
         self._dir = store_dir
         self._settings = settings
         self._gates = gates
+        self._said: set[str] = set()  # decisions that the turns hold
 
     def ingest(self, spans: pl.DataFrame) -> Ingested:
         """Add spans (`SPAN_SCHEMA`), and decide on gates.
@@ -317,11 +318,13 @@ class Writer:
         seq_before = self._gates.last_seq()
         known = _known(self._dir, spans)
         touched, replaced = _place(self._dir, spans.with_columns(ties=_ties(spans)))
+        said = self._gates.resolutions()
         touched |= dict.fromkeys(stale | _decided(self._dir, self._gates))
         opened = 0
         for bucket, traces in sorted(touched.items()):
             opened += self._decide(self._derive(bucket, traces))
         _forget_tasks(self._dir, self._gates)
+        self._said.update(each.id for each in said)
         (self._dir / _RULES).write_text(settings, encoding="utf-8")
         unfinished.unlink()
         return Ingested(
@@ -335,17 +338,28 @@ class Writer:
             skipped=(*skipped, *replaced),
         )
 
+    def has_decisions(self) -> bool:
+        """Tell whether people decided something that the turns do not hold yet."""
+        return any(each.id not in self._said for each in self._gates.resolutions())
+
     def add(self, spans: pl.DataFrame) -> None:
-        """Add spans where somebody else decides on gates; the store was ingested into before.
+        """Add spans, and what people decided, where somebody else decides on gates.
+
+        The store was ingested into before.
 
         Raises:
             StoreError: if a file cannot be read or written.
         """
         spans, _ = distinct_spans(spans)
+        said = [each for each in self._gates.resolutions() if each.id not in self._said]
         (self._dir / _UNFINISHED).touch()
         touched, _ = _place(self._dir, spans.with_columns(ties=_ties(spans)))
+        if said:
+            for bucket in _buckets_with(self._dir, {each.trace_id for each in said}):
+                touched[bucket] = None
         for bucket, traces in sorted(touched.items()):
             self._derive(bucket, traces)
+        self._said.update(each.id for each in said)
         (self._dir / _UNFINISHED).unlink()
 
     def expire(self, days_max: int, bytes_max: int) -> list[str]:
@@ -540,8 +554,10 @@ def _hash(*settings: RuleSet | Recovery | Sameness) -> str:
 def _decided(store_dir: Path, gates: GateStore) -> set[int]:
     """Return the buckets in which a gate was resolved since they were judged."""
     traces = gates.pending()
-    if not traces:
-        return set()
+    return _buckets_with(store_dir, traces) if traces else set()
+
+
+def _buckets_with(store_dir: Path, traces: set[str]) -> set[int]:
     return set(_stored_ties(store_dir).filter(pl.col("trace_id").is_in(traces))["bucket"])
 
 

@@ -143,6 +143,8 @@ class Keeping:
         """Store some of what was judged; says whether there may be more."""
         logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND, self._judged_seq())
         if logged is None:
+            if writer.has_decisions():
+                writer.add(SPAN_SCHEMA.to_frame())
             return False
         writer.add(logged.spans)
         self._done(logged)
