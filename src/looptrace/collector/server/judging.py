@@ -33,8 +33,8 @@ _logger = logging.getLogger(__name__)
 TICK_S = 0.1
 # Decisions that another process wrote into the store are looked for this often.
 LOOK_EVERY_S = 1.0
-# Requests that are judged at once.
-REQUESTS_A_TICK = 64
+# Requests that are judged at once; who answers waits while their spans become rows.
+REQUESTS_A_TICK = 8
 # How often idle tasks are looked for.
 FORGET_EVERY_S = 3_600
 # A trace that was at work this long before a start may go on after it.

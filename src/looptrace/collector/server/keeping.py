@@ -18,8 +18,8 @@ from looptrace.collector.store_lock import StoreError
 
 _logger = logging.getLogger(__name__)
 
-# Requests that are stored at once; 64 full exports of the SDK's are 32,768 spans.
-REQUESTS_A_ROUND = 64
+# Requests that are stored at once: more would keep who answers waiting, fewer would take longer.
+REQUESTS_A_ROUND = 16
 # Storing may take this share of the time, so that receiving and judging go on.
 BUSY_SHARE_MAX = 0.2
 # Where the log is as full as this it may take all of it: else nothing could be received soon.
@@ -121,9 +121,10 @@ class Keeping:
         expire_s = time.monotonic()
         while not self._closing.is_set():
             began_s = time.monotonic()
+            wait_s = 0.0
             try:
-                while self._round(writer) and not self._closing.is_set():
-                    pass
+                if not self._round(writer):
+                    wait_s = self._limits.store_every_s
                 if began_s >= expire_s:
                     expire_s = began_s + EXPIRE_EVERY_S
                     self._expire(writer)
@@ -135,8 +136,7 @@ class Keeping:
                 self.kept.failed += 1
                 pause_s = RETRY_S
             self._closing.wait(pause_s)
-            if pause_s:
-                self._wake.wait(max(self._limits.store_every_s - pause_s, 0))
+            self._wake.wait(wait_s)
             self._wake.clear()
 
     def _round(self, writer: store.Writer) -> bool:

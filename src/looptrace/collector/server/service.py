@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +59,13 @@ _STORED_LOOK_S = 0.02
 
 class ServeError(Exception):
     """The server cannot start; the message is one line that says why and what to do."""
+
+
+# Who answers waits for whoever judges and stores no longer than this at a time.
+_SWITCH_S = 0.001
+# Objects made before garbage is looked for, and how rarely it is looked for among older ones: what
+# the server holds is many objects, and to go through them all takes longer than an answer may.
+_GARBAGE = (50_000, 20, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +193,13 @@ class Service:
         self.log.close()
 
 
+def _be_quick_to_answer() -> None:
+    """Let no thread of the process keep the others waiting for long."""
+    sys.setswitchinterval(_SWITCH_S)
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE)
+
+
 async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """Serve until SIGTERM or SIGINT comes; a second one ends the process at once.
 
@@ -193,6 +209,7 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
         StoreError: if the store cannot be used.
     """
     check_access(options.access)
+    _be_quick_to_answer()
     check_tls(options.access)
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
         service = Service(options)
