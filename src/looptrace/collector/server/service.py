@@ -193,11 +193,19 @@ class Service:
         self.log.close()
 
 
-def _be_quick_to_answer() -> None:
+@contextmanager
+def _quick_to_answer() -> Iterator[None]:
     """Let no thread of the process keep the others waiting for long."""
+    before = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before[0])
+        gc.set_threshold(*before[1])
+        gc.unfreeze()  # What is still frozen at the end of a process looks like a leak.
 
 
 async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
@@ -209,7 +217,6 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
         StoreError: if the store cannot be used.
     """
     check_access(options.access)
-    _be_quick_to_answer()
     check_tls(options.access)
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
         service = Service(options)
@@ -246,7 +253,8 @@ async def _serve(
                 None if grpc_port is None else _address(access.host, grpc_port),
             )
         )
-        await http.serve(sockets=[listener])
+        with _quick_to_answer():
+            await http.serve(sockets=[listener])
 
 
 class _Http(uvicorn.Server):
