@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from examples.dialects import Call, Run, Step
-from tests.framework_traces import both, genai, openinference, openllmetry, strands, vendors
+from tests.framework_traces import both, genai, openinference, openllmetry, rarer, strands, vendors
 from tests.framework_traces.shape import Shape, traces_of
 from tests.otlp import Trace
 
@@ -88,6 +88,11 @@ SHAPES: Mapping[str, tuple[Write, Sequence[str]]] = {
     "strands-native": (_in(strands.STRANDS_OLD), BOTH),
     "strands-native-latest": (_in(strands.STRANDS_DETAILS), BOTH),
     "vercelai-legacy": (_in(vendors.VERCEL_AI), BOTH),
+    # Of these shapes no trace of a framework is at hand.
+    "looptrace-own": (rarer.own, BOTH),
+    "openairaw-openinference-separate": (rarer.separate, BOTH),
+    "openllmetry-numbered": (_in(rarer.OPENLLMETRY_NUMBERED), BOTH),
+    "vercelai-stream": (_in(rarer.VERCEL_STREAM), BOTH),
 }
 GUARDED = {"agentframework-native"}
 PARENTS_FIRST = {"langgraph-langsmith", "llamaindex-openllmetry"}
