@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from examples.dialects import OPENAI, Asked, Message, Response, Run, compact, conversation
+from examples.dialects import OPENAI, Asked, Attributes, Message, Response, Run, conversation
 from tests.framework_traces import vendors
 from tests.framework_traces.openinference import flat, llm, values
 from tests.framework_traces.openllmetry import entity
@@ -120,13 +120,16 @@ def own(run: Run, name: str) -> list[Trace]:
     A call that fails is an attempt that is blocked by it; one that works has done something.
     """
     trace = Trace(name, session_key=None, service=run.service, scope="looptrace", at=run.at)
-    task = {"looptrace.task.id": run.session, "looptrace.task.kind": "order"}
+    task: Attributes = {"looptrace.task.id": run.session, "looptrace.task.kind": "order"}
     root = trace.span("work", None, {**task, "gen_ai.agent.name": run.agent}, seconds=0)
     calls = [call for step in run.steps for call in step.calls]
     for left, call in zip(range(len(calls), 0, -1), calls, strict=True):
         asked = Asked("", call)
-        blocked = {"looptrace.task.status": "blocked", "looptrace.blockers": [seen(asked)]}
-        done = {
+        blocked: Attributes = {
+            "looptrace.task.status": "blocked",
+            "looptrace.blockers": [seen(asked)],
+        }
+        done: Attributes = {
             "looptrace.task.status": "in_progress",
             "looptrace.completed_work": f"{call.name}: {call.result}",
         }
