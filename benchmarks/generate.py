@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.vocabulary import NS_PER_S
 
 Ints = npt.NDArray[np.int64]

@@ -29,7 +29,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import store
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 

@@ -36,7 +36,7 @@ from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.judge import coded, stretches
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.ruleset import RuleSet
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.registry import default_rules
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from benchmarks.generate import turns
 from benchmarks.plain import RULES
 from benchmarks.rules import loops_by_looptrace, loops_by_plain, rules_compared
 from looptrace.analyzer.ruleset import RuleSet
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.response_repeat import ResponseRepeat

@@ -17,7 +17,7 @@ import pytest
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.turns import numbered
+from looptrace.analyzer.schema.turns import numbered
 from looptrace.collector.read import read_spans
 from looptrace.rules.contract import Rule, Verdict, repeats
 from looptrace.rules.repeated_call import RepeatedCall

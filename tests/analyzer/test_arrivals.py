@@ -12,7 +12,7 @@ from looptrace.analyzer.gates import Gate, TaskState
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.turns import TURN_KEY
+from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.collector.read import read_spans
 from tests.collector.test_store import spans_of
 from tests.otlp import Trace

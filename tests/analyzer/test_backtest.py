@@ -14,9 +14,9 @@ from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.prices import Price, Prices
 from looptrace.analyzer.ruleset import RuleSet
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings import PROFILES, Settings, default, of_profile, parsed
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.read import read_spans
 from looptrace.collector.sources import Frame

@@ -19,10 +19,10 @@ from looptrace.analyzer.calibrate import (
     calibrated,
 )
 from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings import Settings, default, load, parsed
 from looptrace.analyzer.settings_forms import toml_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import numbered
 from looptrace.cli.main import main
 from looptrace.collector import store
 from looptrace.rules.vocabulary import NS_PER_S

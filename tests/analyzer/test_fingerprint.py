@@ -12,8 +12,8 @@ from looptrace.analyzer.batch import findings_of
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.values import arguments_of
 
 JEST = """\

@@ -18,8 +18,8 @@ from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
 from looptrace.analyzer.ruleset import DEFAULT, SELECTORS, Override, RuleSet
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings import rules_of_profile
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.degradation import Degradation

@@ -34,10 +34,10 @@ from looptrace.analyzer.meaning import (
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.opinions import needs_opinion
 from looptrace.analyzer.ruleset import RuleSet
+from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings import parsed
 from looptrace.analyzer.settings_file import SettingsError
 from looptrace.analyzer.settings_forms import toml_of
-from looptrace.analyzer.turns import numbered
 from looptrace.rules.collaboration_loop import CollaborationLoop
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.vocabulary import NS_PER_S

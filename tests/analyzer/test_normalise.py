@@ -17,9 +17,9 @@ from looptrace.analyzer.dialects import KEYS
 from looptrace.analyzer.facts import SAYS_NOTHING_CHARS_MAX, TOKENS_MAX, says_nothing
 from looptrace.analyzer.family import ANCESTORS_MAX
 from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.span_kinds import DIALECTS
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_SCHEMA
 from looptrace.analyzer.values import arguments_of
 from looptrace.collector.read import read_spans
 from tests import traps

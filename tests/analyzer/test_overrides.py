@@ -14,8 +14,8 @@ from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.ruleset import Override, RuleSet
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings import parsed
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
 from looptrace.rules.contract import Rung
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall

@@ -36,8 +36,8 @@ from looptrace.analyzer.report import (
 from looptrace.analyzer.report_html import html_report
 from looptrace.analyzer.report_json import json_report
 from looptrace.analyzer.report_terminal import print_report
-from looptrace.analyzer.spans import Skipped
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.contract import ACTIONS, Action
 from tests.schemas import conflicts, fields
 

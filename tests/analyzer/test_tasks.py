@@ -12,7 +12,7 @@ from looptrace.analyzer.counts import Counting, counted
 from looptrace.analyzer.facts import COUNT_MAX
 from looptrace.analyzer.judge import coded
 from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from tests.analyzer.test_normalise import SECOND, kind, span, tool, turns
 
 requirement = pytest.mark.requirement

@@ -26,7 +26,7 @@ from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT
-from looptrace.analyzer.turns import numbered
+from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector import gate_file, store
 from looptrace.collector.gate_metrics import AgentMetrics, metrics_of

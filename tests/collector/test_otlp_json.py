@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.sources import Frame
 from looptrace.collector.span_rows import Decoded, Problem

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import read, sources
 from looptrace.collector.read import SpansRead, read_spans
 from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span

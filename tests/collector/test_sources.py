@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from looptrace.analyzer.spans import Skipped
+from looptrace.analyzer.schema.spans import Skipped
 from looptrace.collector import sources
 from looptrace.collector.sources import (
     DamagedError,

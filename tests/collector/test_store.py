@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from looptrace.analyzer.batch import findings_of, in_order
 from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.ingest import ingest as ingest_command
 from looptrace.collector import store, store_files
 from looptrace.collector.otlp_json import decode_document

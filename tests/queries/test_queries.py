@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace import queries
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.query import query as query_command
 from looptrace.collector import store, warehouse
 from looptrace.collector.otlp_json import decode_document

@@ -21,7 +21,7 @@ from opentelemetry.trace import Span
 
 from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, Told
 from looptrace.collector.sdk.local import row_of

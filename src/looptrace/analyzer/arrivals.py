@@ -15,8 +15,8 @@ import polars as pl
 
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.sameness import NOTHING, Sameness
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_KEY
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_KEY
 
 SpanRow = tuple[Any, ...]  # the columns of SPAN_SCHEMA
 

@@ -16,8 +16,8 @@ from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.fingerprint import compared_by
 from looptrace.analyzer.gates import GateEvent, Why
 from looptrace.analyzer.prices import TOKENS_PER_PRICE, Price, Prices
+from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.analyzer.settings import Settings
-from looptrace.analyzer.turns import IS_STEP, IS_USER
 from looptrace.rules.contract import Action
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -17,8 +17,8 @@ from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.sameness import NOTHING, Sameness
-from looptrace.analyzer.spans import Skipped
-from looptrace.analyzer.turns import IS_STEP, TURN_SCHEMA
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 
 # Tasks are judged in parts of about this many turns, so that memory does not grow with the input.
 PART_TURNS = 200_000

@@ -20,8 +20,8 @@ from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.counts import DAY_S, counted
 from looptrace.analyzer.judge import coded, ruled
 from looptrace.analyzer.ruleset import Override, RuleSet
+from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.settings import Settings
-from looptrace.analyzer.turns import IS_USER
 from looptrace.rules.contract import Rule, Rung, SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.turns import IS_STEP, IS_USER
+from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from looptrace.analyzer.opinions import (
     needs_opinion,
 )
 from looptrace.analyzer.rule_pages import summary
-from looptrace.analyzer.turns import IS_USER
+from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.rules.registry import RULES
 from looptrace.rules.vocabulary import NS_PER_S
 

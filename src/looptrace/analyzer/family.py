@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from looptrace.analyzer.facts import Facts
-from looptrace.analyzer.spans import Skipped
+from looptrace.analyzer.schema.spans import Skipped
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.
 ANCESTORS_MAX = 100

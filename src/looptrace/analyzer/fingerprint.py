@@ -18,7 +18,7 @@ from looptrace.analyzer.failures import with_places
 from looptrace.analyzer.figures import failed_tests, with_figures
 from looptrace.analyzer.masks import blank, masked, named_ids
 from looptrace.analyzer.sameness import NOTHING, Sameness, compared_arguments
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 
 # A result that begins so reports a failure although its span's status does not say it.
 FAILURE_HEAD = (

@@ -25,7 +25,7 @@ from looptrace.analyzer.moments import moments_of, with_history
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.turns import STEP_SPREAD_S, TURN_KEY, ordered
+from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, ordered
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Spans may arrive this long after younger ones of their task.

@@ -19,8 +19,8 @@ from looptrace.analyzer.family import Family, family_of
 from looptrace.analyzer.fingerprint import fingerprinted
 from looptrace.analyzer.messages import Call, Message, Result
 from looptrace.analyzer.sameness import NOTHING, Sameness
-from looptrace.analyzer.spans import Skipped
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.values import parsed
 
 # Turns that carry the progress recorded on their span; of those that share one, one does.

@@ -35,7 +35,7 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.vocabulary import NS_PER_S
 
 TASK = "example"

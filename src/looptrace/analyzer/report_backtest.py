@@ -21,7 +21,7 @@ from looptrace.analyzer.report import (
     tokens_text,
 )
 from looptrace.analyzer.report_json import json_text
-from looptrace.analyzer.spans import Skipped
+from looptrace.analyzer.schema.spans import Skipped
 from looptrace.rules.contract import ACTIONS
 
 SCHEMA = 1

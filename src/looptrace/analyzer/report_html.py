@@ -37,7 +37,7 @@ from looptrace.analyzer.report import (
     told_text,
     verdict,
 )
-from looptrace.analyzer.turns import IS_USER
+from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.rules.contract import Action
 
 # A strip of more cells than this could not be told apart on a screen; a cell then stands for

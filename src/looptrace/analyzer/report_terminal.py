@@ -31,7 +31,7 @@ from looptrace.analyzer.report import (
     told_text,
     verdict,
 )
-from looptrace.analyzer.spans import Skipped
+from looptrace.analyzer.schema.spans import Skipped
 from looptrace.rules.contract import Action
 
 # More than these would hide the findings above them.

@@ -27,7 +27,7 @@ from opentelemetry.trace import Link, SpanContext
 
 from looptrace.analyzer.directives import Directives
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector import store
 from looptrace.collector.sdk.local import told_of
 from looptrace.collector.sdk.tell import EVENT, SAMPLED, SCOPE, attributes_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.collector.json_documents import begins_document, documents
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.otlp_proto import (

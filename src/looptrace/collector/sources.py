@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from looptrace.analyzer.spans import Skipped
+from looptrace.analyzer.schema.spans import Skipped
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

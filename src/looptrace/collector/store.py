@@ -32,8 +32,8 @@ from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.sameness import NOTHING, Sameness
-from looptrace.analyzer.spans import SPAN_SCHEMA, Skipped, distinct_spans
-from looptrace.analyzer.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
 from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector.content import Content, content_key, with_content
 from looptrace.collector.gate_store import GateStore

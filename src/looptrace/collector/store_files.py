@@ -16,8 +16,8 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store_lock import StoreError, replacing
 
 # The ids that tie a span's trace to others: its session, its task, the traces it links to. Kept
