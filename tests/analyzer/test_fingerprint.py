@@ -14,7 +14,7 @@ from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.analyzer.values import arguments_of
+from looptrace.analyzer.text.payloads import arguments_of
 
 JEST = """\
 FAIL src/auth.test.ts

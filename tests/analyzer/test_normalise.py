@@ -20,7 +20,7 @@ from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.span_kinds import DIALECTS
-from looptrace.analyzer.values import arguments_of
+from looptrace.analyzer.text.payloads import arguments_of
 from looptrace.collector.read import read_spans
 from tests import traps
 from tests.otlp import Trace

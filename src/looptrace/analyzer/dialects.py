@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from looptrace.analyzer.messages import nested
-from looptrace.analyzer.values import parsed
+from looptrace.analyzer.text.payloads import parsed
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     # No convention has a word for these; they are read off any span, and a status makes an attempt.

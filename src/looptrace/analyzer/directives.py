@@ -20,8 +20,8 @@ from jinja2 import (
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.recovery import DEFAULT, Recovery
+from looptrace.analyzer.text.display import plain
 
 SUFFIX = ".txt.j2"
 # A blocker is a name or a sentence.

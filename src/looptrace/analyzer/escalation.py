@@ -14,7 +14,6 @@ import polars as pl
 
 from looptrace.analyzer.findings import Cost, Finding
 from looptrace.analyzer.gates import Failure, GateEvent
-from looptrace.analyzer.labels import label, plain
 from looptrace.analyzer.opinions import (
     GOAL_LENGTH_MAX,
     NAME_LENGTH_MAX,
@@ -24,6 +23,7 @@ from looptrace.analyzer.opinions import (
 )
 from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.schema.turns import IS_USER
+from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.registry import RULES
 from looptrace.rules.vocabulary import NS_PER_S
 

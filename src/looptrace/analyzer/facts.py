@@ -13,7 +13,7 @@ import polars as pl
 from looptrace.analyzer.dialects import field, with_events
 from looptrace.analyzer.messages import Call, Message, messages_of
 from looptrace.analyzer.span_kinds import SpanKind, kind_of
-from looptrace.analyzer.values import arguments_of, canonical, is_redacted, parsed, result_of
+from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more; such a number is a fault of what wrote it.

@@ -31,11 +31,11 @@ from looptrace.analyzer.fingerprint import (
     UNTOLD,
     digest,
 )
-from looptrace.analyzer.labels import label
 from looptrace.analyzer.meaning import Meaning, meanings_of
 from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
+from looptrace.analyzer.text.display import label
+from looptrace.analyzer.text.payloads import names_in
 from looptrace.analyzer.texts import with_chants
-from looptrace.analyzer.values import names_in
 from looptrace.rules.contract import Loop, Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Lane, Mask, Turns
 from looptrace.rules.vocabulary import NS_PER_S

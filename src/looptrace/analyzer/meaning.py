@@ -29,7 +29,7 @@ import polars as pl
 
 from looptrace.analyzer import sentences
 from looptrace.analyzer.fingerprint import SEARCHED
-from looptrace.analyzer.values import parsed
+from looptrace.analyzer.text.payloads import parsed
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import UNKNOWN, Figures, Meanings
 

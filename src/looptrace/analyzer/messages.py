@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from looptrace.analyzer.values import arguments_of, canonical, is_redacted, parsed, result_of
+from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 
 # As many messages as a long conversation has, but none that holds a picture.
 ITEMS_KEPT = 1024

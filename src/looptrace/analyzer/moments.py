@@ -11,8 +11,8 @@ import polars as pl
 
 from looptrace.analyzer.gates import Failure, GateEvent, Moment, Reset
 from looptrace.analyzer.judge import Growth
-from looptrace.analyzer.labels import label
 from looptrace.analyzer.schema.turns import IS_USER
+from looptrace.analyzer.text.display import label
 
 # At one turn what begins anew comes before what grows; a person's message has the number of the
 # turn before it, and comes after it.

@@ -21,7 +21,7 @@ from looptrace.analyzer.messages import Call, Message, Result
 from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.analyzer.values import parsed
+from looptrace.analyzer.text.payloads import parsed
 
 # Turns that carry the progress recorded on their span; of those that share one, one does.
 _MEASURING = ("tool", "attempt", "progress")

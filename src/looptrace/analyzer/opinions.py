@@ -17,7 +17,7 @@ import polars as pl
 
 from looptrace.analyzer.findings import Analysis, Finding
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import label, plain
+from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.registry import RULES
 
 # Enough to see a loop come round several times; a judge's answers get no better with hundreds.

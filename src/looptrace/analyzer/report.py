@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 from looptrace.analyzer.findings import Analysis, Cost, Finding, Outage, Summary
 from looptrace.analyzer.gates import GateEvent, Why
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.opinions import NoOpinion, Opinion
+from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from looptrace.analyzer.directives import OWN, Directives
 from looptrace.analyzer.escalation import Escalation, Iteration
 from looptrace.analyzer.gates import Failure
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.opinions import GOAL_LENGTH_MAX, NoOpinion
 from looptrace.analyzer.report import (
     WHY_TEXTS,
@@ -24,6 +23,7 @@ from looptrace.analyzer.report import (
     told_text,
 )
 from looptrace.analyzer.report_json import event_object, failure_object, json_text
+from looptrace.analyzer.text.display import plain
 
 SCHEMA = 1
 

@@ -13,7 +13,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from looptrace import __version__
 from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import label, plain
 from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report import (
     GATE_IS_OPEN,
@@ -38,6 +37,7 @@ from looptrace.analyzer.report import (
     verdict,
 )
 from looptrace.analyzer.schema.turns import IS_USER
+from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.contract import Action
 
 # A strip of more cells than this could not be told apart on a screen; a cell then stands for

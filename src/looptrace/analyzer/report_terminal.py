@@ -7,7 +7,6 @@ from rich.text import Text
 
 from looptrace.analyzer.findings import Analysis, Finding, Summary
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report import (
     GATE_IS_OPEN,
@@ -32,6 +31,7 @@ from looptrace.analyzer.report import (
     verdict,
 )
 from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import Action
 
 # More than these would hide the findings above them.

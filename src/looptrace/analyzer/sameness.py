@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.values import canonical, parsed
+from looptrace.analyzer.text.payloads import canonical, parsed
 
 PATTERN_CHARS_MAX = 500
 

@@ -16,7 +16,6 @@ from typing import Any
 from looptrace.analyzer import sentences
 from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.meaning import MEASURES, SENTENCES, Meaning
 from looptrace.analyzer.outages import OutageSettings
@@ -33,6 +32,7 @@ from looptrace.analyzer.settings_file import (
     read,
     shown,
 )
+from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.webhooks import (
     FILE,
     FILTER_MAX,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from looptrace.analyzer.labels import did_you_mean, plain
+from looptrace.analyzer.text.display import did_you_mean, plain
 
 # A file that says all there is to say has a fiftieth of it.
 FILE_BYTES_MAX = 256 * 1024

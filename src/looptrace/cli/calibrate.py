@@ -18,7 +18,6 @@ from looptrace.analyzer.calibrate import (
     CalibrationError,
     calibrated,
 )
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.report import NAME_LENGTH_MAX, counted
 from looptrace.analyzer.settings import (
     FILE_NAME,
@@ -28,6 +27,7 @@ from looptrace.analyzer.settings import (
     parsed,
 )
 from looptrace.analyzer.settings_forms import toml_of
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option, stopping_on_settings_errors
 

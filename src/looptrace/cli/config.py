@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.plugins import PluginError
 from looptrace.analyzer.settings import (
     FILE_NAME,
@@ -21,6 +20,7 @@ from looptrace.analyzer.settings import (
 )
 from looptrace.analyzer.settings_file import SettingsError
 from looptrace.analyzer.settings_forms import starter, toml_of
+from looptrace.analyzer.text.display import plain
 from looptrace.cli.traces import EXIT_UNREADABLE
 
 _LINE_LENGTH_MAX = 500

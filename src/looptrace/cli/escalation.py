@@ -11,10 +11,10 @@ import click
 from looptrace.analyzer.escalation import escalation_of
 from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.opinions import Judge
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
 from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_option, opinions

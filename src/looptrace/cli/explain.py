@@ -17,11 +17,11 @@ from rich.text import Text
 from looptrace.analyzer.changes import Change, Move, MovedGate
 from looptrace.analyzer.explain import Explanation, Progress, explained
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import label, plain
 from looptrace.analyzer.report import place_of, told_text
 from looptrace.analyzer.report_json import explanation_json
 from looptrace.analyzer.report_terminal import ACTION_STYLE
 from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.text.display import label, plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 
 _LINE_LENGTH_MAX = 500

@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.collector.gate_metrics import AgentMetrics, GateMetrics, metrics_of
 from looptrace.collector.gate_store import (

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 

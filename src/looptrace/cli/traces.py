@@ -16,11 +16,11 @@ from rich.status import Status
 from looptrace.analyzer.batch import analyse, analysis_of, joined
 from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.fingerprint import compared_by
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.outages import failures_of, with_outages
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.text.display import plain
 from looptrace.collector import store
 from looptrace.collector.read import SpansRead, read_spans
 

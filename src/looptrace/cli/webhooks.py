@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import did_you_mean, plain
 from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.text.display import did_you_mean, plain
 from looptrace.analyzer.webhooks import FORMATS, Webhook
 from looptrace.cli import traces
 from looptrace.cli.config import config_option

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from looptrace.analyzer.values import parsed
+from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.agent_rows import (
     ANSWERED,
     INTERRUPTED,

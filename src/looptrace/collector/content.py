@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.values import parsed
+from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.content_hashes import hashed
 from looptrace.collector.keyed_hashes import exact_of, hash_of, masked_texts
 from looptrace.collector.redaction import KEY_BYTES, redacted

@@ -30,7 +30,7 @@ from looptrace.analyzer.facts import (
 )
 from looptrace.analyzer.fingerprint import ERROR_KINDS, ERROR_TYPE, FAILURE_EXIT, FAILURE_HEAD
 from looptrace.analyzer.messages import Call, Message, Result
-from looptrace.analyzer.values import canonical, parsed
+from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.keyed_hashes import hash_of, masked_texts
 
 # How a text is compared: as it is, or without volatile parts, of which an error has more.

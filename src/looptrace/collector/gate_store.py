@@ -22,7 +22,7 @@ import polars as pl
 from looptrace.analyzer.decisions import PersonDecided
 from looptrace.analyzer.fingerprint import digest
 from looptrace.analyzer.gates import GateEvent, TaskState
-from looptrace.analyzer.labels import did_you_mean
+from looptrace.analyzer.text.display import did_you_mean
 from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector.gate_file import GateFile, connected, read_json
 from looptrace.collector.outbox import enqueue

@@ -19,7 +19,7 @@ import re
 
 import polars as pl
 
-from looptrace.analyzer.values import is_redacted
+from looptrace.analyzer.text.payloads import is_redacted
 
 KEY_BYTES = 32
 _DIGEST_BYTES = 6

@@ -27,10 +27,10 @@ from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.directives import Directives
 from looptrace.analyzer.escalation import Escalation, escalation_of
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import plain
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.text.display import plain
 from looptrace.collector import store
 from looptrace.collector.gate_store import (
     GateDetails,

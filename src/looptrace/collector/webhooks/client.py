@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import httpcore
 
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.text.display import plain
 from looptrace.collector.retry_after import seconds
 from looptrace.collector.webhooks.addresses import may_be_reached
 from looptrace.collector.webhooks.schedule import Answer

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.webhooks import GATE, TASK, Format
 from looptrace.rules.vocabulary import NS_PER_S
 

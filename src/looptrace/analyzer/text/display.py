@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-from looptrace.analyzer.values import names_in
+from looptrace.analyzer.text.payloads import names_in
 
 # A label fits on one line of a terminal beside the words of a sentence.
 LABEL_LENGTH_MAX = 72
