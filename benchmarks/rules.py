@@ -32,7 +32,7 @@ from benchmarks import plain
 from benchmarks.generate import sessions, written
 from looptrace.analyzer.batch import findings_of
 from looptrace.analyzer.counts import Counting, counted
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.judge import coded, stretches
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.ruleset import RuleSet

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.turns import numbered

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.facts import error_of
-from looptrace.analyzer.fingerprint import EXTERNAL, fingerprinted
+from looptrace.analyzer.fingerprint.signatures import EXTERNAL, fingerprinted
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA

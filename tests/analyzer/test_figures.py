@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.figures import figures_of, with_figures
+from looptrace.analyzer.fingerprint.runner_output import figures_of, with_figures
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 PYTEST = """\

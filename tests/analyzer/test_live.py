@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from looptrace.analyzer.batch import findings_of
 from looptrace.analyzer.counts import DAY_S, METRICS, Counting
 from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
 from looptrace.analyzer.ruleset import DEFAULT, SELECTORS, Override, RuleSet
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered

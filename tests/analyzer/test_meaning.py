@@ -16,12 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.meaning import halves, score
-from looptrace.analyzer import sentences
 from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.live import HORIZON_S, LiveEngine
-from looptrace.analyzer.log_records import log_record
-from looptrace.analyzer.meaning import (
+from looptrace.analyzer.fingerprint import embeddings as sentences
+from looptrace.analyzer.fingerprint.similarity import (
     CHARS_MAX,
     LETTERS,
     MEASURES,
@@ -31,6 +29,8 @@ from looptrace.analyzer.meaning import (
     marks,
     sketch,
 )
+from looptrace.analyzer.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.log_records import log_record
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.opinions import needs_opinion
 from looptrace.analyzer.ruleset import RuleSet
@@ -352,7 +352,7 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
     handed(*FIX).write_parquet(turns)
     judge = (
         "from looptrace.analyzer.ruleset import RuleSet\n"
-        "from looptrace.analyzer.meaning import Meaning\n"
+        "from looptrace.analyzer.fingerprint.similarity import Meaning\n"
         "from looptrace.analyzer.batch import findings_of\n"
         "import polars as pl\n"
         f"turns = pl.read_parquet({str(turns)!r})\n"

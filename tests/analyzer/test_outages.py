@@ -19,7 +19,7 @@ from rich.console import Console
 from looptrace import queries
 from looptrace.analyzer.batch import analysis_of
 from looptrace.analyzer.findings import Analysis, Outage
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.live import HORIZON_S, LATENESS_S
 from looptrace.analyzer.outage_watch import OutageWatch
 from looptrace.analyzer.outages import OutageSettings, failures_of, outages_of, with_outages

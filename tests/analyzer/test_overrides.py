@@ -11,7 +11,7 @@ import pytest
 from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.explain import progress_of
 from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.ruleset import Override, RuleSet
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered

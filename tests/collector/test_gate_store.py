@@ -20,7 +20,7 @@ import pytest
 
 from looptrace.analyzer.batch import Judged, judged_of
 from looptrace.analyzer.decisions import decision_turns
-from looptrace.analyzer.fingerprint import digest
+from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.notation import turns_in

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.fingerprint import compared_by
+from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.gates import GateEvent, Why
 from looptrace.analyzer.prices import TOKENS_PER_PRICE, Price, Prices
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER

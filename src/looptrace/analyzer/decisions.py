@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 

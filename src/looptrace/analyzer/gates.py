@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal, TypeVar
 
-from looptrace.analyzer.fingerprint import digest
+from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.judge import Growth
 from looptrace.analyzer.recovery import Recovery
 from looptrace.rules.contract import Action

@@ -18,7 +18,8 @@ import numpy as np
 import polars as pl
 
 from looptrace.analyzer.counts import SINCE
-from looptrace.analyzer.fingerprint import (
+from looptrace.analyzer.fingerprint.chants import with_chants
+from looptrace.analyzer.fingerprint.signatures import (
     ACKNOWLEDGES,
     CHANGES,
     EXTERNAL,
@@ -31,11 +32,10 @@ from looptrace.analyzer.fingerprint import (
     UNTOLD,
     digest,
 )
-from looptrace.analyzer.meaning import Meaning, meanings_of
+from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
 from looptrace.analyzer.text.display import label
 from looptrace.analyzer.text.payloads import names_in
-from looptrace.analyzer.texts import with_chants
 from looptrace.rules.contract import Loop, Rule, Verdict
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Lane, Mask, Turns
 from looptrace.rules.vocabulary import NS_PER_S

@@ -16,9 +16,9 @@ import polars as pl
 
 from looptrace.analyzer.facts import Facts, error_of, facts_of, says_nothing
 from looptrace.analyzer.family import Family, family_of
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.messages import Call, Message, Result
-from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import parsed

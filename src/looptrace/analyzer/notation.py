@@ -34,7 +34,7 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.fingerprint import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looptrace.analyzer.counts import Counting
-from looptrace.analyzer.meaning import Meaning
+from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import default_rules
 from looptrace.rules.turns import LaneSpec

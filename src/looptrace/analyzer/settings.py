@@ -13,17 +13,23 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from looptrace.analyzer import sentences
 from looptrace.analyzer.counts import METRICS, Counting
 from looptrace.analyzer.directives import DirectiveError, Directives
+from looptrace.analyzer.fingerprint import embeddings as sentences
+from looptrace.analyzer.fingerprint.embeddings import SentencesError
+from looptrace.analyzer.fingerprint.equivalence import (
+    PATTERN_CHARS_MAX,
+    Mask,
+    Sameness,
+    Tool,
+    check_pattern,
+)
+from looptrace.analyzer.fingerprint.similarity import MEASURES, SENTENCES, Meaning
 from looptrace.analyzer.limits import Limits
-from looptrace.analyzer.meaning import MEASURES, SENTENCES, Meaning
 from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
-from looptrace.analyzer.sameness import PATTERN_CHARS_MAX, Mask, Sameness, Tool, check_pattern
-from looptrace.analyzer.sentences import SentencesError
 from looptrace.analyzer.settings_file import (
     FILE_BYTES_MAX,
     Node,

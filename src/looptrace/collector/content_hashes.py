@@ -28,7 +28,12 @@ from looptrace.analyzer.facts import (
     facts_of,
     says_nothing,
 )
-from looptrace.analyzer.fingerprint import ERROR_KINDS, ERROR_TYPE, FAILURE_EXIT, FAILURE_HEAD
+from looptrace.analyzer.fingerprint.signatures import (
+    ERROR_KINDS,
+    ERROR_TYPE,
+    FAILURE_EXIT,
+    FAILURE_HEAD,
+)
 from looptrace.analyzer.messages import Call, Message, Result
 from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.keyed_hashes import hash_of, masked_texts

@@ -20,7 +20,7 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.decisions import PersonDecided
-from looptrace.analyzer.fingerprint import digest
+from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.text.display import did_you_mean
 from looptrace.analyzer.webhooks import Webhook

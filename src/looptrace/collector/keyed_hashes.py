@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import polars as pl
 
-from looptrace.analyzer.masks import masked
+from looptrace.analyzer.fingerprint.masks import masked
 
 _WORD_DIGEST_BYTES = 8
 _EXACT_DIGEST_BYTES = 6

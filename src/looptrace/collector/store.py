@@ -25,13 +25,13 @@ from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.facts import facts_of
 from looptrace.analyzer.family import groups
 from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.fingerprint import digest
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates import TaskState
 from looptrace.analyzer.normalise import turns_of
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.sameness import NOTHING, Sameness
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
 from looptrace.analyzer.webhooks import Webhook

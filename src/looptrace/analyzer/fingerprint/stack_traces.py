@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from looptrace.analyzer.masks import blank, masked
+from looptrace.analyzer.fingerprint.masks import blank, masked
 
 _SOURCES = (
     "py|pyi|ipynb|jsx?|mjs|cjs|tsx?|mts|vue|svelte|java|kts?|scala|groovy|gradle|go|rs|c|cc|cpp|cxx"

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from looptrace.analyzer import sentences
-from looptrace.analyzer.fingerprint import SEARCHED
+from looptrace.analyzer.fingerprint import embeddings as sentences
+from looptrace.analyzer.fingerprint.signatures import SEARCHED
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import UNKNOWN, Figures, Meanings

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from looptrace.analyzer.sameness import Mask
+from looptrace.analyzer.fingerprint.equivalence import Mask
 
 # Names in code hardly ever have two numbers apart from one another, and random texts mostly do.
 _RANDOM = (

@@ -14,10 +14,10 @@ from collections.abc import Callable
 import polars as pl
 
 from looptrace.analyzer.facts import says_nothing
-from looptrace.analyzer.failures import with_places
-from looptrace.analyzer.figures import failed_tests, with_figures
-from looptrace.analyzer.masks import blank, masked, named_ids
-from looptrace.analyzer.sameness import NOTHING, Sameness, compared_arguments
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
+from looptrace.analyzer.fingerprint.masks import blank, masked, named_ids
+from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
+from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 
 # A result that begins so reports a failure although its span's status does not say it.
