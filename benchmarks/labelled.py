@@ -16,7 +16,7 @@ from typing import Literal
 
 import polars as pl
 
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.read import read_spans
 
 STEP = "looptrace.step"

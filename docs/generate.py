@@ -18,11 +18,11 @@ from typing import Any
 from click.testing import CliRunner
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 
-from looptrace.analyzer.dialects import KEYS
+from looptrace.analyzer.normalize.dialects import KEYS
+from looptrace.analyzer.normalize.span_kinds import DIALECTS
 from looptrace.analyzer.rule_pages import pages
 from looptrace.analyzer.settings import default
 from looptrace.analyzer.settings_forms import page, schema
-from looptrace.analyzer.span_kinds import DIALECTS
 from looptrace.cli.main import main as looptrace
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.counts import NAMES, Reason
@@ -42,7 +42,7 @@ _COLUMNS = 100
 
 _DIALECTS_HEAD = """# Dialects
 
-<!-- Made from the tables in analyzer/dialects.py by `make docs`; edit them there. -->
+<!-- Made from the tables in analyzer/normalize/dialects.py by `make docs`; edit them there. -->
 
 Which attributes of a span are read as what. One dialect is chosen per span, the first of these
 whose marker has a known value; a field is then read from the first key that is present, the chosen

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.collector.read import read_spans

@@ -10,7 +10,7 @@ import pytest
 
 from looptrace.analyzer.backtest import Backtest, Opened, Spent, Total, backtest
 from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.prices import Price, Prices
 from looptrace.analyzer.ruleset import RuleSet

@@ -17,7 +17,7 @@ from looptrace.analyzer.fingerprint.equivalence import (
     check_pattern,
 )
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import arguments_of

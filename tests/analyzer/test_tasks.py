@@ -9,8 +9,8 @@ import pytest
 
 from looptrace.analyzer.batch import analyse
 from looptrace.analyzer.counts import Counting, counted
-from looptrace.analyzer.facts import COUNT_MAX
 from looptrace.analyzer.judge import coded
+from looptrace.analyzer.normalize.span_fields import COUNT_MAX
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from tests.analyzer.test_normalise import SECOND, kind, span, tool, turns

@@ -20,7 +20,7 @@ import pytest
 
 from examples.frameworks.shared import ATTEMPTS
 from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.span_kinds import kind_of
+from looptrace.analyzer.normalize.span_kinds import kind_of
 from looptrace.collector.read import read_spans
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
 from looptrace.collector.content import CONTENTS, TEXT_BYTES_MAX, content_key, with_content

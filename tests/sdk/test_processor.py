@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Span
 
 from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, Told

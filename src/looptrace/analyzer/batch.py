@@ -13,7 +13,7 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.gates import GateEvent, TaskState, decided
 from looptrace.analyzer.judge import Growth, Stretch, coded, stretches
 from looptrace.analyzer.moments import moments_of, with_history
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet

@@ -16,7 +16,7 @@ from rich.status import Status
 from looptrace.analyzer.batch import analyse, analysis_of, joined
 from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.fingerprint.signatures import compared_by
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.outages import failures_of, with_outages
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings import Settings

@@ -18,7 +18,14 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.facts import (
+from looptrace.analyzer.fingerprint.signatures import (
+    ERROR_KINDS,
+    ERROR_TYPE,
+    FAILURE_EXIT,
+    FAILURE_HEAD,
+)
+from looptrace.analyzer.normalize.messages import Call, Message, Result
+from looptrace.analyzer.normalize.span_fields import (
     INTERVENTION_EVENT,
     PROGRESS_PREFIX,
     STATUS_ERROR,
@@ -28,13 +35,6 @@ from looptrace.analyzer.facts import (
     facts_of,
     says_nothing,
 )
-from looptrace.analyzer.fingerprint.signatures import (
-    ERROR_KINDS,
-    ERROR_TYPE,
-    FAILURE_EXIT,
-    FAILURE_HEAD,
-)
-from looptrace.analyzer.messages import Call, Message, Result
 from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.keyed_hashes import hash_of, masked_texts
 

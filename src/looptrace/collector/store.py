@@ -22,13 +22,13 @@ import polars as pl
 
 from looptrace.analyzer.batch import Judged, judged_of
 from looptrace.analyzer.decisions import decision_turns
-from looptrace.analyzer.facts import facts_of
-from looptrace.analyzer.family import groups
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates import TaskState
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.span_fields import facts_of
+from looptrace.analyzer.normalize.span_tree import groups
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.ruleset import DEFAULT, RuleSet

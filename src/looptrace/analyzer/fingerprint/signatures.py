@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import polars as pl
 
-from looptrace.analyzer.facts import says_nothing
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
 from looptrace.analyzer.fingerprint.masks import blank, masked, named_ids
 from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
 from looptrace.analyzer.fingerprint.stack_traces import with_places
+from looptrace.analyzer.normalize.span_fields import says_nothing
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 
 # A result that begins so reports a failure although its span's status does not say it.

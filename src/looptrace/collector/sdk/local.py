@@ -12,11 +12,11 @@ import polars as pl
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace.analyzer.arrivals import Arrivals
 from looptrace.analyzer.decisions import PersonDecided, decision_turns
 from looptrace.analyzer.directives import Directives
 from looptrace.analyzer.gates import GateEvent
 from looptrace.analyzer.live import LiveEngine
+from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings import Settings, default
 from looptrace.collector.sdk.agent_gate import GateState, Told
 from looptrace.collector.span_rows import Row, service_name, span_row

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.arrivals import Arrivals
 from looptrace.analyzer.counts import DAY_S
 from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.gates import GateEvent, TaskState
 from looptrace.analyzer.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.outage_watch import OutageWatch
 from looptrace.analyzer.settings import Settings
 from looptrace.collector import store

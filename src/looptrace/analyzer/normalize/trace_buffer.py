@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
-from looptrace.analyzer.normalise import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_KEY
 

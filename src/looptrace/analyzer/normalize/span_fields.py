@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.dialects import field, with_events
-from looptrace.analyzer.messages import Call, Message, messages_of
-from looptrace.analyzer.span_kinds import SpanKind, kind_of
+from looptrace.analyzer.normalize.dialects import field, with_events
+from looptrace.analyzer.normalize.messages import Call, Message, messages_of
+from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 
 STATUS_OK, STATUS_ERROR = 1, 2

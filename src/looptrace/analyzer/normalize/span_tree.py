@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from looptrace.analyzer.facts import Facts
+from looptrace.analyzer.normalize.span_fields import Facts
 from looptrace.analyzer.schema.spans import Skipped
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.

@@ -14,11 +14,11 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.facts import Facts, error_of, facts_of, says_nothing
-from looptrace.analyzer.family import Family, family_of
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
-from looptrace.analyzer.messages import Call, Message, Result
+from looptrace.analyzer.normalize.messages import Call, Message, Result
+from looptrace.analyzer.normalize.span_fields import Facts, error_of, facts_of, says_nothing
+from looptrace.analyzer.normalize.span_tree import Family, family_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import parsed
