@@ -34,8 +34,8 @@ from benchmarks.labelled import (
 )
 from looptrace import __version__
 from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import known_rules
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.live import LiveEngine
-from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.rules.contract import Rule
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.counts import DAY_S
+from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.settings_forms import toml_of

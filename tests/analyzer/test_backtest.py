@@ -10,10 +10,10 @@ import pytest
 
 from looptrace.analyzer.backtest import Backtest, Opened, Spent, Total, backtest
 from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.prices import Price, Prices
-from looptrace.analyzer.ruleset import RuleSet
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings import PROFILES, Settings, default, of_profile, parsed

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from benchmarks.meaning import halves, score
 from looptrace.analyzer.batch import findings_of, judged_of
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint import embeddings as sentences
 from looptrace.analyzer.fingerprint.similarity import (
@@ -33,7 +34,6 @@ from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.log_records import log_record
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.opinions import needs_opinion
-from looptrace.analyzer.ruleset import RuleSet
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings import parsed
 from looptrace.analyzer.settings_file import SettingsError
@@ -351,7 +351,7 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
     turns = tmp_path / "turns.parquet"
     handed(*FIX).write_parquet(turns)
     judge = (
-        "from looptrace.analyzer.ruleset import RuleSet\n"
+        "from looptrace.analyzer.detect.ruleset import RuleSet\n"
         "from looptrace.analyzer.fingerprint.similarity import Meaning\n"
         "from looptrace.analyzer.batch import findings_of\n"
         "import polars as pl\n"

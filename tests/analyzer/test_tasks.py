@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.counts import Counting, counted
-from looptrace.analyzer.judge import coded
+from looptrace.analyzer.detect.counters import Counting, counted
+from looptrace.analyzer.detect.evaluate import coded
 from looptrace.analyzer.normalize.span_fields import COUNT_MAX
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA

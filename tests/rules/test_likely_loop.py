@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from looptrace.analyzer.calibration_plot import calibration_svg
-from looptrace.analyzer.counts import Counting, counted
-from looptrace.analyzer.judge import coded, columns
+from looptrace.analyzer.detect.counters import Counting, counted
+from looptrace.analyzer.detect.evaluate import coded, columns
+from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.ruleset import DEFAULT
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings import load, parsed
 from looptrace.analyzer.settings_file import SettingsError

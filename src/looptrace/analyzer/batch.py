@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from looptrace.analyzer.counts import counted
+from looptrace.analyzer.detect.counters import counted
+from looptrace.analyzer.detect.evaluate import Growth, Stretch, coded, stretches
+from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.findings import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.gates import GateEvent, TaskState, decided
-from looptrace.analyzer.judge import Growth, Stretch, coded, stretches
 from looptrace.analyzer.moments import moments_of, with_history
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 

@@ -15,10 +15,10 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.batch import decided_of
+from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.gates import GateEvent, Why
-from looptrace.analyzer.judge import stretches
 from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import RuleSet
 from looptrace.analyzer.settings import ENABLED
 from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, Rule, SettingError, numbers
 

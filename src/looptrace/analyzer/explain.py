@@ -9,12 +9,12 @@ import polars as pl
 
 from looptrace.analyzer.batch import decided_of
 from looptrace.analyzer.changes import Change, MovedGate, changes_of_rule, moved_gate
-from looptrace.analyzer.counts import counted
+from looptrace.analyzer.detect.counters import counted
+from looptrace.analyzer.detect.evaluate import coded, ruled, stretches
+from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
 from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.judge import coded, ruled, stretches
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import DEFAULT, OFF, RuleSet
 
 _UNSEEN = -1
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal, TypeVar
 
+from looptrace.analyzer.detect.evaluate import Growth
 from looptrace.analyzer.fingerprint.signatures import digest
-from looptrace.analyzer.judge import Growth
 from looptrace.analyzer.recovery import Recovery
 from looptrace.rules.contract import Action
 from looptrace.rules.vocabulary import NS_PER_S

@@ -17,14 +17,22 @@ import numpy as np
 import polars as pl
 
 from looptrace.analyzer.batch import finding_of, in_order
-from looptrace.analyzer.counts import GROUPS, continued
+from looptrace.analyzer.detect.counters import GROUPS, continued
+from looptrace.analyzer.detect.evaluate import (
+    Growth,
+    Key,
+    Stretch,
+    coded,
+    columns,
+    folded,
+    stretches,
+)
+from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.gates import GateEvent, Moment, TaskState, decided
-from looptrace.analyzer.judge import Growth, Key, Stretch, coded, columns, folded, stretches
 from looptrace.analyzer.moments import moments_of, with_history
 from looptrace.analyzer.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, ordered
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from looptrace.analyzer.detect.evaluate import Growth
 from looptrace.analyzer.gates import Failure, GateEvent, Moment, Reset
-from looptrace.analyzer.judge import Growth
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label
 

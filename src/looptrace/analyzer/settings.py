@@ -13,7 +13,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from looptrace.analyzer.counts import METRICS, Counting
+from looptrace.analyzer.detect.counters import METRICS, Counting
+from looptrace.analyzer.detect.rule_plugins import known_rules
+from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.fingerprint import embeddings as sentences
 from looptrace.analyzer.fingerprint.embeddings import SentencesError
@@ -27,9 +29,7 @@ from looptrace.analyzer.fingerprint.equivalence import (
 from looptrace.analyzer.fingerprint.similarity import MEASURES, SENTENCES, Meaning
 from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.outages import OutageSettings
-from looptrace.analyzer.plugins import known_rules
 from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.settings_file import (
     FILE_BYTES_MAX,
     Node,

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from looptrace.analyzer import plugins
-from looptrace.analyzer.counts import METRICS, Counting
+from looptrace.analyzer.detect import rule_plugins as plugins
+from looptrace.analyzer.detect.counters import METRICS, Counting
+from looptrace.analyzer.detect.ruleset import SELECTORS
 from looptrace.analyzer.fingerprint.equivalence import PATTERN_CHARS_MAX, Tool
 from looptrace.analyzer.fingerprint.similarity import LETTERS, MEASURES, Meaning
 from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
-from looptrace.analyzer.ruleset import SELECTORS
 from looptrace.analyzer.settings import (
     CONVERGES_ON,
     DEFAULT_PROFILE,

@@ -19,9 +19,9 @@ import polars as pl
 
 from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.calibrate import LOOPED, WELL, sorted_out
-from looptrace.analyzer.counts import Counting, counted
-from looptrace.analyzer.judge import coded, columns, stretches
-from looptrace.analyzer.ruleset import RuleSet
+from looptrace.analyzer.detect.counters import Counting, counted
+from looptrace.analyzer.detect.evaluate import coded, columns, stretches
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.settings import Settings
 from looptrace.rules.likely_loop import SIGNS, LikelyLoop, Model, signs_of, tells
 from looptrace.rules.turns import Figures, Mask

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.plugins import PluginError
+from looptrace.analyzer.detect.rule_plugins import PluginError
 from looptrace.analyzer.settings import (
     FILE_NAME,
     Settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from looptrace.analyzer.counts import Counting
+from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import default_rules

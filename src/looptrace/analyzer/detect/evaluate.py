@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.counts import SINCE
+from looptrace.analyzer.detect.counters import SINCE
+from looptrace.analyzer.detect.ruleset import OFF, Forms, Override, RuleSet
 from looptrace.analyzer.fingerprint.chants import with_chants
 from looptrace.analyzer.fingerprint.signatures import (
     ACKNOWLEDGES,
@@ -33,7 +34,6 @@ from looptrace.analyzer.fingerprint.signatures import (
     digest,
 )
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
-from looptrace.analyzer.ruleset import OFF, Forms, Override, RuleSet
 from looptrace.analyzer.text.display import label
 from looptrace.analyzer.text.payloads import names_in
 from looptrace.rules.contract import Loop, Rule, Verdict
