@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.directives import DirectiveError, Directives
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.directives import DirectiveError, Directives
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.notation import turns_in
 from looptrace.rules.contract import ACTIONS
 

@@ -20,7 +20,7 @@ from looptrace.analyzer.escalation import (
     escalation_of,
 )
 from looptrace.analyzer.findings import Analysis
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.opinions import NoOpinion, Opinion
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown

@@ -15,8 +15,8 @@ from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.changes import Change
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.explain import GATES_EXPLAINED_MAX, Explanation, explained
+from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.report_json import explanation_json
 from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
 from looptrace.rules.contract import Rule, Rung

@@ -21,7 +21,7 @@ from looptrace.analyzer.findings import (
     Summary,
     Unknown,
 )
-from looptrace.analyzer.gates import Failure, GateEvent, Told
+from looptrace.analyzer.gates.state_machine import Failure, GateEvent, Told
 from looptrace.analyzer.opinions import NoOpinion, Opinion
 from looptrace.analyzer.report import (
     EVENTS_SHOWN_MAX,

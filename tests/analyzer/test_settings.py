@@ -17,8 +17,8 @@ from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.fingerprint.equivalence import Mask, Sameness, Tool
+from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.settings import (
     PROFILES,
     SECTIONS,

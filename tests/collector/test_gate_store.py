@@ -19,13 +19,13 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.batch import Judged, judged_of
-from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.fingerprint.signatures import digest
-from looptrace.analyzer.gates import GateEvent, TaskState
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.resolutions import decision_turns
+from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector import gate_file, store

@@ -14,7 +14,7 @@ import polars as pl
 
 from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.fingerprint.signatures import compared_by
-from looptrace.analyzer.gates import GateEvent, Why
+from looptrace.analyzer.gates.state_machine import GateEvent, Why
 from looptrace.analyzer.prices import TOKENS_PER_PRICE, Price, Prices
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.analyzer.settings import Settings

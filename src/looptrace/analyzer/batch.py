@@ -12,11 +12,11 @@ from looptrace.analyzer.detect.evaluate import Growth, Stretch, coded, stretches
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.findings import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
-from looptrace.analyzer.gates import GateEvent, TaskState, decided
-from looptrace.analyzer.moments import moments_of, with_history
+from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.state_machine import GateEvent, TaskState, decided
+from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.recovery import DEFAULT as RECOVERY
-from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import polars as pl
 
 from looptrace.analyzer.findings import Cost, Finding
-from looptrace.analyzer.gates import Failure, GateEvent
+from looptrace.analyzer.gates.state_machine import Failure, GateEvent
 from looptrace.analyzer.opinions import (
     GOAL_LENGTH_MAX,
     NAME_LENGTH_MAX,

@@ -12,9 +12,9 @@ from looptrace.analyzer.changes import Change, MovedGate, changes_of_rule, moved
 from looptrace.analyzer.detect.counters import counted
 from looptrace.analyzer.detect.evaluate import coded, ruled, stretches
 from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.recovery import DEFAULT as RECOVERY
-from looptrace.analyzer.recovery import Recovery
+from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.state_machine import GateEvent
 
 _UNSEEN = -1
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import polars as pl
 
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.rules.contract import Action
 

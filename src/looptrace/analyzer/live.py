@@ -29,10 +29,10 @@ from looptrace.analyzer.detect.evaluate import (
 )
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.gates import GateEvent, Moment, TaskState, decided
-from looptrace.analyzer.moments import moments_of, with_history
-from looptrace.analyzer.recovery import DEFAULT as RECOVERY
-from looptrace.analyzer.recovery import Recovery
+from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.state_machine import GateEvent, Moment, TaskState, decided
+from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, ordered
 from looptrace.rules.vocabulary import NS_PER_S
 

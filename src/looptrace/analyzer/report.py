@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from looptrace.analyzer.findings import Analysis, Cost, Finding, Outage, Summary
-from looptrace.analyzer.gates import GateEvent, Why
+from looptrace.analyzer.gates.state_machine import GateEvent, Why
 from looptrace.analyzer.opinions import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import ACTIONS

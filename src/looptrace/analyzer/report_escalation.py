@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
-from looptrace.analyzer.directives import OWN, Directives
 from looptrace.analyzer.escalation import Escalation, Iteration
-from looptrace.analyzer.gates import Failure
+from looptrace.analyzer.gates.directives import OWN, Directives
+from looptrace.analyzer.gates.state_machine import Failure
 from looptrace.analyzer.opinions import GOAL_LENGTH_MAX, NoOpinion
 from looptrace.analyzer.report import (
     WHY_TEXTS,

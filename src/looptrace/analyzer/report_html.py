@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from looptrace import __version__
 from looptrace.analyzer.findings import Analysis
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report import (
     GATE_IS_OPEN,

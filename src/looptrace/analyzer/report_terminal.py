@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from looptrace.analyzer.findings import Analysis, Finding, Summary
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report import (
     GATE_IS_OPEN,

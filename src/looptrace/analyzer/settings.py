@@ -16,7 +16,6 @@ from typing import Any
 from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
-from looptrace.analyzer.directives import DirectiveError, Directives
 from looptrace.analyzer.fingerprint import embeddings as sentences
 from looptrace.analyzer.fingerprint.embeddings import SentencesError
 from looptrace.analyzer.fingerprint.equivalence import (
@@ -27,9 +26,10 @@ from looptrace.analyzer.fingerprint.equivalence import (
     check_pattern,
 )
 from looptrace.analyzer.fingerprint.similarity import MEASURES, SENTENCES, Meaning
+from looptrace.analyzer.gates.directives import DirectiveError, Directives
+from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.outages import OutageSettings
-from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.settings_file import (
     FILE_BYTES_MAX,
     Node,

@@ -13,9 +13,9 @@ from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.ruleset import SELECTORS
 from looptrace.analyzer.fingerprint.equivalence import PATTERN_CHARS_MAX, Tool
 from looptrace.analyzer.fingerprint.similarity import LETTERS, MEASURES, Meaning
+from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.outages import OutageSettings
-from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.settings import (
     CONVERGES_ON,

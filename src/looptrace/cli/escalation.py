@@ -10,7 +10,7 @@ import click
 
 from looptrace.analyzer.escalation import escalation_of
 from looptrace.analyzer.findings import Analysis
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import Judge
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
 from looptrace.analyzer.settings import Settings

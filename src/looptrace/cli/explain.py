@@ -16,7 +16,7 @@ from rich.text import Text
 
 from looptrace.analyzer.changes import Change, Move, MovedGate
 from looptrace.analyzer.explain import Explanation, Progress, explained
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.report import place_of, told_text
 from looptrace.analyzer.report_json import explanation_json
 from looptrace.analyzer.report_terminal import ACTION_STYLE

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.text.display import did_you_mean, plain
 from looptrace.analyzer.webhooks import FORMATS, Webhook

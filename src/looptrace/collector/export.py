@@ -25,8 +25,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext
 
-from looptrace.analyzer.directives import Directives
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.directives import Directives
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector import store
 from looptrace.collector.sdk.local import told_of

@@ -19,9 +19,9 @@ from typing import Literal, Self, get_args
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.decisions import PersonDecided
 from looptrace.analyzer.fingerprint.signatures import digest
-from looptrace.analyzer.gates import GateEvent, TaskState
+from looptrace.analyzer.gates.resolutions import PersonDecided
+from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.text.display import did_you_mean
 from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector.gate_file import GateFile, connected, read_json

@@ -21,17 +21,17 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.batch import Judged, judged_of
-from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import digest
-from looptrace.analyzer.gates import TaskState
+from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.resolutions import decision_turns
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.span_fields import facts_of
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.recovery import DEFAULT as RECOVERY
-from looptrace.analyzer.recovery import Recovery
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
 from looptrace.analyzer.webhooks import Webhook

@@ -24,9 +24,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.directives import Directives
 from looptrace.analyzer.escalation import Escalation, escalation_of
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.directives import Directives
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings import Settings

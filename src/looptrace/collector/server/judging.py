@@ -13,9 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.decisions import decision_turns
 from looptrace.analyzer.detect.counters import DAY_S
-from looptrace.analyzer.gates import GateEvent, TaskState
+from looptrace.analyzer.gates.resolutions import decision_turns
+from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.outage_watch import OutageWatch

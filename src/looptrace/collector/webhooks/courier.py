@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from looptrace import __version__
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.webhooks import FILE, VARIABLE, Webhook, check_url
 from looptrace.collector.outbox import Delivery, Outbox
 from looptrace.collector.webhooks.client import Net, Request

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 from looptrace.analyzer.detect.evaluate import Growth
 from looptrace.analyzer.fingerprint.signatures import digest
-from looptrace.analyzer.recovery import Recovery
+from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.rules.contract import Action
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -19,8 +19,8 @@ from jinja2 import (
 )
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.recovery import DEFAULT, Recovery
+from looptrace.analyzer.gates.recovery import DEFAULT, Recovery
+from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.text.display import plain
 
 SUFFIX = ".txt.j2"
@@ -29,7 +29,7 @@ BLOCKER_LENGTH_MAX = 200
 # More of them do not help to decide.
 BLOCKERS_MAX = 20
 
-_OWN = PackageLoader("looptrace.analyzer", "templates/directives")
+_OWN = PackageLoader("looptrace.analyzer.gates", "templates")
 # What a template is tried with before it is needed.
 _SAMPLE = {
     "task": "task",
