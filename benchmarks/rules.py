@@ -30,12 +30,12 @@ import polars as pl
 
 from benchmarks import plain
 from benchmarks.generate import sessions, written
-from looptrace.analyzer.batch import findings_of
 from looptrace.analyzer.detect.counters import Counting, counted
 from looptrace.analyzer.detect.evaluate import coded, stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import findings_of
+from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
-from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.registry import default_rules
 

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Span, StatusCode
 
-from looptrace.analyzer.batch import analyse
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.collector.read import read_spans
 

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 
 import polars as pl
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.findings import Analysis, Finding
+from looptrace.analyzer.engine.analysis import Analysis, Finding
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.read import SpansRead, read_spans
 
 ROOT = Path(__file__).parents[1]

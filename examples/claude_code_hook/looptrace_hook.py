@@ -51,7 +51,7 @@ def answer_to(call: dict[str, Any], transcript: Path) -> dict[str, Any]:
     if log.count(b'"tool_result"') < RESULTS_MIN:
         return {}
     # Importing is most of what a call takes.
-    from looptrace.analyzer.batch import analyse  # noqa: PLC0415
+    from looptrace.analyzer.engine.batch import analyse
     from looptrace.analyzer.settings import FILE_NAME, default, load  # noqa: PLC0415
     from looptrace.collector.read import read_spans  # noqa: PLC0415
 

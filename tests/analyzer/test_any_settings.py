@@ -14,9 +14,9 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.detect.counters import DAY_S
-from looptrace.analyzer.live import LiveEngine
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.settings_forms import toml_of
 from looptrace.rules.vocabulary import NS_PER_S

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.gates.state_machine import Gate, TaskState
-from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, Arrivals
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.notation import turns_in

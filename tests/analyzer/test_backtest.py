@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.backtest import Backtest, Opened, Spent, Total, backtest
-from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.prices import Price, Prices

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.notation import turns_in

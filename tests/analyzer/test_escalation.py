@@ -11,7 +11,8 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from looptrace.analyzer.batch import analysis_of
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analysis_of
 from looptrace.analyzer.escalation import (
     BEFORE_MAX,
     DONE_LENGTH_MAX,
@@ -19,7 +20,6 @@ from looptrace.analyzer.escalation import (
     Escalation,
     escalation_of,
 )
-from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.opinions import NoOpinion, Opinion

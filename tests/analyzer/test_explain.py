@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.changes import Change
 from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import findings_of, judged_of
 from looptrace.analyzer.explain import GATES_EXPLAINED_MAX, Explanation, explained
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.notation import turns_in

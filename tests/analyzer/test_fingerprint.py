@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import findings_of
+from looptrace.analyzer.engine.batch import findings_of
 from looptrace.analyzer.fingerprint.equivalence import (
     PATTERN_CHARS_MAX,
     Mask,

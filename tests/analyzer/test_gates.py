@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import Judged, judged_of
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.engine.batch import Judged, judged_of
+from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
-from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.notation import turns_in
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.no_progress_repeat import NoProgressRepeat

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.log_records import log_record
 from looptrace.analyzer.notation import turns_in
 

@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.meaning import halves, score
-from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.fingerprint import embeddings as sentences
 from looptrace.analyzer.fingerprint.similarity import (
     CHARS_MAX,
@@ -30,7 +31,6 @@ from looptrace.analyzer.fingerprint.similarity import (
     marks,
     sketch,
 )
-from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.log_records import log_record
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.opinions import needs_opinion
@@ -353,7 +353,7 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
     judge = (
         "from looptrace.analyzer.detect.ruleset import RuleSet\n"
         "from looptrace.analyzer.fingerprint.similarity import Meaning\n"
-        "from looptrace.analyzer.batch import findings_of\n"
+        "from looptrace.analyzer.engine.batch import findings_of\n"
         "import polars as pl\n"
         f"turns = pl.read_parquet({str(turns)!r})\n"
         "found = findings_of(turns, RuleSet(meaning=Meaning('letters')))\n"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import analyse
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.dialects import KEYS
 from looptrace.analyzer.normalize.span_fields import (
     SAYS_NOTHING_CHARS_MAX,

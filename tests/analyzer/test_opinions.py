@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.notation import TASK, turns_in
 from looptrace.analyzer.opinions import (
     ANSWER_LENGTH_MAX,

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from looptrace import queries
-from looptrace.analyzer.batch import analysis_of
-from looptrace.analyzer.findings import Analysis, Outage
+from looptrace.analyzer.engine.analysis import Analysis, Outage
+from looptrace.analyzer.engine.batch import analysis_of
+from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S
+from looptrace.analyzer.engine.live_outages import OutageWatch
+from looptrace.analyzer.engine.outages import OutageSettings, failures_of, outages_of, with_outages
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
-from looptrace.analyzer.live import HORIZON_S, LATENESS_S
-from looptrace.analyzer.outage_watch import OutageWatch
-from looptrace.analyzer.outages import OutageSettings, failures_of, outages_of, with_outages
 from looptrace.analyzer.report_html import html_report
 from looptrace.analyzer.report_json import json_report
 from looptrace.analyzer.report_terminal import print_report

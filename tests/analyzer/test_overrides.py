@@ -8,12 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.explain import progress_of
-from looptrace.analyzer.findings import Finding
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
-from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings import parsed
 from looptrace.rules.contract import Rung

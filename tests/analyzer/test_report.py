@@ -13,14 +13,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from looptrace.analyzer.findings import (
-    Analysis,
-    Cost,
-    Finding,
-    LoopTurn,
-    Summary,
-    Unknown,
-)
+from looptrace.analyzer.engine.analysis import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
 from looptrace.analyzer.gates.state_machine import Failure, GateEvent, Told
 from looptrace.analyzer.opinions import NoOpinion, Opinion
 from looptrace.analyzer.report import (

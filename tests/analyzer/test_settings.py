@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import findings_of, judged_of
 from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
+from looptrace.analyzer.engine.batch import findings_of, judged_of
 from looptrace.analyzer.fingerprint.equivalence import Mask, Sameness, Tool
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.notation import turns_in

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.read import read_spans
 from tests import traps
 from tests.traps import Requests

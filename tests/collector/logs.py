@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.batch import analyse
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.read import read_spans
 

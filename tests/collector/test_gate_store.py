@@ -18,13 +18,13 @@ import msgspec
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import Judged, judged_of
 from looptrace.analyzer.detect.ruleset import DEFAULT
+from looptrace.analyzer.engine.batch import Judged, judged_of
+from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.resolutions import decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
-from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.webhooks import Webhook

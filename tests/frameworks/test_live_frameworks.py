@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from examples.frameworks.shared import ATTEMPTS
-from looptrace.analyzer.batch import analyse
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_kinds import kind_of
 from looptrace.collector.read import read_spans
 

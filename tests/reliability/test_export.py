@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main

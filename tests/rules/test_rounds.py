@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.notation import turns_in
 from looptrace.collector.read import read_spans
 from looptrace.rules.agent_cycle import AgentCycle

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.gates.state_machine import GateEvent, Why
 from looptrace.analyzer.prices import TOKENS_PER_PRICE, Price, Prices

@@ -16,10 +16,10 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.batch import judged_of
 from looptrace.analyzer.detect.counters import DAY_S, counted
 from looptrace.analyzer.detect.evaluate import coded, ruled
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.settings import Settings
 from looptrace.rules.contract import Rule, Rung, SettingError

@@ -14,9 +14,9 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.batch import decided_of
 from looptrace.analyzer.detect.evaluate import stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import decided_of
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import GateEvent, Why
 from looptrace.analyzer.settings import ENABLED

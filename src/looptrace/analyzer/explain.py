@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.batch import decided_of
 from looptrace.analyzer.changes import Change, MovedGate, changes_of_rule, moved_gate
 from looptrace.analyzer.detect.counters import counted
 from looptrace.analyzer.detect.evaluate import coded, ruled, stretches
 from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
+from looptrace.analyzer.engine.batch import decided_of
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import GateEvent

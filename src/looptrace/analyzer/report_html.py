@@ -11,7 +11,7 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from looptrace import __version__
-from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report import (

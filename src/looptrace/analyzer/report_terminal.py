@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from looptrace.analyzer.findings import Analysis, Finding, Summary
+from looptrace.analyzer.engine.analysis import Analysis, Finding, Summary
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report import (

@@ -16,6 +16,7 @@ from typing import Any
 from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
+from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint import embeddings as sentences
 from looptrace.analyzer.fingerprint.embeddings import SentencesError
 from looptrace.analyzer.fingerprint.equivalence import (
@@ -29,7 +30,6 @@ from looptrace.analyzer.fingerprint.similarity import MEASURES, SENTENCES, Meani
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.limits import Limits
-from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.settings_file import (
     FILE_BYTES_MAX,
     Node,

@@ -11,11 +11,11 @@ from typing import Any
 from looptrace.analyzer.detect import rule_plugins as plugins
 from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.ruleset import SELECTORS
+from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint.equivalence import PATTERN_CHARS_MAX, Tool
 from looptrace.analyzer.fingerprint.similarity import LETTERS, MEASURES, Meaning
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.limits import Limits
-from looptrace.analyzer.outages import OutageSettings
 from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.settings import (
     CONVERGES_ON,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.opinions import Judge, Opinions
 from looptrace.analyzer.report_html import html_report
 from looptrace.analyzer.report_json import json_report

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.escalation import escalation_of
-from looptrace.analyzer.findings import Analysis
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import Judge
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown

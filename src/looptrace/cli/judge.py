@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import NOBODY_ASKED, Judge, Opinions, opinions_of
 from looptrace.cli import traces

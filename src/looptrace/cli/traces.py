@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 
-from looptrace.analyzer.batch import analyse, analysis_of, joined
-from looptrace.analyzer.findings import Analysis
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analyse, analysis_of, joined
+from looptrace.analyzer.engine.outages import failures_of, with_outages
 from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.outages import failures_of, with_outages
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings import Settings
 from looptrace.analyzer.text.display import plain

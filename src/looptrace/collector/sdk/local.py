@@ -12,10 +12,10 @@ import polars as pl
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
+from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.gates.directives import Directives
 from looptrace.analyzer.gates.resolutions import PersonDecided, decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.live import LiveEngine
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings import Settings, default
 from looptrace.collector.sdk.agent_gate import GateState, Told

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from looptrace.analyzer.batch import judged_of
+from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.escalation import Escalation, escalation_of
 from looptrace.analyzer.gates.directives import Directives
 from looptrace.analyzer.gates.state_machine import GateEvent

@@ -14,11 +14,11 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.detect.counters import DAY_S
+from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.gates.resolutions import decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
-from looptrace.analyzer.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
-from looptrace.analyzer.outage_watch import OutageWatch
 from looptrace.analyzer.settings import Settings
 from looptrace.collector import store
 from looptrace.collector.gate_store import GateStore

@@ -10,7 +10,7 @@ import polars as pl
 from looptrace.analyzer.detect.counters import counted
 from looptrace.analyzer.detect.evaluate import Growth, Stretch, coded, stretches
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.findings import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
+from looptrace.analyzer.engine.analysis import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery

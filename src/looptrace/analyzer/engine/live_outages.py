@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from looptrace.analyzer.findings import Outage
-from looptrace.analyzer.live import HORIZON_S
-from looptrace.analyzer.outages import (
+from looptrace.analyzer.engine.analysis import Outage
+from looptrace.analyzer.engine.live import HORIZON_S
+from looptrace.analyzer.engine.outages import (
     DEFAULT,
     OutageSettings,
     Row,

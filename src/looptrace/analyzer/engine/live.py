@@ -16,7 +16,6 @@ from itertools import islice
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.batch import finding_of, in_order
 from looptrace.analyzer.detect.counters import GROUPS, continued
 from looptrace.analyzer.detect.evaluate import (
     Growth,
@@ -28,7 +27,8 @@ from looptrace.analyzer.detect.evaluate import (
     stretches,
 )
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.findings import Finding
+from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.engine.batch import finding_of, in_order
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import GateEvent, Moment, TaskState, decided
