@@ -52,7 +52,7 @@ def answer_to(call: dict[str, Any], transcript: Path) -> dict[str, Any]:
         return {}
     # Importing is most of what a call takes.
     from looptrace.analyzer.engine.batch import analyse
-    from looptrace.analyzer.settings import FILE_NAME, default, load  # noqa: PLC0415
+    from looptrace.analyzer.settings.sections import FILE_NAME, default, load
     from looptrace.collector.read import read_spans  # noqa: PLC0415
 
     file = Path(call.get("cwd", "."), FILE_NAME)

@@ -16,7 +16,7 @@ from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.prices import Price, Prices
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.analyzer.settings import PROFILES, Settings, default, of_profile, parsed
+from looptrace.analyzer.settings.sections import PROFILES, Settings, default, of_profile, parsed
 from looptrace.collector.otlp_json import decode_document
 from looptrace.collector.read import read_spans
 from looptrace.collector.sources import Frame

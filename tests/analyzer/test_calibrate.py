@@ -21,8 +21,8 @@ from looptrace.analyzer.calibrate import (
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import numbered
-from looptrace.analyzer.settings import Settings, default, load, parsed
-from looptrace.analyzer.settings_forms import toml_of
+from looptrace.analyzer.settings.docs_page import toml_of
+from looptrace.analyzer.settings.sections import Settings, default, load, parsed
 from looptrace.cli.main import main
 from looptrace.collector import store
 from looptrace.rules.vocabulary import NS_PER_S

@@ -27,7 +27,7 @@ from looptrace.analyzer.gates.resolutions import decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.turns import numbered
-from looptrace.analyzer.webhooks import Webhook
+from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector import gate_file, store
 from looptrace.collector.gate_metrics import AgentMetrics, metrics_of
 from looptrace.collector.gate_store import NOTE_CHARS_MAX, GateError, GateStore, Note

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.webhooks import Webhook
+from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector import outbox
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.outbox import Delivery, Outbox

@@ -21,7 +21,7 @@ import uvicorn
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from starlette.applications import Starlette
 
-from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.counts import Counts
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options

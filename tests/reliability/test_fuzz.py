@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.applications import Starlette
 
-from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server import intake as taking
 from looptrace.collector.server.bodies import Form, Taken
 from tests.otlp import any_value, as_json, key_values

@@ -20,7 +20,7 @@ import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.bodies import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
 from looptrace.collector.server.counts import NAMES, Counts
 from looptrace.collector.server.intake import InFlight

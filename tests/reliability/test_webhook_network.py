@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.webhooks import Webhook
+from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.outbox import Outbox
 from looptrace.collector.webhooks import client
 from looptrace.collector.webhooks.addresses import may_be_reached

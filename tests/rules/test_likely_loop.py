@@ -20,9 +20,9 @@ from looptrace.analyzer.detect.evaluate import coded, columns
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.turns import numbered
-from looptrace.analyzer.settings import load, parsed
-from looptrace.analyzer.settings_file import SettingsError
-from looptrace.analyzer.settings_forms import toml_of
+from looptrace.analyzer.settings.docs_page import toml_of
+from looptrace.analyzer.settings.sections import load, parsed
+from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.train import Label, TrainError, examples_of, labels_in, trained
 from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS, Rung, SettingError

@@ -21,7 +21,7 @@ from looptrace.analyzer.detect.evaluate import coded, ruled
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.schema.turns import IS_USER
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.rules.contract import Rule, Rung, SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 

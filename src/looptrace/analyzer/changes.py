@@ -19,7 +19,7 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import decided_of
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import GateEvent, Why
-from looptrace.analyzer.settings import ENABLED
+from looptrace.analyzer.settings.sections import ENABLED
 from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, Rule, SettingError, numbers
 
 # The settings of recovery that lead to a gate. A flag is tried as 0 and 1.

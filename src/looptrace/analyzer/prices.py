@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.settings_file import Node, content, read
+from looptrace.analyzer.settings.toml_reader import Node, content, read
 
 MODELS_MAX = 1_000
 # No model costs more; such a price is per token, or a slip.

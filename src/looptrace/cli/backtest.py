@@ -10,8 +10,8 @@ from rich.console import Console
 from looptrace.analyzer import prices
 from looptrace.analyzer.backtest import backtest as compared
 from looptrace.analyzer.report_backtest import json_backtest, print_backtest
-from looptrace.analyzer.settings import PROFILES, Settings, load, of_profile
-from looptrace.analyzer.settings_file import SettingsError
+from looptrace.analyzer.settings.sections import PROFILES, Settings, load, of_profile
+from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.cli import traces
 from looptrace.cli.config import config_option, stopping_on_settings_errors
 

@@ -19,14 +19,14 @@ from looptrace.analyzer.calibrate import (
     calibrated,
 )
 from looptrace.analyzer.report import NAME_LENGTH_MAX, counted
-from looptrace.analyzer.settings import (
+from looptrace.analyzer.settings.docs_page import toml_of
+from looptrace.analyzer.settings.sections import (
     FILE_NAME,
     PIVOTS_VARIABLE,
     THRESHOLD_VARIABLE,
     Settings,
     parsed,
 )
-from looptrace.analyzer.settings_forms import toml_of
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option, stopping_on_settings_errors

@@ -13,7 +13,7 @@ from looptrace.analyzer.escalation import escalation_of
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import Judge
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option

@@ -20,7 +20,7 @@ from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.report import place_of, told_text
 from looptrace.analyzer.report_json import explanation_json
 from looptrace.analyzer.report_terminal import ACTION_STYLE
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import label, plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option

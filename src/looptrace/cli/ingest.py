@@ -10,7 +10,7 @@ from typing import IO
 import click
 
 from looptrace.analyzer.log_records import log_record
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.collector import store

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option

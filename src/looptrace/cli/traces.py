@@ -19,7 +19,7 @@ from looptrace.analyzer.engine.outages import failures_of, with_outages
 from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.collector import store
 from looptrace.collector.read import SpansRead, read_spans

@@ -12,7 +12,7 @@ import polars as pl
 
 from looptrace.analyzer import train as training
 from looptrace.analyzer.calibration_plot import calibration_svg
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option

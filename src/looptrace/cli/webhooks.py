@@ -14,9 +14,9 @@ from pathlib import Path
 import click
 
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.text.display import did_you_mean, plain
-from looptrace.analyzer.webhooks import FORMATS, Webhook
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.collector.outbox import Endpoint, Outbox

@@ -22,8 +22,8 @@ import polars as pl
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.resolutions import PersonDecided
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
+from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.display import did_you_mean
-from looptrace.analyzer.webhooks import Webhook
 from looptrace.collector.gate_file import GateFile, connected, read_json
 from looptrace.collector.outbox import enqueue
 

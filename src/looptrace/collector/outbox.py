@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.webhooks import Webhook
+from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.gate_file import GateFile, read_json
 from looptrace.rules.vocabulary import NS_PER_S
 

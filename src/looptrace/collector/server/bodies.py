@@ -12,8 +12,8 @@ from typing import Protocol
 
 import polars as pl
 
-from looptrace.analyzer.limits import MIB, Limits
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.collector import otlp_json, otlp_logs, otlp_proto
 from looptrace.collector.read import span_table
 from looptrace.collector.server.counts import Reason

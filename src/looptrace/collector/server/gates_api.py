@@ -29,7 +29,7 @@ from looptrace.analyzer.gates.directives import Directives
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.collector import store
 from looptrace.collector.gate_store import (

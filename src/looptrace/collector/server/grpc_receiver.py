@@ -9,7 +9,7 @@ from functools import partial
 
 import grpc  # type: ignore[import-untyped]
 
-from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.answers import response, retry_info, status, written
 from looptrace.collector.server.bodies import Form, RefusalError, Signal
 from looptrace.collector.server.counts import Reason

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.answers import response, status, written
 from looptrace.collector.server.bodies import PACKINGS, Form, RefusalError, Signal
 from looptrace.collector.server.counts import Reason

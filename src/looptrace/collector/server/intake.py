@@ -11,7 +11,7 @@ from threading import Lock
 
 import polars as pl
 
-from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.bodies import (
     Form,
     RefusalError,

@@ -19,7 +19,7 @@ from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.gates.resolutions import decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector import store
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.server.counts import number

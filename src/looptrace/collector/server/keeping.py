@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector import store
 from looptrace.collector.server.counts import number
 from looptrace.collector.server.ingest_log import IngestLog, Logged

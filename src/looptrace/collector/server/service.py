@@ -21,7 +21,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector import store
 from looptrace.collector.content import Content, content_key, with_content
 from looptrace.collector.export import GateExporter, Target

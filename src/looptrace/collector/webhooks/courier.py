@@ -13,7 +13,7 @@ from random import Random
 
 from looptrace import __version__
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.webhooks import FILE, VARIABLE, Webhook, check_url
+from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
 from looptrace.collector.outbox import Delivery, Outbox
 from looptrace.collector.webhooks.client import Net, Request
 from looptrace.collector.webhooks.formats import body_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import SystemRandom
 from threading import Event, Thread
 
-from looptrace.analyzer.webhooks import Webhook
+from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.outbox import Outbox
 from looptrace.collector.store_lock import StoreError
 from looptrace.collector.webhooks.client import Http, Net

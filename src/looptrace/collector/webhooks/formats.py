@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.settings.webhook import GATE, TASK, Format
 from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.webhooks import GATE, TASK, Format
 from looptrace.rules.vocabulary import NS_PER_S
 
 # What the Standard Webhooks specification allows.

@@ -29,8 +29,8 @@ from looptrace.analyzer.fingerprint.equivalence import (
 from looptrace.analyzer.fingerprint.similarity import MEASURES, SENTENCES, Meaning
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.limits import Limits
-from looptrace.analyzer.settings_file import (
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.toml_reader import (
     FILE_BYTES_MAX,
     Node,
     SettingsError,
@@ -38,8 +38,7 @@ from looptrace.analyzer.settings_file import (
     read,
     shown,
 )
-from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.webhooks import (
+from looptrace.analyzer.settings.webhook import (
     FILE,
     FILTER_MAX,
     FILTERS,
@@ -48,6 +47,7 @@ from looptrace.analyzer.webhooks import (
     URL_CHARS_MAX,
     Webhook,
 )
+from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import (
     ACTIONS,
     RUNG_ATTEMPTS_MAX,

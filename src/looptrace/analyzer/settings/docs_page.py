@@ -15,9 +15,8 @@ from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint.equivalence import PATTERN_CHARS_MAX, Tool
 from looptrace.analyzer.fingerprint.similarity import LETTERS, MEASURES, Meaning
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.limits import Limits
 from looptrace.analyzer.rule_pages import summary
-from looptrace.analyzer.settings import (
+from looptrace.analyzer.settings.sections import (
     CONVERGES_ON,
     DEFAULT_PROFILE,
     DIRECTIVES,
@@ -41,8 +40,9 @@ from looptrace.analyzer.settings import (
     Settings,
     rules_of_profile,
 )
-from looptrace.analyzer.settings_file import FILE_BYTES_MAX, LINE_DOTS_MAX, TEXT_CHARS_MAX
-from looptrace.analyzer.webhooks import (
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX, LINE_DOTS_MAX, TEXT_CHARS_MAX
+from looptrace.analyzer.settings.webhook import (
     FILTER_MAX,
     FILTERS,
     FORMATS,
@@ -160,7 +160,7 @@ actions = ["gate"]
 
 _PAGE_HEAD = f"""# Settings
 
-<!-- Made from the rules and profiles by `make docs`; edit it in analyzer/settings_forms.py. -->
+<!-- Made from the rules and profiles by `make docs`; edit it in analyzer/settings/docs_page.py. -->
 
 `looptrace analyze`, `explain` and `ingest` read one file, `{FILE_NAME}`, from the current
 directory or from where `--config` says. It starts from a profile and says what differs:
