@@ -10,19 +10,19 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.backtest import backtest
-from looptrace.analyzer.calibrate import (
+from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import numbered
+from looptrace.analyzer.settings.docs_page import toml_of
+from looptrace.analyzer.settings.sections import Settings, default, load, parsed
+from looptrace.analyzer.tuning.backtest import backtest
+from looptrace.analyzer.tuning.calibrate import (
     TASKS_AN_ALARM_MIN,
     TASKS_MIN,
     Calibration,
     CalibrationError,
     calibrated,
 )
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import numbered
-from looptrace.analyzer.settings.docs_page import toml_of
-from looptrace.analyzer.settings.sections import Settings, default, load, parsed
 from looptrace.cli.main import main
 from looptrace.collector import store
 from looptrace.rules.vocabulary import NS_PER_S

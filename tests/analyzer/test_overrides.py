@@ -12,10 +12,10 @@ from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.engine.batch import findings_of, judged_of
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
-from looptrace.analyzer.explain import progress_of
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import parsed
+from looptrace.analyzer.tuning.explain import progress_of
 from looptrace.rules.contract import Rung
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall

@@ -23,7 +23,7 @@ from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import load, parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
-from looptrace.analyzer.train import Label, TrainError, examples_of, labels_in, trained
+from looptrace.analyzer.tuning.train import Label, TrainError, examples_of, labels_in, trained
 from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS, Rung, SettingError
 from looptrace.rules.likely_loop import SHIPPED, SIGNS, LikelyLoop, Model, model_of, signs_of

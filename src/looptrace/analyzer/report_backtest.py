@@ -10,7 +10,6 @@ from itertools import zip_longest
 from rich.console import Console
 from rich.text import Text
 
-from looptrace.analyzer.backtest import Backtest, Opened, Row, Spent, Total
 from looptrace.analyzer.report import (
     GROUPS_SHOWN_MAX,
     NAME_LENGTH_MAX,
@@ -22,6 +21,7 @@ from looptrace.analyzer.report import (
 from looptrace.analyzer.report_json import json_text
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.tuning.backtest import Backtest, Opened, Row, Spent, Total
 from looptrace.rules.contract import ACTIONS
 
 SCHEMA = 1

@@ -11,13 +11,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from looptrace.analyzer.calibrate import (
-    FINISHED_AFTER_S,
-    TASKS_MIN,
-    Calibration,
-    CalibrationError,
-    calibrated,
-)
 from looptrace.analyzer.report import NAME_LENGTH_MAX, counted
 from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import (
@@ -28,6 +21,13 @@ from looptrace.analyzer.settings.sections import (
     parsed,
 )
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.tuning.calibrate import (
+    FINISHED_AFTER_S,
+    TASKS_MIN,
+    Calibration,
+    CalibrationError,
+    calibrated,
+)
 from looptrace.cli import traces
 from looptrace.cli.config import config_option, stopping_on_settings_errors
 

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from looptrace.analyzer.calibrate import LOOPED, WELL, sorted_out
 from looptrace.analyzer.detect.counters import Counting, counted
 from looptrace.analyzer.detect.evaluate import coded, columns, stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.tuning.calibrate import LOOPED, WELL, sorted_out
 from looptrace.rules.likely_loop import SIGNS, LikelyLoop, Model, signs_of, tells
 from looptrace.rules.turns import Figures, Mask
 

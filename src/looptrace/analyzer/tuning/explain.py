@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.changes import Change, MovedGate, changes_of_rule, moved_gate
 from looptrace.analyzer.detect.counters import counted
 from looptrace.analyzer.detect.evaluate import coded, ruled, stretches
 from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
@@ -15,6 +14,7 @@ from looptrace.analyzer.engine.batch import decided_of
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.tuning.counterfactuals import Change, MovedGate, changes_of_rule, moved_gate
 
 _UNSEEN = -1
 
