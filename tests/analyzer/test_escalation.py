@@ -13,17 +13,17 @@ from markdown_it.token import Token
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analysis_of
-from looptrace.analyzer.escalation import (
+from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.opinions import NoOpinion, Opinion
+from looptrace.analyzer.report.escalation import (
     BEFORE_MAX,
     DONE_LENGTH_MAX,
     TEXT_LENGTH_MAX,
     Escalation,
     escalation_of,
 )
-from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.opinions import NoOpinion, Opinion
-from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
+from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from tests.schemas import conflicts
 
 requirement = pytest.mark.requirement

@@ -31,9 +31,9 @@ from looptrace.analyzer.fingerprint.similarity import (
     marks,
     sketch,
 )
-from looptrace.analyzer.log_records import log_record
 from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.opinions import needs_opinion
+from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import parsed

@@ -23,9 +23,9 @@ from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.outages import OutageSettings, failures_of, outages_of, with_outages
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
-from looptrace.analyzer.report_html import html_report
-from looptrace.analyzer.report_json import json_report
-from looptrace.analyzer.report_terminal import print_report
+from looptrace.analyzer.report.html import html_report
+from looptrace.analyzer.report.json import json_report
+from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.docs_page import toml_of

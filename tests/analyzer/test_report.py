@@ -16,7 +16,10 @@ from rich.console import Console
 from looptrace.analyzer.engine.analysis import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
 from looptrace.analyzer.gates.state_machine import Failure, GateEvent, Told
 from looptrace.analyzer.opinions import NoOpinion, Opinion
-from looptrace.analyzer.report import (
+from looptrace.analyzer.report.html import html_report
+from looptrace.analyzer.report.json import json_report
+from looptrace.analyzer.report.terminal import print_report
+from looptrace.analyzer.report.wording import (
     EVENTS_SHOWN_MAX,
     GROUPS_SHOWN_MAX,
     WHY_TEXTS,
@@ -26,9 +29,6 @@ from looptrace.analyzer.report import (
     duration_text,
     grouped,
 )
-from looptrace.analyzer.report_html import html_report
-from looptrace.analyzer.report_json import json_report
-from looptrace.analyzer.report_terminal import print_report
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.contract import ACTIONS, Action

@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.calibration_plot import calibration_svg
 from looptrace.analyzer.detect.counters import Counting, counted
 from looptrace.analyzer.detect.evaluate import coded, columns
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.report.calibration_plot import calibration_svg
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import load, parsed

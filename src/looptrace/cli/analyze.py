@@ -9,9 +9,9 @@ from rich.console import Console
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.opinions import Judge, Opinions
-from looptrace.analyzer.report_html import html_report
-from looptrace.analyzer.report_json import json_report
-from looptrace.analyzer.report_terminal import print_report
+from looptrace.analyzer.report.html import html_report
+from looptrace.analyzer.report.json import json_report
+from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from looptrace.analyzer.report_backtest import json_backtest, print_backtest
+from looptrace.analyzer.report.backtest_report import json_backtest, print_backtest
 from looptrace.analyzer.settings.sections import PROFILES, Settings, load, of_profile
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.tuning import prices

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from looptrace.analyzer.report import NAME_LENGTH_MAX, counted
+from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
 from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import (
     FILE_NAME,

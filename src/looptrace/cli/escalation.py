@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.escalation import escalation_of
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import Judge
-from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
+from looptrace.analyzer.report.escalation import escalation_of
+from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces

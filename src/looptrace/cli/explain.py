@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.report import place_of, told_text
-from looptrace.analyzer.report_json import explanation_json
-from looptrace.analyzer.report_terminal import ACTION_STYLE
+from looptrace.analyzer.report.json import explanation_json
+from looptrace.analyzer.report.terminal import ACTION_STYLE
+from looptrace.analyzer.report.wording import place_of, told_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import label, plain
 from looptrace.analyzer.tuning.counterfactuals import Change, Move, MovedGate

@@ -9,7 +9,7 @@ from typing import IO
 
 import click
 
-from looptrace.analyzer.log_records import log_record
+from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 import polars as pl
 
-from looptrace.analyzer.calibration_plot import calibration_svg
+from looptrace.analyzer.report.calibration_plot import calibration_svg
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning import train as training

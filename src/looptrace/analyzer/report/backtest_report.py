@@ -10,7 +10,8 @@ from itertools import zip_longest
 from rich.console import Console
 from rich.text import Text
 
-from looptrace.analyzer.report import (
+from looptrace.analyzer.report.json import json_text
+from looptrace.analyzer.report.wording import (
     GROUPS_SHOWN_MAX,
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
@@ -18,7 +19,6 @@ from looptrace.analyzer.report import (
     duration_text,
     tokens_text,
 )
-from looptrace.analyzer.report_json import json_text
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.backtest import Backtest, Opened, Row, Spent, Total

@@ -14,7 +14,7 @@ from looptrace import __version__
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
-from looptrace.analyzer.report import (
+from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,
     HOW_TO_HAND_ON,
     HOW_TO_LOOK_CLOSER,
@@ -197,7 +197,7 @@ def _sections(
 @cache
 def _template() -> Template:
     environment = Environment(
-        loader=PackageLoader("looptrace.analyzer"),
+        loader=PackageLoader("looptrace.analyzer.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

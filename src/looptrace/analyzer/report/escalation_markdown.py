@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
-from looptrace.analyzer.escalation import Escalation, Iteration
 from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.state_machine import Failure
 from looptrace.analyzer.opinions import GOAL_LENGTH_MAX, NoOpinion
-from looptrace.analyzer.report import (
+from looptrace.analyzer.report.escalation import Escalation, Iteration
+from looptrace.analyzer.report.json import event_object, failure_object, json_text
+from looptrace.analyzer.report.wording import (
     WHY_TEXTS,
     at_text,
     cost_text,
@@ -22,7 +23,6 @@ from looptrace.analyzer.report import (
     opinion_text,
     told_text,
 )
-from looptrace.analyzer.report_json import event_object, failure_object, json_text
 from looptrace.analyzer.text.display import plain
 
 SCHEMA = 1

@@ -14,7 +14,7 @@ from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.state_machine import Failure, GateEvent
 from looptrace.analyzer.opinions import NOBODY_ASKED, NoOpinion, Opinion, Opinions
-from looptrace.analyzer.report import at_text
+from looptrace.analyzer.report.wording import at_text
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 SCHEMA = 1
