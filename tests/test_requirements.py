@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from looptrace.analyzer.engine.analysis import Finding
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.registry import RULES, default_rules

@@ -11,10 +11,10 @@ import pytest
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import PROFILES, Settings, default, of_profile, parsed
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import Backtest, Opened, Spent, Total, backtest
 from looptrace.analyzer.tuning.prices import Price, Prices
 from looptrace.collector.otlp_json import decode_document

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import Settings, default, load, parsed
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import backtest
 from looptrace.analyzer.tuning.calibrate import (
     TASKS_AN_ALARM_MIN,

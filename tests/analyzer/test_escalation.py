@@ -14,7 +14,6 @@ from markdown_it.token import Token
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analysis_of
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.opinions import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import (
     BEFORE_MAX,
@@ -24,6 +23,7 @@ from looptrace.analyzer.report.escalation import (
     escalation_of,
 )
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
+from looptrace.analyzer.testing.notation import turns_in
 from tests.schemas import conflicts
 
 requirement = pytest.mark.requirement

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import findings_of, judged_of
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.report.json import explanation_json
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.counterfactuals import Change
 from looptrace.analyzer.tuning.explain import GATES_EXPLAINED_MAX, Explanation, explained
 from looptrace.rules.completed_task_revisit import CompletedTaskRevisit

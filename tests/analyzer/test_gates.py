@@ -17,7 +17,7 @@ from looptrace.analyzer.engine.batch import Judged, judged_of
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.repeated_call import RepeatedCall

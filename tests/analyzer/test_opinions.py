@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.analysis import Finding
-from looptrace.analyzer.notation import TASK, turns_in
 from looptrace.analyzer.opinions import (
     ANSWER_LENGTH_MAX,
     ANSWER_SCHEMA,
@@ -30,6 +29,7 @@ from looptrace.analyzer.opinions import (
     opinion_of,
     question_of,
 )
+from looptrace.analyzer.testing.notation import TASK, turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from tests.drivers import batch

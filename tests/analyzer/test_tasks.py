@@ -11,8 +11,8 @@ from looptrace.analyzer.detect.counters import Counting, counted
 from looptrace.analyzer.detect.evaluate import coded
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_fields import COUNT_MAX
-from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.testing.notation import turns_in
 from tests.analyzer.test_normalise import SECOND, kind, span, tool, turns
 
 requirement = pytest.mark.requirement

@@ -25,9 +25,9 @@ from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.resolutions import decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
-from looptrace.analyzer.notation import turns_in
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector import gate_file, store
 from looptrace.collector.gate_metrics import AgentMetrics, metrics_of
 from looptrace.collector.gate_store import NOTE_CHARS_MAX, GateError, GateStore, Note

@@ -8,7 +8,7 @@ import pytest
 
 from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.read import read_spans
 from looptrace.rules.agent_cycle import AgentCycle
 from looptrace.rules.collaboration_loop import CollaborationLoop
