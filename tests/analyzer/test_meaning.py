@@ -31,7 +31,7 @@ from looptrace.analyzer.fingerprint.similarity import (
     marks,
     sketch,
 )
-from looptrace.analyzer.opinions import needs_opinion
+from looptrace.analyzer.llm_judge import needs_opinion
 from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.docs_page import toml_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.analysis import Finding
-from looptrace.analyzer.opinions import (
+from looptrace.analyzer.llm_judge import (
     ANSWER_LENGTH_MAX,
     ANSWER_SCHEMA,
     DONE_LENGTH_MAX,

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from looptrace.analyzer.engine.analysis import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
 from looptrace.analyzer.gates.state_machine import Failure, GateEvent, Told
-from looptrace.analyzer.opinions import NoOpinion, Opinion
+from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report

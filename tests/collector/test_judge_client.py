@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.opinions import ANSWER_SCHEMA, NoOpinion, Opinion, Question, ask
+from looptrace.analyzer.llm_judge import ANSWER_SCHEMA, NoOpinion, Opinion, Question, ask
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.judge_client import ChatJudge, ChatSettings
 from looptrace.rules.contract import SettingError, numbers

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.opinions import NoOpinion, Question
+from looptrace.analyzer.llm_judge import NoOpinion, Question
 from looptrace.collector.judges import JudgeError, judge_named
 from tests.plugins import install_judges
 

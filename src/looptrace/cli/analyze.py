@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.opinions import Judge, Opinions
+from looptrace.analyzer.llm_judge import Judge, Opinions
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report

@@ -10,7 +10,7 @@ import click
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.opinions import Judge
+from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.report.escalation import escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.settings.sections import Settings

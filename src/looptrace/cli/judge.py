@@ -9,7 +9,7 @@ import click
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.opinions import NOBODY_ASKED, Judge, Opinions, opinions_of
+from looptrace.analyzer.llm_judge import NOBODY_ASKED, Judge, Opinions, opinions_of
 from looptrace.cli import traces
 from looptrace.collector.judges import NO_JUDGE, JudgeError, judge_named
 

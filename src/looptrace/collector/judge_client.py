@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from looptrace.analyzer.opinions import (
+from looptrace.analyzer.llm_judge import (
     ANSWER_SCHEMA,
     NoOpinion,
     Opinion,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from importlib.metadata import entry_points
 
-from looptrace.analyzer.opinions import Judge
+from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.text.display import did_you_mean, plain
 
 # Each names a callable without arguments that returns a judge.

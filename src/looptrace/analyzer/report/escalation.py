@@ -14,7 +14,7 @@ import polars as pl
 
 from looptrace.analyzer.engine.analysis import Cost, Finding
 from looptrace.analyzer.gates.state_machine import Failure, GateEvent
-from looptrace.analyzer.opinions import (
+from looptrace.analyzer.llm_judge import (
     GOAL_LENGTH_MAX,
     NAME_LENGTH_MAX,
     NoOpinion,

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.state_machine import Failure
-from looptrace.analyzer.opinions import GOAL_LENGTH_MAX, NoOpinion
+from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX, NoOpinion
 from looptrace.analyzer.report.escalation import Escalation, Iteration
 from looptrace.analyzer.report.json import event_object, failure_object, json_text
 from looptrace.analyzer.report.wording import (

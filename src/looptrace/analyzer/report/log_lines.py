@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.opinions import needs_opinion
+from looptrace.analyzer.llm_judge import needs_opinion
 from looptrace.rules.vocabulary import NS_PER_S
 
 # What a directive tells of is a loop that was detected, whatever was asked of the agent.

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from looptrace.analyzer.engine.analysis import Analysis, Finding, Summary
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.analyzer.opinions import NOBODY_ASKED, Opinions
+from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,
     HOW_TO_HAND_ON,
