@@ -20,7 +20,6 @@ from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 
 from looptrace.analyzer.normalize.dialects import KEYS
 from looptrace.analyzer.normalize.span_kinds import DIALECTS
-from looptrace.analyzer.rule_pages import pages
 from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main as looptrace
@@ -28,6 +27,7 @@ from looptrace.collector.server.access import Access
 from looptrace.collector.server.counts import NAMES, Reason
 from looptrace.collector.server.metrics import Instrument
 from looptrace.collector.server.service import Options, Service
+from looptrace.rules.docs import pages
 
 DOCS = Path(__file__).parent
 

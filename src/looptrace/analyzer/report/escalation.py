@@ -21,9 +21,9 @@ from looptrace.analyzer.llm_judge import (
     Opinion,
     needs_opinion,
 )
-from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
+from looptrace.rules.docs import summary
 from looptrace.rules.registry import RULES
 from looptrace.rules.vocabulary import NS_PER_S
 

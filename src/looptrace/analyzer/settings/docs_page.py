@@ -15,7 +15,6 @@ from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint.equivalence import PATTERN_CHARS_MAX, Tool
 from looptrace.analyzer.fingerprint.similarity import LETTERS, MEASURES, Meaning
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.rule_pages import summary
 from looptrace.analyzer.settings.sections import (
     CONVERGES_ON,
     DEFAULT_PROFILE,
@@ -51,6 +50,7 @@ from looptrace.analyzer.settings.webhook import (
     Webhook,
 )
 from looptrace.rules.contract import ACTIONS, RUNG_ATTEMPTS_MAX, RUNGS_MAX, Rule, Rung, numbers
+from looptrace.rules.docs import summary
 from looptrace.rules.registry import known_rules
 
 _ENABLED_DOC = "Whether the rule judges at all."
