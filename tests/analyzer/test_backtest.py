@@ -17,7 +17,7 @@ from looptrace.analyzer.settings.sections import PROFILES, Settings, default, of
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import Backtest, Opened, Spent, Total, backtest
 from looptrace.analyzer.tuning.prices import Price, Prices
-from looptrace.collector.otlp_json import decode_document
+from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.read import read_spans
 from looptrace.collector.sources import Frame
 from looptrace.rules.contract import Rung

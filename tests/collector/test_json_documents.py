@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.collector import json_documents
-from looptrace.collector.json_documents import (
+from looptrace.collector.otlp import json_documents
+from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
     documents,
     readable_prefix,

@@ -12,9 +12,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Link, Status, StatusCode
 
-from looptrace.collector import otlp_proto
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.otlp_proto import (
+from looptrace.collector.otlp import protobuf as otlp_proto
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.otlp.protobuf import (
     begins_message,
     begins_prefixed,
     decode_message,

@@ -29,7 +29,7 @@ from looptrace.collector.export import (
     export,
     spans_of,
 )
-from looptrace.collector.otlp_proto import decode_message
+from looptrace.collector.otlp.protobuf import decode_message
 from looptrace.collector.read import read_spans
 from looptrace.collector.sources import Frame
 from looptrace.collector.store import ingest, open_gates, read_turns

@@ -22,7 +22,7 @@ from looptrace.collector.agent_rows import (
     time_ns_of,
     tool_row,
 )
-from looptrace.collector.span_rows import Row
+from looptrace.collector.otlp.span_rows import Row
 
 NS_PER_MS = 1_000_000
 HTTP_ERROR_MIN = 400

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from looptrace.collector.span_rows import ERROR, OK, UNSET, Row, span_row
+from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, Row, span_row
 
 PERSON_EVENT = "looptrace.human_intervention"
 # What a person does besides writing.

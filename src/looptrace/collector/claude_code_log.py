@@ -21,7 +21,7 @@ from looptrace.collector.agent_rows import (
     Word,
     time_ns_of,
 )
-from looptrace.collector.span_rows import Row
+from looptrace.collector.otlp.span_rows import Row
 
 PRODUCT = "claude-code"
 

@@ -18,11 +18,12 @@ from msgspec import Struct
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
-from looptrace.collector import otlp_json, otlp_proto
 from looptrace.collector.agent_events import LogRecord, event_row
-from looptrace.collector.json_documents import with_whole_escapes
-from looptrace.collector.otlp_json import DATA_ERRORS, MEND, AnyValue, KeyValue, Resource
-from looptrace.collector.span_rows import BadSpanError, Decoded, Problem
+from looptrace.collector.otlp import json as otlp_json
+from looptrace.collector.otlp import protobuf as otlp_proto
+from looptrace.collector.otlp.json import DATA_ERRORS, MEND, AnyValue, KeyValue, Resource
+from looptrace.collector.otlp.json_documents import with_whole_escapes
+from looptrace.collector.otlp.span_rows import BadSpanError, Decoded, Problem
 
 REQUEST = "the request"
 

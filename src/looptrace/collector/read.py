@@ -11,15 +11,16 @@ from dataclasses import dataclass
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
-from looptrace.collector.json_documents import begins_document, documents
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.otlp_proto import (
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.otlp.json_documents import begins_document, documents
+from looptrace.collector.otlp.protobuf import (
     begins_message,
     begins_prefixed,
     decode_message,
     prefixed_messages,
     whole_message,
 )
+from looptrace.collector.otlp.span_rows import Decoded, Problem, Row
 from looptrace.collector.session_logs import decoded_documents
 from looptrace.collector.sources import (
     DamagedError,
@@ -29,7 +30,6 @@ from looptrace.collector.sources import (
     unpacked,
     unpacked_message,
 )
-from looptrace.collector.span_rows import Decoded, Problem, Row
 
 # How many rows are held as Python objects before they become columns.
 ROWS_HELD_MAX = 50_000

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import msgspec
 
 from looptrace.collector import claude_code_log, codex_log, otlp_logs
-from looptrace.collector.json_documents import with_whole_escapes
-from looptrace.collector.otlp_json import DATA_ERRORS, MEND, decode_document, words
+from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document, words
+from looptrace.collector.otlp.json_documents import with_whole_escapes
+from looptrace.collector.otlp.span_rows import Decoded, Problem, Row
 from looptrace.collector.sources import Frame
-from looptrace.collector.span_rows import Decoded, Problem, Row
 
 
 class Log(Protocol):

@@ -18,8 +18,8 @@ from looptrace.analyzer.gates.resolutions import PersonDecided, decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings.sections import Settings, default
+from looptrace.collector.otlp.span_rows import Row, service_name, span_row
 from looptrace.collector.sdk.agent_gate import GateState, Told
-from looptrace.collector.span_rows import Row, service_name, span_row
 
 # How often idle tasks are looked for.
 FORGET_EVERY_S = 3_600

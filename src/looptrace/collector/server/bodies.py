@@ -14,10 +14,12 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.server_limits import MIB, Limits
-from looptrace.collector import otlp_json, otlp_logs, otlp_proto
+from looptrace.collector import otlp_logs
+from looptrace.collector.otlp import json as otlp_json
+from looptrace.collector.otlp import protobuf as otlp_proto
+from looptrace.collector.otlp.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
 from looptrace.collector.read import span_table
 from looptrace.collector.server.counts import Reason
-from looptrace.collector.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from looptrace.collector.json_documents import (
+from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
     DEPTH_MAX,
     begins_document,
@@ -23,8 +23,7 @@ from looptrace.collector.json_documents import (
     request_starts,
     with_whole_escapes,
 )
-from looptrace.collector.sources import Frame
-from looptrace.collector.span_rows import (
+from looptrace.collector.otlp.span_rows import (
     BadSpanError,
     Bounds,
     Decoded,
@@ -34,6 +33,7 @@ from looptrace.collector.span_rows import (
     service_name,
     span_row,
 )
+from looptrace.collector.sources import Frame
 
 Piece = TypeVar("Piece")
 
