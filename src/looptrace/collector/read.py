@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.collector.coding_agents.session_logs import decoded_documents
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.json_documents import begins_document, documents
 from looptrace.collector.otlp.protobuf import (
@@ -21,7 +22,6 @@ from looptrace.collector.otlp.protobuf import (
     whole_message,
 )
 from looptrace.collector.otlp.span_rows import Decoded, Problem, Row
-from looptrace.collector.session_logs import decoded_documents
 from looptrace.collector.sources import (
     DamagedError,
     Frame,

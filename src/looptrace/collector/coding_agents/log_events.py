@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from looptrace.collector import codex_log
-from looptrace.collector.agent_rows import (
+from looptrace.collector.coding_agents import codex as codex_log
+from looptrace.collector.coding_agents.session_spans import (
     REJECTED,
     Agent,
     Usage,

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.collector.agent_rows import (
+from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
     INTERRUPTED,
     REJECTED,

@@ -18,7 +18,7 @@ from msgspec import Struct
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
-from looptrace.collector.agent_events import LogRecord, event_row
+from looptrace.collector.coding_agents.log_events import LogRecord, event_row
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, AnyValue, KeyValue, Resource

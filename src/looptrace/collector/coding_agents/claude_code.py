@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from looptrace.collector.agent_rows import (
+from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
     INTERRUPTED,
     REJECTED,
