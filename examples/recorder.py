@@ -25,7 +25,7 @@ from opentelemetry.trace import Span, StatusCode
 
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.gates.state_machine import GateEvent
-from looptrace.collector.read import read_spans
+from looptrace.collector.files.reader import read_spans
 
 FOLDER = Path("build/examples")
 START = "2026-04-01T09:00:00+00:00"

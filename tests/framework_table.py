@@ -16,7 +16,7 @@ import polars as pl
 
 from looptrace.analyzer.engine.analysis import Analysis, Finding
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.collector.read import SpansRead, read_spans
+from looptrace.collector.files.reader import SpansRead, read_spans
 
 ROOT = Path(__file__).parents[1]
 DUMPS = ROOT.parent / "shared" / "frameworks"

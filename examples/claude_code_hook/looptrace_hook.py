@@ -53,7 +53,7 @@ def answer_to(call: dict[str, Any], transcript: Path) -> dict[str, Any]:
     # Importing is most of what a call takes.
     from looptrace.analyzer.engine.batch import analyse
     from looptrace.analyzer.settings.sections import FILE_NAME, default, load
-    from looptrace.collector.read import read_spans  # noqa: PLC0415
+    from looptrace.collector.files.reader import read_spans
 
     file = Path(call.get("cwd", "."), FILE_NAME)
     settings = load(file) if file.exists() else default()

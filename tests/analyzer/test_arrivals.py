@@ -13,7 +13,7 @@ from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, Arriv
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.collector.read import read_spans
+from looptrace.collector.files.reader import read_spans
 from tests.collector.test_store import spans_of
 from tests.otlp import Trace
 

@@ -25,7 +25,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.text.payloads import arguments_of
-from looptrace.collector.read import read_spans
+from looptrace.collector.files.reader import read_spans
 from tests import traps
 from tests.otlp import Trace
 

@@ -33,8 +33,8 @@ from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.cli.main import main
 from looptrace.collector import store
+from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.sources import Frame
 from looptrace.collector.warehouse import ask
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import Trace

@@ -12,7 +12,7 @@ import pytest
 
 from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.collector.read import read_spans
+from looptrace.collector.files.reader import read_spans
 from tests import traps
 from tests.traps import Requests
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.collector.read import read_spans
+from looptrace.collector.files.reader import read_spans
 
 SESSIONS = Path(__file__).parents[2] / "examples" / "sessions"
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from looptrace.collector.files.sources import DamagedError, Frame
 from looptrace.collector.otlp import json_documents
 from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
@@ -13,7 +14,6 @@ from looptrace.collector.otlp.json_documents import (
     readable_prefix,
     with_whole_escapes,
 )
-from looptrace.collector.sources import DamagedError, Frame
 from tests.collector.conftest import Json, request, span
 
 A, B = request(span(1)), request(span(2), span(3))

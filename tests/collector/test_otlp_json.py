@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.span_rows import Decoded, Problem
-from looptrace.collector.sources import Frame
 from tests.collector.conftest import TRACE_ID, Json, attributes, request, span
 
 AGAIN = span(9)

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Link, Status, StatusCode
 
+from looptrace.collector.files.sources import DamagedError, Frame
 from looptrace.collector.otlp import protobuf as otlp_proto
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.protobuf import (
@@ -21,7 +22,6 @@ from looptrace.collector.otlp.protobuf import (
     prefixed_messages,
     whole_message,
 )
-from looptrace.collector.sources import DamagedError, Frame
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector import read, sources
-from looptrace.collector.read import SpansRead, read_spans
+from looptrace.collector.files import reader as read
+from looptrace.collector.files import sources
+from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
 
 SHARED = Path(__file__).parents[3] / "shared"

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.collector import sources
-from looptrace.collector.sources import (
+from looptrace.collector.files import sources
+from looptrace.collector.files.sources import (
     DamagedError,
     Source,
     find_sources,

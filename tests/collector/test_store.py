@@ -21,8 +21,8 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.ingest import ingest as ingest_command
 from looptrace.collector import store, store_files
+from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.sources import Frame
 from looptrace.collector.store_lock import reading
 from looptrace.collector.warehouse import ask_typed, connect
 from tests.otlp import Trace

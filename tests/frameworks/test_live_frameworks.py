@@ -21,7 +21,7 @@ import pytest
 from examples.frameworks.shared import ATTEMPTS
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_kinds import kind_of
-from looptrace.collector.read import read_spans
+from looptrace.collector.files.reader import read_spans
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "frameworks_live.md"

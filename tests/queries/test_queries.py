@@ -21,8 +21,8 @@ from looptrace import queries
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.query import query as query_command
 from looptrace.collector import store, warehouse
+from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.sources import Frame
 from looptrace.collector.store_lock import StoreError
 from looptrace.collector.warehouse import QueryError, ask, ask_typed, connect
 from tests.otlp import Trace

@@ -18,11 +18,11 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
 from looptrace.collector.content import CONTENTS, TEXT_BYTES_MAX, content_key, with_content
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.read import read_spans
 from looptrace.collector.redaction import redacted
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
-from looptrace.collector.sources import Frame
 from looptrace.collector.store import ingest
 from looptrace.collector.store_lock import StoreError
 from tests.otlp import Event, Trace, Value

@@ -29,9 +29,9 @@ from looptrace.collector.export import (
     export,
     spans_of,
 )
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.protobuf import decode_message
-from looptrace.collector.read import read_spans
-from looptrace.collector.sources import Frame
 from looptrace.collector.store import ingest, open_gates, read_turns
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"

@@ -9,7 +9,7 @@ import pytest
 from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.collector.read import read_spans
+from looptrace.collector.files.reader import read_spans
 from looptrace.rules.agent_cycle import AgentCycle
 from looptrace.rules.collaboration_loop import CollaborationLoop
 from looptrace.rules.cross_task_cycle import CrossTaskCycle

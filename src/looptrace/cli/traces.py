@@ -22,7 +22,7 @@ from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.collector import store
-from looptrace.collector.read import SpansRead, read_spans
+from looptrace.collector.files.reader import SpansRead, read_spans
 
 EXIT_FOUND = 1
 EXIT_UNREADABLE = 2

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
     DEPTH_MAX,
@@ -33,7 +34,6 @@ from looptrace.collector.otlp.span_rows import (
     service_name,
     span_row,
 )
-from looptrace.collector.sources import Frame
 
 Piece = TypeVar("Piece")
 

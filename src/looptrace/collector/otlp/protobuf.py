@@ -18,6 +18,14 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from looptrace.collector.files.sources import (
+    FRAME_BYTES_MAX,
+    GZIP_MAGIC,
+    ZSTD_MAGIC,
+    DamagedError,
+    Frame,
+    too_long,
+)
 from looptrace.collector.otlp.json_documents import begins_document
 from looptrace.collector.otlp.span_rows import (
     BadSpanError,
@@ -28,14 +36,6 @@ from looptrace.collector.otlp.span_rows import (
     Row,
     service_name,
     span_row,
-)
-from looptrace.collector.sources import (
-    FRAME_BYTES_MAX,
-    GZIP_MAGIC,
-    ZSTD_MAGIC,
-    DamagedError,
-    Frame,
-    too_long,
 )
 
 Piece = TypeVar("Piece")

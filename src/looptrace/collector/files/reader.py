@@ -12,6 +12,14 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.collector.coding_agents.session_logs import decoded_documents
+from looptrace.collector.files.sources import (
+    DamagedError,
+    Frame,
+    Source,
+    find_sources,
+    unpacked,
+    unpacked_message,
+)
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.json_documents import begins_document, documents
 from looptrace.collector.otlp.protobuf import (
@@ -22,14 +30,6 @@ from looptrace.collector.otlp.protobuf import (
     whole_message,
 )
 from looptrace.collector.otlp.span_rows import Decoded, Problem, Row
-from looptrace.collector.sources import (
-    DamagedError,
-    Frame,
-    Source,
-    find_sources,
-    unpacked,
-    unpacked_message,
-)
 
 # How many rows are held as Python objects before they become columns.
 ROWS_HELD_MAX = 50_000
