@@ -14,7 +14,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.collector import store
-from looptrace.collector.content import CONTENTS, Content
+from looptrace.collector.content.policy import CONTENTS, Content
 
 
 @click.command()

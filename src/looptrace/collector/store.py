@@ -35,7 +35,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.content import Content, content_key, with_content
+from looptrace.collector.content.policy import Content, content_key, with_content
 from looptrace.collector.gate_store import GateStore
 from looptrace.collector.store_files import (
     BUCKETS,

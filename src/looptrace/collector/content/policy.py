@@ -19,9 +19,9 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.collector.content_hashes import hashed
-from looptrace.collector.keyed_hashes import exact_of, hash_of, masked_texts
-from looptrace.collector.redaction import KEY_BYTES, redacted
+from looptrace.collector.content.hashing import hashed
+from looptrace.collector.content.keyed_hashes import exact_of, hash_of, masked_texts
+from looptrace.collector.content.redaction import KEY_BYTES, redacted
 from looptrace.collector.store_lock import NAME, StoreError
 
 Content = Literal["full", "redacted", "hashes"]

@@ -36,7 +36,7 @@ from looptrace.analyzer.normalize.span_fields import (
     says_nothing,
 )
 from looptrace.analyzer.text.payloads import canonical, parsed
-from looptrace.collector.keyed_hashes import hash_of, masked_texts
+from looptrace.collector.content.keyed_hashes import hash_of, masked_texts
 
 # How a text is compared: as it is, or without volatile parts, of which an error has more.
 Form = Literal["exact", "result", "error"]
