@@ -30,8 +30,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector import store
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.store import writer as store
 
 Protocol = Literal["http", "grpc"]
 

@@ -24,7 +24,7 @@ from looptrace.analyzer.tuning.calibrate import (
     calibrated,
 )
 from looptrace.cli.main import main
-from looptrace.collector import store
+from looptrace.collector.store import writer as store
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import Trace
 

@@ -32,10 +32,10 @@ from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.cli.main import main
-from looptrace.collector import store
 from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.warehouse import ask
+from looptrace.collector.store import writer as store
+from looptrace.collector.store.sql import ask
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import Trace
 from tests.reliability.serving import OK, served, until

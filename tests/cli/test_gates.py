@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
-from looptrace.collector import store
+from looptrace.collector.store import writer as store
 from tests.collector.test_store import call, looping, spans_of
 from tests.otlp import Trace
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from looptrace.collector import store
-from looptrace.collector.outbox import Outbox
+from looptrace.collector.store import writer as store
+from looptrace.collector.store.outbox import Outbox
 from tests.cli.test_gates import run
 from tests.reliability.test_webhook_network import Server, answering, serving
 

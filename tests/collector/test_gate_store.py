@@ -28,10 +28,11 @@ from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.collector import gate_file, store
-from looptrace.collector.gate_metrics import AgentMetrics, metrics_of
-from looptrace.collector.gate_store import NOTE_CHARS_MAX, GateError, GateStore, Note
-from looptrace.collector.store import StoreError, open_gates
+from looptrace.collector.store import sqlite_file as gate_file
+from looptrace.collector.store import writer as store
+from looptrace.collector.store.gate_metrics import AgentMetrics, metrics_of
+from looptrace.collector.store.gates import NOTE_CHARS_MAX, GateError, GateStore, Note
+from looptrace.collector.store.writer import StoreError, open_gates
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.test_store import call, looping, spans_of
 from tests.otlp import Trace

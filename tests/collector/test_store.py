@@ -20,11 +20,12 @@ from looptrace.analyzer.engine.batch import findings_of, in_order
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.ingest import ingest as ingest_command
-from looptrace.collector import store, store_files
 from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.store_lock import reading
-from looptrace.collector.warehouse import ask_typed, connect
+from looptrace.collector.store import parquet as store_files
+from looptrace.collector.store import writer as store
+from looptrace.collector.store.locks import reading
+from looptrace.collector.store.sql import ask_typed, connect
 from tests.otlp import Trace
 
 KILLS = 6

@@ -20,11 +20,12 @@ from click.testing import CliRunner, Result
 from looptrace import queries
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.query import query as query_command
-from looptrace.collector import store, warehouse
 from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.store_lock import StoreError
-from looptrace.collector.warehouse import QueryError, ask, ask_typed, connect
+from looptrace.collector.store import sql as warehouse
+from looptrace.collector.store import writer as store
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.sql import QueryError, ask, ask_typed, connect
 from tests.otlp import Trace
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"

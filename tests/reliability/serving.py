@@ -22,8 +22,8 @@ from typing import Any
 import polars as pl
 
 from looptrace.cli.main import main
-from looptrace.collector import store
 from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.store import writer as store
 from tests.otlp import Trace
 
 ROOT = Path(__file__).parents[2]

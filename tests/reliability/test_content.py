@@ -23,8 +23,8 @@ from looptrace.collector.files.reader import read_spans
 from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
-from looptrace.collector.store import ingest
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.writer import ingest
 from tests.otlp import Event, Trace, Value
 from tests.reliability.serving import OK, served
 

@@ -18,7 +18,7 @@ from looptrace.collector.files.reader import span_table
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.locks import StoreError
 from tests.otlp import Trace
 from tests.reliability.serving import OK, looping, served, stored, until
 

@@ -32,7 +32,7 @@ from looptrace.collector.export import (
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.protobuf import decode_message
-from looptrace.collector.store import ingest, open_gates, read_turns
+from looptrace.collector.store.writer import ingest, open_gates, read_turns
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
 EXAMPLES = "examples/traces"

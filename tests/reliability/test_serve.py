@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from looptrace.collector import GateOpenError, LoopSpanProcessor, store
+from looptrace.collector import GateOpenError, LoopSpanProcessor
+from looptrace.collector.store import writer as store
 from tests.otlp import Trace
 from tests.reliability.receivers import running
 from tests.reliability.serving import OK, Served, looping, served, until

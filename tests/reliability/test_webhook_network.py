@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.outbox import Outbox
+from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks import client
 from looptrace.collector.webhooks.addresses import may_be_reached
 from looptrace.collector.webhooks.client import Http, Request, lookup

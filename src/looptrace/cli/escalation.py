@@ -18,7 +18,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_option, opinions
-from looptrace.collector import store
+from looptrace.collector.store import writer as store
 from looptrace.rules.vocabulary import NS_PER_S
 
 _NAME_LENGTH_MAX = 60

@@ -13,8 +13,8 @@ from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
-from looptrace.collector import store
 from looptrace.collector.content.policy import CONTENTS, Content
+from looptrace.collector.store import writer as store
 
 
 @click.command()

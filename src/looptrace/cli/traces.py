@@ -21,8 +21,8 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.collector import store
 from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.store import writer as store
 
 EXIT_FOUND = 1
 EXIT_UNREADABLE = 2

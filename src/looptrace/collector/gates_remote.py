@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from looptrace.collector.gate_store import GateDetails, GateError, GateStatus, StoredGate
 from looptrace.collector.sdk.agent_gate import Told
 from looptrace.collector.sdk.gate_stream import OK, Server, events_of
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.gates import GateDetails, GateError, GateStatus, StoredGate
+from looptrace.collector.store.locks import StoreError
 
 T = TypeVar("T")
 _GATES = "/v1/gates"

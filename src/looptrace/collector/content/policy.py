@@ -22,7 +22,7 @@ from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.content.hashing import hashed
 from looptrace.collector.content.keyed_hashes import exact_of, hash_of, masked_texts
 from looptrace.collector.content.redaction import KEY_BYTES, redacted
-from looptrace.collector.store_lock import NAME, StoreError
+from looptrace.collector.store.locks import NAME, StoreError
 
 Content = Literal["full", "redacted", "hashes"]
 CONTENTS: tuple[Content, ...] = get_args(Content)

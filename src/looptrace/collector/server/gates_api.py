@@ -31,17 +31,17 @@ from looptrace.analyzer.report.escalation_markdown import escalation_json, escal
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.collector import store
-from looptrace.collector.gate_store import (
+from looptrace.collector.sdk.gate_stream import RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.sdk.local import told_of
+from looptrace.collector.store import writer as store
+from looptrace.collector.store.gates import (
     GateDetails,
     GateError,
     GateStatus,
     NoGateError,
     StoredGate,
 )
-from looptrace.collector.sdk.gate_stream import RESOLVE_PATH, STREAM_PATH
-from looptrace.collector.sdk.local import told_of
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.locks import StoreError
 from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from looptrace.collector.server.bodies import (
 )
 from looptrace.collector.server.counts import Counts, Reason
 from looptrace.collector.server.sink import Sink, SinkFull
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.locks import StoreError
 
 
 class InFlight:

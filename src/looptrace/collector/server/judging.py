@@ -20,11 +20,11 @@ from looptrace.analyzer.gates.resolutions import decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.collector import store
-from looptrace.collector.gate_store import GateStore
 from looptrace.collector.server.counts import number
 from looptrace.collector.server.ingest_log import IngestLog, Logged
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store import writer as store
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.locks import StoreError
 from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)

@@ -22,7 +22,6 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.collector import store
 from looptrace.collector.content.policy import Content, content_key, with_content
 from looptrace.collector.export import GateExporter, Target
 from looptrace.collector.server import metrics
@@ -44,6 +43,7 @@ from looptrace.collector.server.intake import Intake
 from looptrace.collector.server.judging import Judging
 from looptrace.collector.server.keeping import Keeping
 from looptrace.collector.server.metrics import Instrument, Metrics
+from looptrace.collector.store import writer as store
 from looptrace.collector.webhooks.deliverer import Deliverer
 
 _logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from random import Random
 from looptrace import __version__
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
-from looptrace.collector.outbox import Delivery, Outbox
+from looptrace.collector.store.outbox import Delivery, Outbox
 from looptrace.collector.webhooks.client import Net, Request
 from looptrace.collector.webhooks.formats import body_of
 from looptrace.collector.webhooks.schedule import Answer, Verdict, verdict

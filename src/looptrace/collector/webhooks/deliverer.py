@@ -13,8 +13,8 @@ from random import SystemRandom
 from threading import Event, Thread
 
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.outbox import Outbox
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks.client import Http, Net
 from looptrace.collector.webhooks.courier import POLL_S, Courier, Receiver, receiver_of
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from looptrace.collector.gate_store import GateStore
+from looptrace.collector.store.gates import GateStore
 from looptrace.rules.vocabulary import NS_PER_S
 
 CYCLES = ("cycle", "phase_cycle", "agent_cycle", "cross_task_cycle")

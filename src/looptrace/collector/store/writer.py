@@ -36,8 +36,9 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.content.policy import Content, content_key, with_content
-from looptrace.collector.gate_store import GateStore
-from looptrace.collector.store_files import (
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.locks import MARKER, NAME, StoreError, ingesting, reading
+from looptrace.collector.store.parquet import (
     BUCKETS,
     FINDING_SCHEMA,
     STORED_SPAN_SCHEMA,
@@ -48,7 +49,6 @@ from looptrace.collector.store_files import (
     sweep,
     write_bucket,
 )
-from looptrace.collector.store_lock import MARKER, NAME, StoreError, ingesting, reading
 
 __all__ = [
     "Counts",

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.locks import StoreError
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ from looptrace.analyzer.gates.resolutions import PersonDecided
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.display import did_you_mean
-from looptrace.collector.gate_file import GateFile, connected, read_json
-from looptrace.collector.outbox import enqueue
+from looptrace.collector.store.outbox import enqueue
+from looptrace.collector.store.sqlite_file import GateFile, connected, read_json
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]

@@ -18,7 +18,7 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store_lock import StoreError, replacing
+from looptrace.collector.store.locks import StoreError, replacing
 
 # The ids that tie a span's trace to others: its session, its task, the traces it links to. Kept
 # with the span, they tell where its trace belongs without reading what it did.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.gate_file import GateFile, read_json
+from looptrace.collector.store.sqlite_file import GateFile, read_json
 from looptrace.rules.vocabulary import NS_PER_S
 
 # What waits for all endpoints together; each has its share, so that none takes that of another.
