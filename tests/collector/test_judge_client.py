@@ -16,7 +16,7 @@ import pytest
 
 from looptrace.analyzer.llm_judge import ANSWER_SCHEMA, NoOpinion, Opinion, Question, ask
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.collector.judge_client import ChatJudge, ChatSettings
+from looptrace.collector.judge.chat_completions import ChatJudge, ChatSettings
 from looptrace.rules.contract import SettingError, numbers
 from tests.drivers import batch
 

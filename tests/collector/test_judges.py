@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from looptrace.analyzer.llm_judge import NoOpinion, Question
-from looptrace.collector.judges import JudgeError, judge_named
+from looptrace.collector.judge.plugins import JudgeError, judge_named
 from tests.plugins import install_judges
 
 requirement = pytest.mark.requirement
