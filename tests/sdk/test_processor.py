@@ -24,9 +24,9 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, Told
-from looptrace.collector.sdk.local import row_of
+from looptrace.collector.sdk.local_engine import row_of
 from looptrace.collector.sdk.processor import QueueLimits
-from looptrace.collector.sdk.tell import EVENTS_PER_TASK_AND_RULE_MAX
+from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
 
 requirement = pytest.mark.requirement
 AGENT = {

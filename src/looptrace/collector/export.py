@@ -28,8 +28,8 @@ from opentelemetry.trace import Link, SpanContext
 from looptrace.analyzer.gates.directives import Directives
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.sdk.local import told_of
-from looptrace.collector.sdk.tell import EVENT, SAMPLED, SCOPE, attributes_of
+from looptrace.collector.sdk.local_engine import told_of
+from looptrace.collector.sdk.span_events import EVENT, SAMPLED, SCOPE, attributes_of
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.locks import NAME, StoreError, reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket

@@ -32,7 +32,7 @@ from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.sdk.gate_stream import RESOLVE_PATH, STREAM_PATH
-from looptrace.collector.sdk.local import told_of
+from looptrace.collector.sdk.local_engine import told_of
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.gates import (
     GateDetails,
