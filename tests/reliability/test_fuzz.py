@@ -25,8 +25,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from starlette.applications import Starlette
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server import intake as taking
-from looptrace.collector.server.bodies import Form, Taken
+from looptrace.collector.server import pipeline as taking
+from looptrace.collector.server.decoding import Form, Taken
 from tests.otlp import any_value, as_json, key_values
 from tests.reliability.receivers import JSON, PROTO, intake, sample
 

@@ -19,7 +19,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from starlette.applications import Starlette
 
-from looptrace.collector.server.counts import Counts, Reason, number
 from looptrace.collector.server.logs import log_to
 from looptrace.collector.server.metrics import (
     LABEL_SETS_MAX,
@@ -30,6 +29,7 @@ from looptrace.collector.server.metrics import (
     of_fields,
     routes,
 )
+from looptrace.collector.server.receiver_metrics import Counts, Reason, number
 from tests.reliability.asgi import serving
 
 SAID = "what the agent said"

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from looptrace.collector.server.counts import REFUSED, TAKEN, Counts, Kind
+from looptrace.collector.server.receiver_metrics import REFUSED, TAKEN, Counts, Kind
 
 _logger = logging.getLogger(__name__)
 

@@ -34,15 +34,15 @@ from looptrace.collector.server.access import (
     grpc_credentials,
     tls_options,
 )
-from looptrace.collector.server.counts import Counts
+from looptrace.collector.server.archiver import Keeping
 from looptrace.collector.server.gates_api import ERRORS, Changes, GatesApi
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
-from looptrace.collector.server.intake import Intake
-from looptrace.collector.server.judging import Judging
-from looptrace.collector.server.keeping import Keeping
+from looptrace.collector.server.live_detector import Judging
 from looptrace.collector.server.metrics import Instrument, Metrics
+from looptrace.collector.server.pipeline import Intake
+from looptrace.collector.server.receiver_metrics import Counts
 from looptrace.collector.store import writer as store
 from looptrace.collector.webhooks.deliverer import Deliverer
 

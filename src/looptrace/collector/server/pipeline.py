@@ -12,7 +12,7 @@ from threading import Lock
 import polars as pl
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.bodies import (
+from looptrace.collector.server.decoding import (
     Form,
     RefusalError,
     Signal,
@@ -21,7 +21,7 @@ from looptrace.collector.server.bodies import (
     decoded_traces,
     unpacked,
 )
-from looptrace.collector.server.counts import Counts, Reason
+from looptrace.collector.server.receiver_metrics import Counts, Reason
 from looptrace.collector.server.sink import Sink, SinkFull
 from looptrace.collector.store.locks import StoreError
 

@@ -19,7 +19,7 @@ from looptrace.collector.files.reader import span_table
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
 from looptrace.collector.otlp.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
-from looptrace.collector.server.counts import Reason
+from looptrace.collector.server.receiver_metrics import Reason
 
 if sys.version_info >= (3, 14):
     from compression import zstd

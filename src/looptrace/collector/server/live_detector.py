@@ -20,8 +20,8 @@ from looptrace.analyzer.gates.resolutions import decision_turns
 from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.collector.server.counts import number
 from looptrace.collector.server.ingest_log import IngestLog, Logged
+from looptrace.collector.server.receiver_metrics import number
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError

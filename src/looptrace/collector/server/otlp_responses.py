@@ -18,8 +18,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from looptrace.collector.server.bodies import Form, RefusalError, Signal, Taken
-from looptrace.collector.server.counts import Reason
+from looptrace.collector.server.decoding import Form, RefusalError, Signal, Taken
+from looptrace.collector.server.receiver_metrics import Reason
 
 
 def response(signal: Signal, taken: Taken) -> Message:

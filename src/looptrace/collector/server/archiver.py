@@ -11,8 +11,8 @@ from pathlib import Path
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.collector.server.counts import number
 from looptrace.collector.server.ingest_log import IngestLog, Logged
+from looptrace.collector.server.receiver_metrics import number
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.locks import StoreError
 
