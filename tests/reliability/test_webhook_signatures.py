@@ -25,7 +25,7 @@ from standardwebhooks import WebhookVerificationError
 
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.webhooks.client import Http
-from looptrace.collector.webhooks.courier import receiver_of
+from looptrace.collector.webhooks.endpoint_worker import receiver_of
 from looptrace.collector.webhooks.signing import SecretError, key_of, signed
 from tests.collector.test_outbox import event, opened
 from tests.reliability.test_webhook_network import serving

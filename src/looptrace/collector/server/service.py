@@ -44,7 +44,7 @@ from looptrace.collector.server.metrics import Instrument, Metrics
 from looptrace.collector.server.pipeline import Intake
 from looptrace.collector.server.receiver_metrics import Counts
 from looptrace.collector.store import writer as store
-from looptrace.collector.webhooks.deliverer import Deliverer
+from looptrace.collector.webhooks.dispatcher import Deliverer
 
 _logger = logging.getLogger(__name__)
 

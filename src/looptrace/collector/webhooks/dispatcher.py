@@ -16,7 +16,7 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks.client import Http, Net
-from looptrace.collector.webhooks.courier import POLL_S, Courier, Receiver, receiver_of
+from looptrace.collector.webhooks.endpoint_worker import POLL_S, Courier, Receiver, receiver_of
 
 # How often what is too old is swept out.
 SWEEP_S = 3_600.0

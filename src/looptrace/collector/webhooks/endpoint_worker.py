@@ -17,7 +17,7 @@ from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_u
 from looptrace.collector.store.outbox import Delivery, Outbox
 from looptrace.collector.webhooks.client import Net, Request
 from looptrace.collector.webhooks.formats import body_of
-from looptrace.collector.webhooks.schedule import Answer, Verdict, verdict
+from looptrace.collector.webhooks.retry_policy import Answer, Verdict, verdict
 from looptrace.collector.webhooks.signing import SecretError, key_of, secret_text, signed
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
