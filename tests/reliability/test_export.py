@@ -21,7 +21,9 @@ from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
-from looptrace.collector.export import (
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.files.sources import Frame
+from looptrace.collector.gate_exporter import (
     LINKS_MAX,
     ExportError,
     GateExporter,
@@ -29,8 +31,6 @@ from looptrace.collector.export import (
     export,
     spans_of,
 )
-from looptrace.collector.files.reader import read_spans
-from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.protobuf import decode_message
 from looptrace.collector.store.writer import ingest, open_gates, read_turns
 

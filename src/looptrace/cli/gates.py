@@ -21,7 +21,7 @@ from rich.text import Text
 
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
-from looptrace.collector.gates_remote import RemoteGates
+from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.agent_gate import Told
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of

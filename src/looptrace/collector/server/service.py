@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.content.policy import Content, content_key, with_content
-from looptrace.collector.export import GateExporter, Target
+from looptrace.collector.gate_exporter import GateExporter, Target
 from looptrace.collector.server import metrics
 from looptrace.collector.server.access import (
     Access,
