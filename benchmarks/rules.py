@@ -30,8 +30,9 @@ import polars as pl
 
 from benchmarks import plain
 from benchmarks.generate import sessions, written
+from looptrace.analyzer.detect.columns import coded
 from looptrace.analyzer.detect.counters import Counting, counted
-from looptrace.analyzer.detect.evaluate import coded, stretches
+from looptrace.analyzer.detect.evaluate import stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import findings_of
 from looptrace.analyzer.engine.live import LiveEngine

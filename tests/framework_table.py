@@ -14,7 +14,8 @@ from typing import Literal, TypeAlias
 
 import polars as pl
 
-from looptrace.analyzer.engine.analysis import Analysis, Finding
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import SpansRead, read_spans
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.phase_visits import PhaseVisits

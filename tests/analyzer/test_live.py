@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.counters import DAY_S, METRICS, Counting
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
-from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.engine.batch import findings_of
 from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S, LiveEngine
 from looptrace.analyzer.fingerprint.signatures import fingerprinted

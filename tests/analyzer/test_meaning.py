@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.meaning import halves, score
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.engine.batch import findings_of, judged_of
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.fingerprint import embeddings as sentences

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.llm_judge import (
     ANSWER_LENGTH_MAX,
     ANSWER_SCHEMA,

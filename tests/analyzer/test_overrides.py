@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
-from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.engine.batch import findings_of, judged_of
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.fingerprint.signatures import fingerprinted

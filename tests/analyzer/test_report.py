@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from looptrace.analyzer.engine.analysis import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
+from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
+from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.gates.state_machine import Failure, GateEvent, Told
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.html import html_report

@@ -7,8 +7,8 @@ import json
 import polars as pl
 import pytest
 
+from looptrace.analyzer.detect.columns import coded
 from looptrace.analyzer.detect.counters import Counting, counted
-from looptrace.analyzer.detect.evaluate import coded
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_fields import COUNT_MAX
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import polars as pl
 import pytest
 
-from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import read_spans
 from tests import traps

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from looptrace.analyzer.detect.columns import coded, columns
 from looptrace.analyzer.detect.counters import Counting, counted
-from looptrace.analyzer.detect.evaluate import coded, columns
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.report.calibration_plot import calibration_svg
 from looptrace.analyzer.schema.turns import numbered

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans

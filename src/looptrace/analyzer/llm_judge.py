@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
-from looptrace.analyzer.engine.analysis import Analysis, Finding
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.registry import RULES

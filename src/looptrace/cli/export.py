@@ -32,8 +32,8 @@ def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -
     taken from the variables of OTLP's exporters, such as OTEL_EXPORTER_OTLP_HEADERS.
     """
     # Only here, because the exporters take their time to import.
-    from looptrace.collector.gate_exporter import ExportError, Target
-    from looptrace.collector.gate_exporter import export as send
+    from looptrace.collector.gate_exporter import ExportError, Target  # noqa: PLC0415
+    from looptrace.collector.gate_exporter import export as send  # noqa: PLC0415
 
     try:
         with traces.stopping_on_store_errors():

@@ -61,7 +61,7 @@ def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
     """
     try:
         # Only here, because they are an extra.
-        from looptrace.collector import gate_exporter as export
+        from looptrace.collector import gate_exporter as export  # noqa: PLC0415
         from looptrace.collector.server import access, logs, service  # noqa: PLC0415
         from looptrace.collector.webhooks.signing import SecretError  # noqa: PLC0415
     except ModuleNotFoundError as error:

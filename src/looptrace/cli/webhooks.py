@@ -63,7 +63,7 @@ def test(
     """
     with _stopping(), _needing_server():
         from looptrace.collector.webhooks.client import Http  # noqa: PLC0415
-        from looptrace.collector.webhooks.endpoint_worker import receiver_of
+        from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
 
         webhook = (
             _given(target, form, secret, allow_private)
@@ -98,8 +98,8 @@ def send(store_dir: Path, settings: Settings) -> None:
     Exits with 1 where something was not accepted; that is tried again by a later send.
     """
     with _stopping(), _needing_server():
-        from looptrace.collector.webhooks.dispatcher import deliver_due
-        from looptrace.collector.webhooks.endpoint_worker import receiver_of
+        from looptrace.collector.webhooks.dispatcher import deliver_due  # noqa: PLC0415
+        from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
 
         receivers = [receiver_of(webhook, os.environ) for webhook in settings.webhooks]
         if not receivers:

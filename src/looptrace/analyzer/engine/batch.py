@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from looptrace.analyzer.detect.columns import coded
 from looptrace.analyzer.detect.counters import counted
-from looptrace.analyzer.detect.evaluate import Growth, Stretch, coded, stretches
+from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.engine.analysis import Analysis, Cost, Finding, LoopTurn, Summary, Unknown
+from looptrace.analyzer.detect.stretches import Growth, Stretch
+from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery

@@ -16,18 +16,12 @@ from itertools import islice
 import numpy as np
 import polars as pl
 
+from looptrace.analyzer.detect.columns import coded, columns
 from looptrace.analyzer.detect.counters import GROUPS, continued
-from looptrace.analyzer.detect.evaluate import (
-    Growth,
-    Key,
-    Stretch,
-    coded,
-    columns,
-    folded,
-    stretches,
-)
+from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.engine.analysis import Finding
+from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, folded
 from looptrace.analyzer.engine.batch import finding_of, in_order
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from looptrace.analyzer.engine.analysis import Analysis, Finding, Outage
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.fingerprint.signatures import EXTERNAL, digest
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.vocabulary import NS_PER_S

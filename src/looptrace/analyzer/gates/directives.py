@@ -10,13 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import (
-    ChoiceLoader,
-    FileSystemLoader,
-    PackageLoader,
-    StrictUndefined,
-    TemplateError,
-)
+from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from looptrace.analyzer.gates.recovery import DEFAULT, Recovery

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal, TypeVar
 
-from looptrace.analyzer.detect.evaluate import Growth
+from looptrace.analyzer.detect.stretches import Growth
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.rules.contract import Action

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.detect.evaluate import Growth
+from looptrace.analyzer.detect.stretches import Growth
 from looptrace.analyzer.gates.state_machine import Failure, GateEvent, Moment, Reset
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from looptrace.analyzer.engine.analysis import Cost, Finding
+from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.gates.state_machine import Failure, GateEvent
 from looptrace.analyzer.llm_judge import (
     GOAL_LENGTH_MAX,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from looptrace.analyzer.engine.analysis import Analysis, Finding, Summary
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis, Summary
 from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report.wording import (

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from looptrace.analyzer.engine.analysis import Analysis, Cost, Finding, Outage, Summary
+from looptrace.analyzer.detect.findings import Cost, Finding
+from looptrace.analyzer.engine.analysis import Analysis, Outage, Summary
 from looptrace.analyzer.gates.state_machine import GateEvent, Why
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain

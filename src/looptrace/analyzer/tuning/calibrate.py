@@ -16,8 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from looptrace.analyzer.detect.columns import coded
 from looptrace.analyzer.detect.counters import DAY_S, counted
-from looptrace.analyzer.detect.evaluate import coded, ruled
+from looptrace.analyzer.detect.evaluate import ruled
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.schema.turns import IS_USER

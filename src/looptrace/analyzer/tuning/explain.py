@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from looptrace.analyzer.detect.columns import coded
 from looptrace.analyzer.detect.counters import counted
-from looptrace.analyzer.detect.evaluate import coded, ruled, stretches
+from looptrace.analyzer.detect.evaluate import ruled, stretches
 from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
 from looptrace.analyzer.engine.batch import decided_of
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from looptrace.analyzer.detect.columns import coded, columns
 from looptrace.analyzer.detect.counters import Counting, counted
-from looptrace.analyzer.detect.evaluate import coded, columns, stretches
+from looptrace.analyzer.detect.evaluate import stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.settings.sections import Settings
@@ -203,11 +204,7 @@ def _pipeline() -> Any:
 
 def _card(examples: Examples, told: Figures) -> dict[str, Any]:
     """Say what was learned from, and how good it is; shares are from 0 to 1."""
-    from sklearn.metrics import (  # noqa: PLC0415
-        average_precision_score,
-        brier_score_loss,
-        roc_auc_score,
-    )
+    from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score  # noqa: PLC0415
 
     all_told, told, likely = told, told[examples.before], examples.likely[examples.before]
     share = float(likely.mean())

@@ -67,15 +67,11 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
     headers = {"authorization": f"Bearer {token}"} if token else None
     # Only the one that is wanted, because each takes a while to import.
     if protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
-            OTLPSpanExporter as Grpc,
-        )
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc  # noqa: PLC0415
 
         insecure = None if endpoint is None else endpoint.startswith("http://")
         return Grpc(endpoint=endpoint, headers=headers, insecure=insecure)
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-        OTLPSpanExporter as Http,
-    )
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http  # noqa: PLC0415
 
     path = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
     return Http(endpoint=path, headers=headers)

@@ -134,7 +134,7 @@ class LoopSpanProcessor(SpanProcessor):
         """
         # Only here, because an agent that forwards its spans has none of what it imports.
         try:
-            from looptrace.collector.sdk.local_engine import LocalEngine
+            from looptrace.collector.sdk.local_engine import LocalEngine  # noqa: PLC0415
         except ModuleNotFoundError as error:
             why = (
                 f"judging in this process needs {error.name}, which is not installed; "

@@ -20,8 +20,8 @@ from typing import Any
 
 import polars as pl
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.engine.analysis import Finding
 from looptrace.analyzer.engine.batch import Judged, judged_of
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import digest
