@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Span, StatusCode
 
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.collector.files.reader import read_spans
 
 FOLDER = Path("build/examples")

@@ -8,7 +8,7 @@ import pytest
 
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS
 

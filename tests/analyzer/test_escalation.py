@@ -13,7 +13,7 @@ from markdown_it.token import Token
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analysis_of
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import (
     BEFORE_MAX,

@@ -15,8 +15,9 @@ from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.batch import Judged, judged_of
 from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.no_progress_repeat import NoProgressRepeat

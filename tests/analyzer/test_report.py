@@ -15,7 +15,7 @@ from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
-from looptrace.analyzer.gates.state_machine import Failure, GateEvent, Told
+from looptrace.analyzer.gates.events import Failure, GateEvent, Told
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report

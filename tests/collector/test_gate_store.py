@@ -22,9 +22,10 @@ from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.engine.batch import Judged, judged_of
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.fingerprint.signatures import digest
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.resolutions import decision_turns
-from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.testing.notation import turns_in

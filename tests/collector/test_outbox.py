@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.store import outbox
 from looptrace.collector.store.gates import GateStore

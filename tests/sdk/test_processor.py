@@ -20,10 +20,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Span
 
 from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.gates.notice import Told
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
-from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, Told
+from looptrace.collector.sdk.agent_gate import GateOpenError, GateState
 from looptrace.collector.sdk.local_engine import row_of
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX

@@ -17,7 +17,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.registry import RULES
 

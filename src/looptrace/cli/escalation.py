@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.report.escalation import escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.report.terminal import ACTION_STYLE
 from looptrace.analyzer.report.wording import place_of, told_text

@@ -19,10 +19,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from looptrace.analyzer.gates.notice import Told
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.collector.gates_client import RemoteGates
-from looptrace.collector.sdk.agent_gate import Told
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
 from looptrace.collector.store.gates import (

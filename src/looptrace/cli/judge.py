@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Judge, Opinions, opinions_of
 from looptrace.cli import traces
 from looptrace.collector.judge.plugins import NO_JUDGE, JudgeError, judge_named

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.text.display import did_you_mean, plain

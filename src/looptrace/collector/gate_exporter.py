@@ -25,10 +25,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext
 
-from looptrace.analyzer.gates.directives import Directives
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.directives import Directives, told_of
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.sdk.local_engine import told_of
 from looptrace.collector.sdk.span_events import EVENT, SAMPLED, SCOPE, attributes_of
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.locks import NAME, StoreError, reading

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from looptrace.collector.sdk.agent_gate import Told
+from looptrace.analyzer.gates.notice import Told
 from looptrace.collector.sdk.gate_stream import OK, Server, events_of
 from looptrace.collector.store.gates import GateDetails, GateError, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.spans import Skipped
 
 

@@ -15,9 +15,10 @@ from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import GateEvent, TaskState, decided
+from looptrace.analyzer.gates.state_machine import TaskState, decided
 from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped

@@ -23,9 +23,10 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, folded
 from looptrace.analyzer.engine.batch import finding_of, in_order
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import GateEvent, Moment, TaskState, decided
+from looptrace.analyzer.gates.state_machine import Moment, TaskState, decided
 from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, ordered
 from looptrace.rules.vocabulary import NS_PER_S

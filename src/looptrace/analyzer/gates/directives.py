@@ -13,8 +13,9 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.notice import Told
 from looptrace.analyzer.gates.recovery import DEFAULT, Recovery
-from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.text.display import plain
 
 SUFFIX = ".txt.j2"
@@ -115,3 +116,24 @@ class Directives:
 
 
 OWN = Directives()
+
+
+def told_of(event: GateEvent, directives: Directives) -> Told:
+    """Return what an agent needs of an event."""
+    return Told(
+        id=event.id,
+        type=event.type,
+        task=event.task,
+        trace_id=event.trace_id,
+        span_id=event.span_id,
+        rule=event.rule,
+        action=event.action,
+        directive=directives.text_of(event),
+        reason=event.reason,
+        gate=event.gate,
+        signature=event.signature,
+        attempts=event.attempts,
+        loop_count=event.loop_count,
+        turn_first=event.turn_first,
+        turn=event.turn,
+    )

@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.stretches import Growth
-from looptrace.analyzer.gates.state_machine import Failure, GateEvent, Moment, Reset
+from looptrace.analyzer.gates.events import Failure, GateEvent
+from looptrace.analyzer.gates.state_machine import Moment, Reset
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label
 

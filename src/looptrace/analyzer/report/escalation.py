@@ -13,7 +13,7 @@ from typing import Any, Literal
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding
-from looptrace.analyzer.gates.state_machine import Failure, GateEvent
+from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import (
     GOAL_LENGTH_MAX,
     NAME_LENGTH_MAX,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 from looptrace.analyzer.gates.directives import OWN, Directives
-from looptrace.analyzer.gates.state_machine import Failure
+from looptrace.analyzer.gates.events import Failure
 from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX, NoOpinion
 from looptrace.analyzer.report.escalation import Escalation, Iteration
 from looptrace.analyzer.report.json import event_object, failure_object, json_text

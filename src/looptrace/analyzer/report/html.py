@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from looptrace import __version__
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,

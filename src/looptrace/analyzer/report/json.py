@@ -12,7 +12,7 @@ import polars as pl
 
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.directives import OWN, Directives
-from looptrace.analyzer.gates.state_machine import Failure, GateEvent
+from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
 from looptrace.analyzer.report.wording import at_text
 from looptrace.analyzer.tuning.explain import Explanation, Progress

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis, Summary
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.engine.analysis import Analysis, Outage, Summary
-from looptrace.analyzer.gates.state_machine import GateEvent, Why
+from looptrace.analyzer.gates.events import GateEvent, Why
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import ACTIONS

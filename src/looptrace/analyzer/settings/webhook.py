@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Literal, get_args
 
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.rules.contract import SettingError
 
 Format = Literal["standard", "cloudevents", "slack", "pagerduty", "alertmanager"]

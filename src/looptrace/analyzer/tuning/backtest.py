@@ -14,7 +14,7 @@ import polars as pl
 
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.fingerprint.signatures import compared_by
-from looptrace.analyzer.gates.state_machine import GateEvent, Why
+from looptrace.analyzer.gates.events import GateEvent, Why
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.prices import TOKENS_PER_PRICE, Price, Prices

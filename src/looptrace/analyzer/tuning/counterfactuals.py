@@ -17,8 +17,8 @@ import polars as pl
 from looptrace.analyzer.detect.evaluate import stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import decided_of
+from looptrace.analyzer.gates.events import GateEvent, Why
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import GateEvent, Why
 from looptrace.analyzer.settings.sections import ENABLED
 from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, Rule, SettingError, numbers
 

@@ -12,9 +12,9 @@ from looptrace.analyzer.detect.counters import counted
 from looptrace.analyzer.detect.evaluate import ruled, stretches
 from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
 from looptrace.analyzer.engine.batch import decided_of
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.tuning.counterfactuals import Change, MovedGate, changes_of_rule, moved_gate
 
 _UNSEEN = -1

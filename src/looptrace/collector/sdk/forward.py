@@ -9,7 +9,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.util.types import AttributeValue
 
-from looptrace.collector.sdk.agent_gate import GateState, Told
+from looptrace.analyzer.gates.notice import Told
+from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 
 Protocol = Literal["http", "grpc"]

@@ -18,7 +18,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from looptrace.collector.sdk.agent_gate import Told
+from looptrace.analyzer.gates.notice import Told
 
 _logger = logging.getLogger(__name__)
 

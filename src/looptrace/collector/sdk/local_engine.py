@@ -13,13 +13,13 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.analyzer.engine.live import LiveEngine
-from looptrace.analyzer.gates.directives import Directives
+from looptrace.analyzer.gates.directives import told_of
+from looptrace.analyzer.gates.notice import Told
 from looptrace.analyzer.gates.resolutions import PersonDecided, decision_turns
-from looptrace.analyzer.gates.state_machine import GateEvent
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.collector.otlp.span_rows import Row, service_name, span_row
-from looptrace.collector.sdk.agent_gate import GateState, Told
+from looptrace.collector.sdk.agent_gate import GateState
 
 # How often idle tasks are looked for.
 FORGET_EVERY_S = 3_600
@@ -131,27 +131,6 @@ def row_of(span: ReadableSpan) -> Row:
             (trace.format_trace_id(k.context.trace_id), trace.format_span_id(k.context.span_id))
             for k in span.links
         ],
-    )
-
-
-def told_of(event: GateEvent, directives: Directives) -> Told:
-    """Return what an agent needs of an event."""
-    return Told(
-        id=event.id,
-        type=event.type,
-        task=event.task,
-        trace_id=event.trace_id,
-        span_id=event.span_id,
-        rule=event.rule,
-        action=event.action,
-        directive=directives.text_of(event),
-        reason=event.reason,
-        gate=event.gate,
-        signature=event.signature,
-        attempts=event.attempts,
-        loop_count=event.loop_count,
-        turn_first=event.turn_first,
-        turn=event.turn,
     )
 
 

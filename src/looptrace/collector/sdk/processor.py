@@ -17,7 +17,8 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
-from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState, Told
+from looptrace.analyzer.gates.notice import Told
+from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState
 from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags
 from opentelemetry.util.types import AttributeValue
 
-from looptrace.collector.sdk.agent_gate import Told
+from looptrace.analyzer.gates.notice import Told
 from looptrace.collector.sdk.open_spans import OpenSpans
 
 Emit = Literal["span_event", "log_event", "both"]

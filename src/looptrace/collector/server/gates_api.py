@@ -24,15 +24,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from looptrace.analyzer.engine.batch import judged_of
-from looptrace.analyzer.gates.directives import Directives
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.directives import Directives, told_of
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import Escalation, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.sdk.gate_stream import RESOLVE_PATH, STREAM_PATH
-from looptrace.collector.sdk.local_engine import told_of
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.gates import (
     GateDetails,

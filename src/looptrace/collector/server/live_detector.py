@@ -16,8 +16,9 @@ import polars as pl
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.engine.live_outages import OutageWatch
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import decision_turns
-from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog, Logged

@@ -20,8 +20,9 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.fingerprint.signatures import digest
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import PersonDecided
-from looptrace.analyzer.gates.state_machine import GateEvent, TaskState
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.display import did_you_mean
 from looptrace.collector.store.outbox import enqueue

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from looptrace import __version__
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
 from looptrace.collector.store.outbox import Delivery, Outbox
 from looptrace.collector.webhooks.client import Net, Request

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from looptrace.analyzer.gates.state_machine import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import GATE, TASK, Format
 from looptrace.analyzer.text.display import plain
 from looptrace.rules.vocabulary import NS_PER_S
