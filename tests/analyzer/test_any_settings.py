@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.engine.live import LiveEngine
-from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.test_gates import assert_sound
 from tests.analyzer.test_live import table

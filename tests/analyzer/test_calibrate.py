@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import numbered
-from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import Settings, default, load, parsed
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import backtest
 from looptrace.analyzer.tuning.calibrate import (

@@ -34,9 +34,9 @@ from looptrace.analyzer.fingerprint.similarity import (
 from looptrace.analyzer.llm_judge import needs_opinion
 from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.schema.turns import numbered
-from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.collaboration_loop import CollaborationLoop
 from looptrace.rules.repeated_call import RepeatedCall

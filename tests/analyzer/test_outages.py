@@ -28,9 +28,9 @@ from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.cli.main import main
 from looptrace.collector.files.sources import Frame
 from looptrace.collector.otlp.json import decode_document

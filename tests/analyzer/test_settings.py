@@ -18,7 +18,8 @@ from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.batch import findings_of, judged_of
 from looptrace.analyzer.fingerprint.equivalence import Mask, Sameness, Tool
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.settings.docs_page import page, schema, starter, toml_of
+from looptrace.analyzer.settings.docs_page import page
+from looptrace.analyzer.settings.json_schema import schema
 from looptrace.analyzer.settings.sections import (
     PROFILES,
     SECTIONS,
@@ -30,6 +31,7 @@ from looptrace.analyzer.settings.sections import (
     rules_of_profile,
 )
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
+from looptrace.analyzer.settings.toml_writer import starter, toml_of
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS, Action, Rule, Rung

@@ -19,9 +19,9 @@ from looptrace.analyzer.detect.counters import Counting, counted
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.report.calibration_plot import calibration_svg
 from looptrace.analyzer.schema.turns import numbered
-from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import load, parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.train import Label, TrainError, examples_of, labels_in, trained
 from looptrace.cli.main import main

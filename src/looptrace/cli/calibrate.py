@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
-from looptrace.analyzer.settings.docs_page import toml_of
 from looptrace.analyzer.settings.sections import (
     FILE_NAME,
     PIVOTS_VARIABLE,
@@ -20,6 +19,7 @@ from looptrace.analyzer.settings.sections import (
     Settings,
     parsed,
 )
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.calibrate import (
     FINISHED_AFTER_S,
