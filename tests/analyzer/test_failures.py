@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.fingerprint.signatures import EXTERNAL, fingerprinted
-from looptrace.analyzer.normalize.span_fields import error_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.text.errors import error_of
 
 PYTHON = """\
 Traceback (most recent call last):

@@ -14,16 +14,13 @@ from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.dialects import KEYS
-from looptrace.analyzer.normalize.span_fields import (
-    SAYS_NOTHING_CHARS_MAX,
-    TOKENS_MAX,
-    says_nothing,
-)
+from looptrace.analyzer.normalize.span_fields import TOKENS_MAX
 from looptrace.analyzer.normalize.span_kinds import DIALECTS
 from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.text.errors import SAYS_NOTHING_CHARS_MAX, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of
 from looptrace.collector.files.reader import read_spans
 from tests import traps

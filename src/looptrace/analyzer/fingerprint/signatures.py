@@ -17,8 +17,8 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compar
 from looptrace.analyzer.fingerprint.masks import blank, masked, named_ids
 from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
 from looptrace.analyzer.fingerprint.stack_traces import with_places
-from looptrace.analyzer.normalize.span_fields import says_nothing
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.text.errors import says_nothing
 
 # A result that begins so reports a failure although its span's status does not say it.
 FAILURE_HEAD = (

@@ -13,7 +13,8 @@ import polars as pl
 from looptrace.analyzer.normalize.dialects import field, with_events
 from looptrace.analyzer.normalize.messages import Call, Message, messages_of
 from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
-from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
+from looptrace.analyzer.text.errors import error_of, says_nothing
+from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more; such a number is a fault of what wrote it.
@@ -23,8 +24,6 @@ COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
 PROGRESS_PREFIX = "looptrace.progress."
 INTERVENTION_EVENT = "looptrace.human_intervention"
-# A longer error says something; the pattern below takes the square of the length.
-SAYS_NOTHING_CHARS_MAX = 500
 
 # smolagents reports the end of a run as a call of this tool.
 _NOT_A_CALL = {"final_answer"}
@@ -32,19 +31,8 @@ _NOT_A_CALL = {"final_answer"}
 _NAMED_BY_SPAN = {"openinference", "traceloop", "langfuse"}
 _NAME_EXTRAS = re.compile(r"^(execute_tool|invoke_agent) |(\.tool|\.agent|\.run|\._execute_core)$")
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
-# Frameworks put such a text in the place of the real error, so that it tells nothing of it.
-_SAYS_NOTHING = re.compile(
-    r"an error occurred( while running the tool)?\b.*try again|details are redacted"
-    r"|^(error: )?function failed\.?$|^tool_error$|^error$|^\?*$",
-    re.IGNORECASE | re.DOTALL,
-)
-_TYPED = re.compile(
-    r"([A-Za-z_][\w.]*(?:Error|Exception|Failure|Timeout|Interrupt)):\s*(.*)", re.DOTALL
-)
-_REPR = re.compile(r"([A-Za-z_][\w.]*)\((['\"])(.*)\2,?\)", re.DOTALL)
 # How messages in JSON begin.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
-_TRACEBACK = "Traceback (most recent call last)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,25 +273,6 @@ def _error(
             text_type, message = error_of(source)
             return found_type or text_type, message, trace or source
     return found_type, None, trace
-
-
-def says_nothing(error: str) -> bool:
-    """Tell whether a text only says that there was an error, as redaction leaves it."""
-    error = error.strip()
-    if len(error) > SAYS_NOTHING_CHARS_MAX:
-        return False
-    return is_redacted(error) or bool(_SAYS_NOTHING.search(error))
-
-
-def error_of(text: str) -> tuple[str | None, str]:
-    """Split an error into its type and its message, without the stack trace round it."""
-    head, _, trace = text.partition(_TRACEBACK)
-    last = trace.strip().rpartition("\n")[2].strip()
-    # What stands before a stack trace may be no more than the command that was run.
-    text = last if _TYPED.fullmatch(last) else head.strip() or last or text.strip()
-    if match := _REPR.fullmatch(text) or _TYPED.fullmatch(text):
-        return match[1].rsplit(".", 1)[-1], match[match.lastindex or 0].strip()
-    return None, text
 
 
 def _figures(attributes: dict[str, Any]) -> Figures:

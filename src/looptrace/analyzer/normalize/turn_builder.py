@@ -17,10 +17,11 @@ import polars as pl
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import fingerprinted
 from looptrace.analyzer.normalize.messages import Call, Message, Result
-from looptrace.analyzer.normalize.span_fields import Facts, error_of, facts_of, says_nothing
+from looptrace.analyzer.normalize.span_fields import Facts, facts_of
 from looptrace.analyzer.normalize.span_tree import Family, family_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import parsed
 
 # Turns that carry the progress recorded on their span; of those that share one, one does.

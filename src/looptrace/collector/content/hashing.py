@@ -33,8 +33,8 @@ from looptrace.analyzer.normalize.span_fields import (
     Facts,
     Figures,
     facts_of,
-    says_nothing,
 )
+from looptrace.analyzer.text.errors import says_nothing
 from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.content.keyed_hashes import hash_of, masked_texts
 
