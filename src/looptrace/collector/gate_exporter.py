@@ -28,7 +28,7 @@ from opentelemetry.trace import Link, SpanContext
 from looptrace.analyzer.gates.directives import Directives, told_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.sdk.span_events import EVENT, SAMPLED, SCOPE, attributes_of
+from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attributes_of
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.locks import NAME, StoreError, reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import OrderedDict
 from typing import Literal
@@ -11,46 +10,18 @@ from opentelemetry import trace
 from opentelemetry._logs import LogRecord, SeverityNumber, get_logger_provider
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext
 from opentelemetry.util.types import AttributeValue
 
 from looptrace.analyzer.gates.notice import Told
+from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attributes_of
 from looptrace.collector.sdk.open_spans import OpenSpans
 
 Emit = Literal["span_event", "log_event", "both"]
-EVENT = "looptrace.gate"
-SCOPE = "looptrace"  # of what looptrace itself writes
-SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 # A span keeps 128 events and silently loses the oldest, so that no loop may fill it.
 EVENTS_PER_TASK_AND_RULE_MAX = 10
 COUNTED_MAX = 10_000
-
-_DIGEST_BYTES = 8
-_LABELS = {"gate_opened": "stop", "gate_resolved": "pass", "counter_reset": "pass"}
-
-
-def attributes_of(told: Told, *, content: bool = False) -> dict[str, AttributeValue]:
-    """Return the attributes of a gate event; without content, a signature is only its hash."""
-    signature = told.signature if content else _digest(told.signature)
-    words = told.reason if content else f"{told.rule or told.type}, turn {told.turn}"
-    found: dict[str, AttributeValue | None] = {
-        "looptrace.event.type": told.type,
-        "looptrace.rule.id": told.rule,
-        "looptrace.action": told.action,
-        "looptrace.task.id": told.task,
-        "looptrace.turn.first": told.turn_first,
-        "looptrace.turn.last": told.turn,
-        "looptrace.attempts": told.attempts,
-        "looptrace.loop_count": told.loop_count,
-        "looptrace.signature": signature,
-        "looptrace.gate.id": told.gate,
-        "gen_ai.evaluation.name": f"looptrace.{told.rule or told.type}",
-        "gen_ai.evaluation.score.label": told.action or _LABELS.get(told.type, told.type),
-        "gen_ai.evaluation.score.value": float(told.loop_count),
-        "gen_ai.evaluation.explanation": words,
-    }
-    return {name: value for name, value in found.items() if value not in (None, "")}
 
 
 class Teller:
@@ -125,8 +96,3 @@ def _own_span(
     above = trace.set_span_in_context(NonRecordingSpan(turn))
     tracer = provider.get_tracer(SCOPE)
     tracer.start_span(EVENT, above, attributes=attributes, links=[Link(turn)]).end()
-
-
-def _digest(text: str) -> str:
-    data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

@@ -31,7 +31,7 @@ from looptrace.analyzer.report.escalation_markdown import escalation_json, escal
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.collector.sdk.gate_stream import RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.gates import (
     GateDetails,
