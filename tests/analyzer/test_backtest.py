@@ -18,7 +18,7 @@ from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import Backtest, Opened, Spent, Total, backtest
 from looptrace.analyzer.tuning.prices import Price, Prices
 from looptrace.collector.files.reader import read_spans
-from looptrace.collector.files.sources import Frame
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.rules.contract import Rung
 from looptrace.rules.repeated_failure import RepeatedFailure

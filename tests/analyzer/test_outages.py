@@ -32,7 +32,7 @@ from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.cli.main import main
-from looptrace.collector.files.sources import Frame
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import writer as store
 from looptrace.collector.store.sql import ask

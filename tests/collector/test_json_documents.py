@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.collector.files.sources import DamagedError, Frame
 from looptrace.collector.otlp import json_documents
+from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
     documents,

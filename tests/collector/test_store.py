@@ -20,7 +20,7 @@ from looptrace.analyzer.engine.batch import findings_of, in_order
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.ingest import ingest as ingest_command
-from looptrace.collector.files.sources import Frame
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import parquet as store_files
 from looptrace.collector.store import writer as store

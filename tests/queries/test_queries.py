@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from looptrace import queries
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.query import query as query_command
-from looptrace.collector.files.sources import Frame
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import sql as warehouse
 from looptrace.collector.store import writer as store

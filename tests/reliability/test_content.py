@@ -20,7 +20,7 @@ from looptrace.cli.main import main
 from looptrace.collector.content.policy import CONTENTS, TEXT_BYTES_MAX, content_key, with_content
 from looptrace.collector.content.redaction import redacted
 from looptrace.collector.files.reader import read_spans
-from looptrace.collector.files.sources import Frame
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.store.locks import StoreError

@@ -14,9 +14,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from looptrace.collector.files.reader import span_table
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.store.locks import StoreError
 from tests.otlp import Trace

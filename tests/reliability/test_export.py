@@ -22,7 +22,6 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
-from looptrace.collector.files.sources import Frame
 from looptrace.collector.gate_exporter import (
     LINKS_MAX,
     ExportError,
@@ -31,6 +30,7 @@ from looptrace.collector.gate_exporter import (
     export,
     spans_of,
 )
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.protobuf import decode_message
 from looptrace.collector.store.writer import ingest, open_gates, read_turns
 

@@ -24,8 +24,8 @@ from looptrace.analyzer.gates.notice import Told
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
+from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.agent_gate import GateOpenError, GateState
-from looptrace.collector.sdk.local_engine import row_of
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
 

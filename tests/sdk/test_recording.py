@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from looptrace.analyzer.engine.batch import judged_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.sdk.local_engine import row_of
+from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.recording import (
     agent,
     attempt,

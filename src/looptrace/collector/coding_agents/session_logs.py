@@ -16,7 +16,7 @@ import msgspec
 from looptrace.collector.coding_agents import claude_code as claude_code_log
 from looptrace.collector.coding_agents import codex as codex_log
 from looptrace.collector.coding_agents import otlp_logs
-from looptrace.collector.files.sources import Frame
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document, words
 from looptrace.collector.otlp.json_documents import with_whole_escapes
 from looptrace.collector.otlp.span_rows import Decoded, Problem, Row

@@ -12,14 +12,8 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.collector.coding_agents.session_logs import decoded_documents
-from looptrace.collector.files.sources import (
-    DamagedError,
-    Frame,
-    Source,
-    find_sources,
-    unpacked,
-    unpacked_message,
-)
+from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
+from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.json_documents import begins_document, documents
 from looptrace.collector.otlp.protobuf import (
@@ -30,6 +24,7 @@ from looptrace.collector.otlp.protobuf import (
     whole_message,
 )
 from looptrace.collector.otlp.span_rows import Decoded, Problem, Row
+from looptrace.collector.otlp.span_table import span_table
 
 # How many rows are held as Python objects before they become columns.
 ROWS_HELD_MAX = 50_000
@@ -70,14 +65,6 @@ def read_spans(
         bytes_before += source.bytes_on_disk
     spans, clashes = distinct_spans(table.frame())
     return SpansRead(spans, (*skipped, *clashes))
-
-
-def span_table(rows: Sequence[Row]) -> pl.DataFrame:
-    """Give rows as a table of SPAN_SCHEMA."""
-    if not rows:
-        return SPAN_SCHEMA.to_frame()
-    columns = zip(SPAN_SCHEMA.items(), zip(*rows, strict=True), strict=True)
-    return pl.DataFrame([pl.Series(name, column, kind) for (name, kind), column in columns])
 
 
 def _progress(

@@ -20,6 +20,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from looptrace.analyzer.schema.spans import Skipped
+from looptrace.collector.otlp.frames import (
+    FRAME_BYTES_MAX,
+    GZIP_MAGIC,
+    ZSTD_MAGIC,
+    DamagedError,
+    too_long,
+)
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -38,16 +45,12 @@ STANDARD_INPUT = "-"
 CHUNK_BYTES = 1 << 20
 # How much compressed input is read at once.
 READ_BYTES = 1 << 17
-# A single line, document or message that is longer is not held in memory but reported.
-FRAME_BYTES_MAX = 512 << 20
 # Unpacked bytes that are allowed whatever the ratio, so that small repetitive files pass.
 TRUSTED_BYTES = 64 << 20
 # Unpacked bytes for a packed one, above which input is taken for a decompression bomb.
 # The ids alone keep real traces below 100; gzip ends at 1032.
 UNPACKED_RATIO_MAX = 500
 
-GZIP_MAGIC = b"\x1f\x8b"
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAGIC_BYTES = 4
 
 _TRACE_NAME = re.compile(
@@ -71,23 +74,6 @@ class Source:
     path: Path | None = None
     identity: tuple[int, int] | None = None  # device and inode: the file behind all its names
     bytes_on_disk: int = 0  # 0 where it is not known beforehand
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The bytes of one document or message, and its line or its number in the source, from 1.
-
-    The number is 0 where the source is one message. `problem` says why the bytes are not whole;
-    None where they seem to be.
-    """
-
-    number: int
-    data: bytes
-    problem: str | None = None
-
-
-class DamagedError(Exception):
-    """The bytes of a source end here, sooner than they should; the text says why."""
 
 
 def find_sources(paths: Sequence[str]) -> tuple[list[Source], list[Skipped]]:
@@ -125,11 +111,6 @@ def unpacked_message(message: bytes) -> bytes:
             raise DamagedError(too_long("message"))
         parts.append(chunk)
     return b"".join(parts)
-
-
-def too_long(what: str) -> str:
-    """Say that a line, document or message is longer than FRAME_BYTES_MAX."""
-    return f"this {what} is longer than {FRAME_BYTES_MAX:,} bytes; export in smaller requests"
 
 
 def _named(path: str) -> list[Source | Skipped]:

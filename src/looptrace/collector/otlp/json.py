@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from looptrace.collector.files.sources import Frame
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
     DEPTH_MAX,

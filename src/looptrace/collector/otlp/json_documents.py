@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from looptrace.collector.files.sources import FRAME_BYTES_MAX, DamagedError, Frame, too_long
+from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, Frame, too_long
 
 CUT_OFF = "the JSON is cut off; export it again to get the rest"
 # What is nested deeper is not read. Agents' spans stay below 30, msgspec gives up near 1,000.

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import polars as pl
-from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.analyzer.engine.live import LiveEngine
@@ -18,7 +16,7 @@ from looptrace.analyzer.gates.notice import Told
 from looptrace.analyzer.gates.resolutions import PersonDecided, decision_turns
 from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings.sections import Settings, default
-from looptrace.collector.otlp.span_rows import Row, service_name, span_row
+from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.agent_gate import GateState
 
 # How often idle tasks are looked for.
@@ -109,34 +107,3 @@ class LocalEngine:
             self._live.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         return [told_of(event, self._directives) for event in events]
-
-
-def row_of(span: ReadableSpan) -> Row:
-    """Return the row of the span table for a span of the SDK."""
-    context, parent, scope = span.get_span_context(), span.parent, span.instrumentation_scope
-    return span_row(
-        trace_id=trace.format_trace_id(context.trace_id if context else 0),
-        span_id=trace.format_span_id(context.span_id if context else 0),
-        parent_span_id=trace.format_span_id(parent.span_id) if parent else "",
-        name=span.name,
-        start_ns=span.start_time or 0,
-        end_ns=span.end_time or 0,
-        status=span.status.status_code.value,
-        status_message=span.status.description or "",
-        service=service_name(span.resource.attributes),
-        scope=scope.name if scope else None,
-        attributes=_plain(span.attributes),
-        events=[(e.name, e.timestamp, _plain(e.attributes)) for e in span.events],
-        links=[
-            (trace.format_trace_id(k.context.trace_id), trace.format_span_id(k.context.span_id))
-            for k in span.links
-        ],
-    )
-
-
-def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return attributes as JSON can write them; bytes are text where they can be."""
-    return {
-        name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-        for name, value in (attributes or {}).items()
-    }

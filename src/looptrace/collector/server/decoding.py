@@ -15,10 +15,10 @@ import polars as pl
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.collector.coding_agents import otlp_logs
-from looptrace.collector.files.reader import span_table
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
 from looptrace.collector.otlp.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
+from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.receiver_metrics import Reason
 
 if sys.version_info >= (3, 14):
