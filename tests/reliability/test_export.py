@@ -32,7 +32,8 @@ from looptrace.collector.gate_exporter import (
 )
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.protobuf import decode_message
-from looptrace.collector.store.writer import ingest, open_gates, read_turns
+from looptrace.collector.store.reader import open_gates, read_turns
+from looptrace.collector.store.writer import ingest
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
 EXAMPLES = "examples/traces"

@@ -18,7 +18,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_option, opinions
-from looptrace.collector.store import writer as store
+from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S
 
 _NAME_LENGTH_MAX = 60
@@ -83,7 +83,7 @@ def _notes(paths: Sequence[str], gate: GateEvent) -> list[tuple[str, str]]:
     folder = traces.store_of(paths)
     if folder is None:
         return []
-    with traces.stopping_on_store_errors(), store.open_gates(folder) as gates:
+    with traces.stopping_on_store_errors(), reader.open_gates(folder) as gates:
         known = gates.notes(gate.signature, gate.gate)
     return [(note.note, _day(note.resolved_ns)) for note in known]
 

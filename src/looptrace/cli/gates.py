@@ -32,7 +32,7 @@ from looptrace.collector.store.gates import (
     GateStatus,
     StoredGate,
 )
-from looptrace.collector.store.writer import open_gates, worked
+from looptrace.collector.store.reader import open_gates, worked
 from looptrace.rules.vocabulary import NS_PER_S
 
 _CELL_LENGTH_MAX = 120

@@ -20,8 +20,8 @@ from rich.text import Text
 from looptrace import queries
 from looptrace.analyzer.text.display import did_you_mean, plain
 from looptrace.cli import traces
+from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sql import Answer, QueryError, ask, ask_typed
-from looptrace.collector.store.writer import StoreError
 
 _MESSAGE_LENGTH_MAX = 500
 _CELL_LENGTH_MAX = 120

@@ -19,8 +19,8 @@ from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.text.display import did_you_mean, plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
+from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
-from looptrace.collector.store.writer import gates_path
 from looptrace.collector.webhooks.signing import SecretError
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S

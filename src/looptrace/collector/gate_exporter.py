@@ -29,7 +29,7 @@ from looptrace.analyzer.gates.directives import Directives, told_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attributes_of
-from looptrace.collector.store import writer as store
+from looptrace.collector.store import reader
 from looptrace.collector.store.locks import NAME, StoreError, reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket
 
@@ -205,7 +205,7 @@ class _Sender:
         return _progress(self._dir).get(_name(self._target), 0)
 
     def batches(self, after_seq: int) -> Iterator[list[tuple[int, GateEvent]]]:
-        with store.open_gates(self._dir) as gates:
+        with reader.open_gates(self._dir) as gates:
             events = gates.events(after_seq)
             while batch := list(islice(events, BATCH_EVENTS)):
                 yield batch

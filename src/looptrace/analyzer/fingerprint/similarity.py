@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from looptrace.analyzer.fingerprint import embeddings as sentences
+from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.signatures import SEARCHED
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.rules.contract import check_bounds, numbers, setting
@@ -172,7 +172,7 @@ def _sketch(measure: Measure, text: str) -> Sketch | None:
     words = bare(text)
     if not words:
         return None
-    vector = sentences.embedded(" ".join(words)) if measure == SENTENCES else _letters(words)
+    vector = embeddings.embedded(" ".join(words)) if measure == SENTENCES else _letters(words)
     if vector is None:
         return None
     return Sketch(marks(text), np.rint(vector * _GRID).astype(np.int32))

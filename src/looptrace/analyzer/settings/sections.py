@@ -17,7 +17,7 @@ from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
-from looptrace.analyzer.fingerprint import embeddings as sentences
+from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.embeddings import SentencesError
 from looptrace.analyzer.fingerprint.equivalence import (
     PATTERN_CHARS_MAX,
@@ -463,7 +463,7 @@ def _meaning(top: Node) -> Meaning | None:
         measure = next(known for known in MEASURES if known == chosen)
         meaning = Meaning(measure, **_numbers(node, Meaning(measure)))
         if meaning.measure == SENTENCES:
-            sentences.check()
+            embeddings.check()
     except SettingError as error:
         raise _refused(error, node) from error
     except SentencesError as error:

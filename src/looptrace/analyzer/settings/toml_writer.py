@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from looptrace.analyzer.detect import rule_plugins as plugins
+from looptrace.analyzer.detect import rule_plugins
 from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint.equivalence import Tool
 from looptrace.analyzer.fingerprint.similarity import Meaning
@@ -61,7 +61,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def toml_of(settings: Settings) -> str:
     """Write settings as a file that says every one of them."""
     judging, sameness = settings.judging, settings.sameness
-    forms: dict[str, Rule | None] = {rule.name: None for rule in plugins.known_rules()}
+    forms: dict[str, Rule | None] = {rule.name: None for rule in rule_plugins.known_rules()}
     forms |= {rule.name: rule for rule in judging.rules}
     judges = bool(judging.rules or judging.overrides)
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
@@ -108,7 +108,7 @@ def starter() -> str:
     lines += ["", f"# {_SECTION_DOCS['outages']}", "[outages]"]
     for name, (value, about) in numbers(OutageSettings()).items():
         lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
-    for rule in plugins.known_rules():
+    for rule in rule_plugins.known_rules():
         lines += ["", f"# {summary(type(rule))}", f"[rules.{rule.name}]"]
         lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = {_toml(rule.on_by_default)}"]
         for name, (value, about) in rule.settings().items():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from looptrace.collector.coding_agents import codex as codex_log
+from looptrace.collector.coding_agents import codex
 from looptrace.collector.coding_agents.session_spans import (
     REJECTED,
     Agent,
@@ -141,8 +141,8 @@ def _tool(event: _Event) -> Row:
     failed = None if success is None else str(success).lower() != "true"
     error = event.first(_ERROR) if failed else None
     result = event.said.get("output")
-    if event.agent.product == codex_log.PRODUCT and result is not None:
-        result, _ = codex_log.outcome_of(result)
+    if event.agent.product == codex.PRODUCT and result is not None:
+        result, _ = codex.outcome_of(result)
     return tool_row(
         event.agent,
         event.key,

@@ -13,9 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from looptrace.collector.coding_agents import claude_code as claude_code_log
-from looptrace.collector.coding_agents import codex as codex_log
-from looptrace.collector.coding_agents import otlp_logs
+from looptrace.collector.coding_agents import claude_code, codex, otlp_logs
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document, words
 from looptrace.collector.otlp.json_documents import with_whole_escapes
@@ -66,9 +64,9 @@ def _log_of(document: Frame) -> Log | None:
         names = _decode_names(with_whole_escapes(document.data))
     except DATA_ERRORS:  # Whoever decodes the document says what is wrong with it.
         return None
-    if claude_code_log.is_line(names):
-        return claude_code_log.ClaudeCodeLog()
-    return codex_log.CodexLog() if codex_log.is_line(names) else None
+    if claude_code.is_line(names):
+        return claude_code.ClaudeCodeLog()
+    return codex.CodexLog() if codex.is_line(names) else None
 
 
 def _decoded_line(name: str, line: Frame, log: Log) -> Decoded:

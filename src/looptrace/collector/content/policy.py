@@ -9,10 +9,7 @@ what was said, nor try out guesses.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -21,8 +18,7 @@ import polars as pl
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.content.hashing import hashed
 from looptrace.collector.content.keyed_hashes import exact_of, hash_of, masked_texts
-from looptrace.collector.content.redaction import KEY_BYTES, redacted
-from looptrace.collector.store.locks import NAME, StoreError
+from looptrace.collector.content.redaction import redacted
 
 Content = Literal["full", "redacted", "hashes"]
 CONTENTS: tuple[Content, ...] = get_args(Content)
@@ -31,7 +27,6 @@ CONTENTS: tuple[Content, ...] = get_args(Content)
 TEXT_BYTES_MAX = 2_048
 VALUE_CHARS_MAX = 262_144
 
-_KEY_FILE = f"{NAME}.key"
 _JSON = ("attributes", "events", "links")
 _PLAIN = ("name", "status_message", "service", "scope", "parent_span_id")
 _LONG = ("attributes", "events", "status_message")
@@ -49,41 +44,6 @@ def with_content(spans: pl.DataFrame, content: Content, key: bytes) -> pl.DataFr
         return spans
     spans = _redacted(spans, key)
     return hashed(spans, key) if content == "hashes" else _cut(spans, key)
-
-
-def content_key(store_dir: Path) -> bytes:
-    """Return the key of a store's hashes; it is drawn when it is first asked for.
-
-    Raises:
-        StoreError: if it cannot be read or written.
-    """
-    path = store_dir / _KEY_FILE
-    try:
-        if not path.exists():
-            _draw_key(path)
-        key = path.read_bytes()
-    except OSError as error:
-        raise StoreError(
-            f"{path}: cannot be used ({error.strerror}); check permissions."
-        ) from error
-    if len(key) != KEY_BYTES:
-        raise StoreError(f"{path}: is no key of looptrace; put the right one back.")
-    return key
-
-
-def _draw_key(path: Path) -> None:
-    """Write a new key whole or not at all, and never over one that is there."""
-    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}")
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
-        file.write(secrets.token_bytes(KEY_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(aside, path)
-    except FileExistsError:
-        pass  # Another process was first, and its key is as good.
-    finally:
-        aside.unlink()
 
 
 def _redacted(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:

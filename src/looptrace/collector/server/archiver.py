@@ -13,8 +13,8 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver_metrics import number
-from looptrace.collector.store import writer as store
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.writer import Writer, writing
 
 _logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Keeping:
     def _run(self) -> None:
         settings = self._settings
         try:
-            with store.writing(
+            with writing(
                 self._dir,
                 settings.judging,
                 settings.recovery,
@@ -107,7 +107,7 @@ class Keeping:
             self.error = error
             self._begun.set()
 
-    def _catch_up(self, writer: store.Writer) -> None:
+    def _catch_up(self, writer: Writer) -> None:
         """Ingest what was acknowledged and not stored; the gates of that are decided here."""
         logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
         if logged is None:
@@ -117,7 +117,7 @@ class Keeping:
             self._done(logged)
             logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
 
-    def _go_on(self, writer: store.Writer) -> None:
+    def _go_on(self, writer: Writer) -> None:
         expire_s = time.monotonic()
         while not self._closing.is_set():
             began_s = time.monotonic()
@@ -139,7 +139,7 @@ class Keeping:
             self._wake.wait(wait_s)
             self._wake.clear()
 
-    def _round(self, writer: store.Writer) -> bool:
+    def _round(self, writer: Writer) -> bool:
         """Store some of what was judged; says whether there may be more."""
         logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND, self._judged_seq())
         if logged is None:
@@ -156,7 +156,7 @@ class Keeping:
         self.kept.spans += logged.spans.height
         self.kept.rounds += 1
 
-    def _expire(self, writer: store.Writer) -> None:
+    def _expire(self, writer: Writer) -> None:
         days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)
         self.kept.days_expired += len(days)
         if days:

@@ -23,7 +23,7 @@ from looptrace.analyzer.normalize.trace_buffer import Arrivals
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver_metrics import number
-from looptrace.collector.store import writer as store
+from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -114,7 +114,7 @@ class Judging:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        with store.open_gates(self._store_dir, self._webhooks) as gates:
+        with reader.open_gates(self._store_dir, self._webhooks) as gates:
             judge = self._begin(gates)
             judge.warm()
             self.judged.is_current = 1
@@ -173,7 +173,7 @@ class _Judge:
         now_ns = time.time_ns()
         last_ns = pl.col("end_ns").max()
         said = decision_turns(self._gates.resolutions())
-        for stored in store.read_turns(self._dir):
+        for stored in reader.read_turns(self._dir):
             turns = _with_decisions(stored, said)
             goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
             fed = self._live.feed(turns.filter(goes_on))
@@ -181,7 +181,7 @@ class _Judge:
             # Those that go on were told before.
             known = self._outages.feed(turns.filter(goes_on))
             self._outages_told |= {outage.id: outage.known_ns for outage in known}
-        for spans in store.read_spans(self._dir):
+        for spans in reader.read_spans(self._dir):
             goes_on = last_ns.over("trace_id") > now_ns - TRACES_GO_ON_S * NS_PER_S
             self._arrivals.take(spans.filter(goes_on).rows())
         self._show()

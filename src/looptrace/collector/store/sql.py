@@ -12,9 +12,9 @@ from typing import Any
 
 import duckdb
 
+from looptrace.collector.store.layout import require_store
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.parquet import DATA, TABLES, files_pattern
-from looptrace.collector.store.writer import require_store
 
 # Longer than a store of millions of turns needs, and short enough for a mistake.
 QUERY_TIME_MAX_S = 30
