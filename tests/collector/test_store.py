@@ -199,8 +199,8 @@ def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:
     traces = [looping(day, at=f"{day}T09:00:00+00:00") for day in days]
     writer.ingest(spans_of(*traces), folder)
     left = (datetime.now(UTC).date() - date(2026, 3, 5)).days
-    with writing(folder) as writer:
-        assert writer.expire(left, BYTES_MANY) == days[:1]
+    with writing(folder) as open_store:
+        assert open_store.expire(left, BYTES_MANY) == days[:1]
         assert writer.expire(left, BYTES_MANY) == []
         assert writer.expire(left, 1) == days[1:2]
     assert set(pl.concat(reader.read_turns(folder))["task"]) == set(days[2:])
@@ -409,13 +409,13 @@ def test_no_file_is_replaced_while_it_is_read(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     writer.ingest(spans_of(working("s1")), tmp_path)
     before = content(tmp_path)
-    writer = Thread(target=writer.ingest, args=(late_ties(), tmp_path))
+    thread = Thread(target=writer.ingest, args=(late_ties(), tmp_path))
     with reading(tmp_path):
-        writer.start()
-        writer.join(timeout=WRITER_WAITS_S)
-        assert writer.is_alive()
+        thread.start()
+        thread.join(timeout=WRITER_WAITS_S)
+        assert thread.is_alive()
         assert content(tmp_path) == before
-    writer.join()
+    thread.join()
     assert content(tmp_path) != before
 
 
