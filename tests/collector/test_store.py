@@ -201,8 +201,8 @@ def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:
     left = (datetime.now(UTC).date() - date(2026, 3, 5)).days
     with writing(folder) as open_store:
         assert open_store.expire(left, BYTES_MANY) == days[:1]
-        assert writer.expire(left, BYTES_MANY) == []
-        assert writer.expire(left, 1) == days[1:2]
+        assert open_store.expire(left, BYTES_MANY) == []
+        assert open_store.expire(left, 1) == days[1:2]
     assert set(pl.concat(reader.read_turns(folder))["task"]) == set(days[2:])
     with reader.open_gates(folder) as gates:
         assert len(gates.gates()) == 3
