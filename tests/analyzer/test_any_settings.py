@@ -14,11 +14,11 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.counts import DAY_S
-from looptrace.analyzer.live import LiveEngine
-from looptrace.analyzer.settings import Settings
-from looptrace.analyzer.settings_forms import toml_of
+from looptrace.analyzer.detect.counters import DAY_S
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.test_gates import assert_sound
 from tests.analyzer.test_live import table
@@ -75,7 +75,7 @@ def test_whatever_is_set_what_is_told_is_sound(wanted: Settings, seed: int) -> N
     """No exception, no gate without a finding, no event in a pause; live tells the same."""
     found = read(toml_of(wanted))
     turns = many_tasks(seed)
-    judged = judged_of(turns, found.judging, found.recovery)
+    judged = detect(turns, found.judging, found.recovery)
     engine = LiveEngine(found.judging, found.recovery)
     arriving = turns.sort("order_ns", maintain_order=True)
     size = turns.height // TICKS + 1

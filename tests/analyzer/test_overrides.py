@@ -8,14 +8,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import findings_of, judged_of
-from looptrace.analyzer.explain import progress_of
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.live import HORIZON_S, LiveEngine
-from looptrace.analyzer.ruleset import Override, RuleSet
-from looptrace.analyzer.settings import parsed
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.engine.batch import detect, findings_of
+from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.settings.sections import parsed
+from looptrace.analyzer.tuning.explain import progress_of
 from looptrace.rules.contract import Rung
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall
@@ -47,7 +47,7 @@ def turns(*parts: list[Step], gap_s: int = 1) -> pl.DataFrame:
         | step
         for number, step in enumerate(step for part in parts for step in part)
     ]
-    return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
 def found(table: pl.DataFrame, judging: RuleSet) -> list[Finding]:
@@ -179,7 +179,7 @@ def told(table: pl.DataFrame, judging: RuleSet) -> list[tuple[str | None, int]]:
     engine = LiveEngine(judging)
     live = [event for row in range(table.height) for event in engine.feed(table[row]).events]
 
-    assert tuple(live) == judged_of(table, judging).events
+    assert tuple(live) == detect(table, judging).events
     return [(event.action, event.turn) for event in live]
 
 

@@ -24,9 +24,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.applications import Starlette
 
-from looptrace.analyzer.limits import Limits
-from looptrace.collector.server import intake as taking
-from looptrace.collector.server.bodies import Form, Taken
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.collector.server import pipeline
+from looptrace.collector.server.decoding import DecodedRequest, WireFormat
 from tests.otlp import any_value, as_json, key_values
 from tests.reliability.receivers import JSON, PROTO, intake, sample
 
@@ -239,19 +239,19 @@ def test_no_body_is_a_fault_of_the_server(path: str, kind: str, packing: str) ->
         assert min(seen[200], seen[400]) > BODIES // 200, "both ways are tried"
 
 
-def naive(body: bytes, form: Form, limits: Limits) -> Taken:  # noqa: ARG001
+def naive(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest:  # noqa: ARG001
     """Decode as a program does that trusts its clients."""
     request = json.loads(body)
     spans = [span for one in request["resourceSpans"] for span in one["scopeSpans"][0]["spans"]]
-    return Taken(rejected=sum(not span["name"] for span in spans))
+    return DecodedRequest(rejected=sum(not span["name"] for span in spans))
 
 
 @pytest.mark.parametrize("decode", [naive])
 def test_the_harness_finds_faults(
-    monkeypatch: pytest.MonkeyPatch, decode: Callable[..., Taken]
+    monkeypatch: pytest.MonkeyPatch, decode: Callable[..., DecodedRequest]
 ) -> None:
     """P6, the control arm: a decoder that trusts its input fails under the same bodies."""
-    monkeypatch.setattr(taking, "decoded_traces", decode)
+    monkeypatch.setattr(pipeline, "decoded_traces", decode)
     with intake(LIMITS) as receiver:
         seen, fault = asyncio.run(outcomes(receiver.app, TRACES_PATH, JSON, "identity", 200))
     assert fault is not None

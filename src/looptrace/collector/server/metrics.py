@@ -23,7 +23,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from looptrace.collector.server.counts import REFUSED, TAKEN, Counts, Kind
+from looptrace.collector.server.receiver_metrics import (
+    REFUSED,
+    TAKEN,
+    InstrumentKind,
+    ReceiverCounts,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +53,7 @@ class Instrument:
     name: str  # with dots, as `looptrace.receiver.spans`
     doc: str
     read: Callable[[], Values]
-    kind: Kind = "counter"
+    kind: InstrumentKind = "counter"
     labels: tuple[str, ...] = ()
     unit: str = ""
 
@@ -78,7 +83,7 @@ class Metrics:
         self._provider.shutdown(timeout_s * 1_000)
 
 
-def of_counts(counts: Counts) -> list[Instrument]:
+def of_counts(counts: ReceiverCounts) -> list[Instrument]:
     """Return the instruments of the receiver."""
 
     def of(name: str) -> Callable[[], Values]:
@@ -158,11 +163,7 @@ def _otlp_readers(environ: Mapping[str, str]) -> list[MetricReader]:
         return []
     protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), "")
     if protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
-            OTLPMetricExporter,
-        )
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
     else:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # type: ignore[assignment] # noqa: PLC0415
-            OTLPMetricExporter,
-        )
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # type: ignore[assignment] # noqa: PLC0415
     return [PeriodicExportingMetricReader(OTLPMetricExporter())]

@@ -1,0 +1,156 @@
+"""One row of the span table from the fields of a span, whatever encoding they came in."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+from typing import Any, TypeAlias
+
+import msgspec
+
+# The columns of SPAN_SCHEMA, in its order.
+SpanRow: TypeAlias = tuple[
+    str, str, str | None, str, int, int, int, str | None, str | None, str | None, str, str, str
+]
+
+SERVICE_NAME = "service.name"
+UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.
+TIME_NS_MAX = (1 << 63) - 1  # What the table's 64-bit integers hold: the year 2262.
+
+# Parts of a request for each span that it may have, where each span has a resource of its own.
+PIECES_A_SPAN = 10
+
+_TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
+_SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
+_NO_ID = re.compile(r"0*")
+_encode = msgspec.json.Encoder().encode
+
+
+class BadSpanError(ValueError):
+    """A span that is no span; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A part of the input that could not be read: where it lies, and why.
+
+    `foreign` marks a part that is no OTLP at all: a run of those is reported as one. `is_span`
+    marks a part that is one span, which costs nothing but itself.
+    """
+
+    where: str
+    why: str
+    foreign: bool = False
+    is_span: bool = False
+
+
+class OverBoundsError(Exception):
+    """A request that holds more than may be in one; the text says of what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much of one request is decoded; files are read whole."""
+
+    spans_max: int = sys.maxsize
+    span_bytes_max: int = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedSpans:
+    """What came out of some input: rows of the span table, and what could not be read."""
+
+    rows: list[SpanRow] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    bounds: Bounds = field(default_factory=Bounds, compare=False)
+    pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
+
+    @classmethod
+    def within(cls, bounds: Bounds) -> DecodedSpans:
+        """Give the start of what is decoded of a request that has bounds."""
+        pieces = iter(range(PIECES_A_SPAN * bounds.spans_max))
+        return cls(bounds=bounds, pieces_left=pieces)
+
+    def count_piece(self) -> None:
+        """Count one more part of the input, before anything is made of it.
+
+        Empty parts cost two bytes each, so that a small request could be a million of them. Raises
+        OverBoundsError.
+        """
+        spans = len(self.rows) + len(self.problems)
+        if spans >= self.bounds.spans_max or next(self.pieces_left, self) is self:
+            raise OverBoundsError(
+                f"a request may have {self.bounds.spans_max:,} spans; send smaller batches"
+            )
+
+    def check_size(self, size: int) -> None:
+        """Refuse a span, or what it shares with others, by its bytes; raises BadSpanError."""
+        if size > self.bounds.span_bytes_max:
+            raise BadSpanError(
+                f"it has {size:,} bytes, and a span may have {self.bounds.span_bytes_max:,}"
+            )
+
+
+def span_row(
+    *,
+    trace_id: str,
+    span_id: str,
+    parent_span_id: str,
+    name: str,
+    start_ns: int,
+    end_ns: int,
+    status: int,
+    status_message: str,
+    service: str | None,
+    scope: str | None,
+    attributes: dict[str, Any],
+    events: Iterable[tuple[str, int, dict[str, Any]]],
+    links: Iterable[tuple[str, str]],
+) -> SpanRow:
+    """Give the row of a span, its ids in hex; raises BadSpanError where they or its times are bad.
+
+    Times are nanoseconds since 1970. A missing time is 0 and is taken from the other; a span never
+    ends before it starts. Events are name, time and attributes; links are trace id and span id.
+    """
+    trace_id, span_id, parent_span_id = trace_id.lower(), span_id.lower(), parent_span_id.lower()
+    if not _TRACE_ID.fullmatch(trace_id):
+        raise BadSpanError("traceId must be 32 hex digits, not all of them 0")
+    if not _SPAN_ID.fullmatch(span_id):
+        raise BadSpanError("spanId must be 16 hex digits, not all of them 0")
+    start_ns = start_ns or end_ns
+    end_ns = max(start_ns, end_ns)
+    if not 0 <= start_ns <= end_ns <= TIME_NS_MAX:
+        raise BadSpanError("its times must be nanoseconds since 1970, before 2262")
+    return (
+        trace_id,
+        span_id,
+        None if _NO_ID.fullmatch(parent_span_id) else parent_span_id,
+        name,
+        start_ns,
+        end_ns,
+        status if status in (OK, ERROR) else UNSET,
+        status_message or None,
+        service,
+        scope,
+        _encode(attributes).decode(),
+        _encode([_event(*event) for event in events]).decode(),
+        _encode([_link(*link) for link in links]).decode(),
+    )
+
+
+def service_name(resource: Mapping[str, Any]) -> str | None:
+    """Give the name of the service from a resource's attributes; None where it has none."""
+    name = resource.get(SERVICE_NAME)
+    return name if isinstance(name, str) else None
+
+
+def _event(name: str, time_ns: int, attributes: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "time_ns": time_ns, "attributes": attributes}
+
+
+def _link(trace_id: str, span_id: str) -> dict[str, str]:
+    return {"trace_id": trace_id.lower(), "span_id": span_id.lower()}

@@ -1,0 +1,95 @@
+"""What the receiver counts, under names that no client chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, unique
+from threading import Lock
+from typing import Any, Literal
+
+InstrumentKind = Literal["counter", "gauge"]
+
+
+def number(doc: str, kind: InstrumentKind = "counter") -> Any:
+    """Return a field of what a part of the server counts of itself: 0 at first, told with `doc`."""
+    return field(default=0, metadata={"doc": doc, "kind": kind})
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How a request is refused: its name in counts, the codes of HTTP and gRPC, and when."""
+
+    name: str
+    http_status: int
+    code: int  # of google.rpc.Code, which is that of gRPC
+    doc: str
+
+
+_INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _RESOURCE_EXHAUSTED = 3, 4, 8
+_UNIMPLEMENTED, _UNAVAILABLE = 12, 14
+
+
+@unique
+class Reason(Enum):
+    """Why a request is refused; a retry helps where the status is 503."""
+
+    METHOD = Refusal("method", 405, _UNIMPLEMENTED, "The method is not POST.")
+    MEDIA_TYPE = Refusal("media_type", 415, _INVALID_ARGUMENT, "The content is said to be no OTLP.")
+    ENCODING = Refusal("encoding", 415, _INVALID_ARGUMENT, "The compression is not known.")
+    BODY_TOO_LARGE = Refusal(
+        "body_too_large", 413, _RESOURCE_EXHAUSTED, "More bytes were sent than may be."
+    )
+    UNPACKED_TOO_LARGE = Refusal(
+        "unpacked_too_large", 413, _RESOURCE_EXHAUSTED, "The body unpacks to more than may be."
+    )
+    TOO_MANY_SPANS = Refusal(
+        "too_many_spans",
+        413,
+        _RESOURCE_EXHAUSTED,
+        "There are more spans or records than may be in one.",
+    )
+    UNDECODABLE = Refusal(
+        "undecodable", 400, _INVALID_ARGUMENT, "The body is damaged, no OTLP, or all of it is bad."
+    )
+    SLOW = Refusal("slow", 408, _DEADLINE_EXCEEDED, "The body did not arrive in time.")
+    CLIENT_GONE = Refusal("client_gone", 400, _INVALID_ARGUMENT, "The client went away.")
+    IN_FLIGHT = Refusal(
+        "in_flight", 503, _UNAVAILABLE, "The requests that are not answered yet are too large."
+    )
+    SINK_FULL = Refusal("sink_full", 503, _UNAVAILABLE, "There is no room for more spans.")
+    STORE_ERROR = Refusal("store_error", 503, _UNAVAILABLE, "The disk refuses.")
+
+
+TAKEN = {
+    "requests": "Requests that were taken, also in part.",
+    "bytes": "Bytes of these, as they were sent.",
+    "spans": "Spans that were taken.",
+    "spans_rejected": "Spans that were left out of requests that were taken.",
+    "metrics_requests": "Requests of metrics, which are ignored.",
+}
+REFUSED = {f"refused_{reason.value.name}": reason.value.doc for reason in Reason}
+# Every name there is, with a sentence.
+NAMES: Mapping[str, str] = TAKEN | REFUSED
+
+
+class ReceiverCounts:
+    """Counts since the start, by the names of NAMES."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(NAMES, 0)
+        self._lock = Lock()
+
+    def add(self, name: str, by: int = 1) -> None:
+        """Count; a name that is not in NAMES is a KeyError."""
+        with self._lock:
+            self._counts[name] += by
+
+    def add_refused(self, reason: Reason) -> None:
+        """Count a request that is refused."""
+        self.add(f"refused_{reason.value.name}")
+
+    def read(self) -> dict[str, int]:
+        """Return all counts as they are now."""
+        with self._lock:
+            return dict(self._counts)
