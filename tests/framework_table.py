@@ -1,12 +1,15 @@
 """What looptrace says of traces that real frameworks wrote: the table of `docs/frameworks.md`.
 
-`python -m tests.framework_table`, run from the project's root, writes it into the page. The traces
-are no part of the project; they are looked for beside it.
+`python -m tests.framework_table`, run from the project's root, writes it into the page. Those
+traces are no part of the project, and are looked for beside it. Each has a twin in
+`tests/framework_traces`, of which looptrace must say the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,15 +20,24 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.normalize.dialects import KEYS, with_events
+from looptrace.analyzer.normalize.span_kinds import DIALECTS, kind_of
 from looptrace.collector.files.reader import SpansRead, read_spans
 
 ROOT = Path(__file__).parents[1]
-DUMPS = ROOT.parent / "shared" / "frameworks"
+REAL = ROOT.parent / "shared" / "frameworks"
+OWN = Path(__file__).parent / "framework_traces"
 PAGE = ROOT / "docs" / "frameworks.md"
 ABSENT = "the traces of real frameworks are not there: no folder ../shared/frameworks"
 
 BEGIN = "<!-- Written by `python -m tests.framework_table`. -->"
 END = "<!-- End of the written part. -->"
+
+KEYS_READ = {key for by_dialect in KEYS.values() for keys in by_dialect.values() for key in keys}
+READ = {key.partition("#")[0] for key in KEYS_READ}
+READ |= {dialect.marker for dialect in DIALECTS} | {"tool.parameters"}
+READ_PREFIXES = tuple(key[:-1] for key in KEYS_READ if key.endswith(".*"))
+TRACEBACK = {"exception.stacktrace", "exception.escaped"}  # Nothing is read from them.
 
 Verdict: TypeAlias = Literal["loop", "silent", "unknown"]
 
@@ -59,45 +71,73 @@ class Line:
     rules: tuple[str, ...]
 
 
-def dumps() -> list[str]:
-    """Return the names of all dumps."""
-    return sorted(path.stem for path in DUMPS.glob("*.jsonl"))
+@cache
+def dumps(folder: Path) -> Mapping[str, Path]:
+    """Return the files of a folder by the names of the traces in them."""
+    return {path.name.partition(".")[0]: path for path in sorted(folder.glob("*.json*"))}
 
 
 @cache
-def spans_of(dump: str) -> SpansRead:
+def spans_of(folder: Path, dump: str) -> SpansRead:
     """Read one dump."""
-    return read_spans([str(DUMPS / f"{dump}.jsonl")])
+    return read_spans([str(dumps(folder)[dump])])
 
 
 @cache
-def analysis_of(dump: str) -> Analysis:
+def analysis_of(folder: Path, dump: str) -> Analysis:
     """Analyse one dump."""
-    return analyse(spans_of(dump).spans)
+    return analyse(spans_of(folder, dump).spans)
 
 
 @cache
-def lines_alone() -> dict[str, Line]:
-    """Return the lines of all dumps, each analysed by itself."""
-    found = ((dump, analysis_of(dump)) for dump in dumps())
-    return {dump: _line(dump, analysis.turns, analysis.findings) for dump, analysis in found}
+def line_alone(folder: Path, dump: str) -> Line:
+    """Return the line of a dump that is analysed by itself."""
+    analysis = analysis_of(folder, dump)
+    return _line(dump, analysis.turns, analysis.findings)
 
 
 @cache
-def lines_together() -> dict[str, Line]:
+def lines_together(folder: Path) -> dict[str, Line]:
     """Return the lines of all dumps, analysed at once; several of them share a session."""
-    analysis = analyse(read_spans([str(DUMPS)]).spans)
+    analysis = analyse(read_spans([str(path) for path in dumps(folder).values()]).spans)
     found = {}
-    for dump in dumps():
-        traces = set(spans_of(dump).spans["trace_id"])
+    for dump in dumps(folder):
+        traces = set(spans_of(folder, dump).spans["trace_id"])
         turns = analysis.turns.filter(pl.col("trace_id").is_in(traces))
         found[dump] = _line(dump, turns, [f for f in analysis.findings if _touches(f, traces)])
     return found
 
 
-def table() -> str:
+def keys_used(folder: Path, dump: str) -> set[tuple[str, str]]:
+    """Return which attributes and events that looptrace reads a dump has, on which kind of span.
+
+    Numbers of messages that a model was given are one; those of what it answered tell shapes
+    apart, as do the numbers of calls. `tool.parameters` counts, because reading it would be wrong.
+    """
+    found: set[tuple[str, str]] = set()
+    for row in spans_of(folder, dump).spans.iter_rows(named=True):
+        attributes = json.loads(row["attributes"])
+        kind = kind_of(attributes)[0] or "other"
+        found.add((kind, f"status {row['status']}"))
+        found |= {(kind, _numberless(key)) for key in attributes if _is_read(key)}
+        for event in json.loads(row["events"]):
+            said = event["attributes"].keys() - TRACEBACK
+            found |= {(kind, f"@{event['name']}#{key}") for key in said}
+    return found
+
+
+def keys_shown(folder: Path, dump: str) -> set[str]:
+    """Return which keys of the dialects' table have a value in a dump."""
+    found = set()
+    for row in spans_of(folder, dump).spans.iter_rows(named=True):
+        said = with_events(json.loads(row["attributes"]), json.loads(row["events"]))
+        found |= {key for key in KEYS_READ if _shows(said, key)}
+    return found
+
+
+def table(folder: Path, named: Sequence[str]) -> str:
     """Write the part of the page that follows from the dumps."""
-    lines = list(lines_alone().values())
+    lines = [line_alone(folder, dump) for dump in named]
     rows = [
         "| dump | verdict | tool turns | model turns | arguments known | outcomes known | rules |",
         "|---|---|---|---|---|---|---|",
@@ -107,12 +147,28 @@ def table() -> str:
     return "\n".join([*rows, "", *notes])
 
 
-def page() -> str:
-    """Return the page with its written part made anew."""
+def page(folder: Path, named: Sequence[str]) -> str:
+    """Return the page with its written part made anew from the dumps that are named."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{table(folder, named)}\n\n{END}{after}"
+
+
+def _shows(attributes: Mapping[str, object], key: str) -> bool:
+    """Return whether attributes have a key that is written as in the table of dialects."""
+    holder, _, part = key.partition("#")
+    if key.endswith(".*"):
+        return any(name.startswith(key[:-1]) for name in attributes)
+    return holder in attributes and part in str(attributes[holder])
+
+
+def _is_read(key: str) -> bool:
+    return key in READ or key.startswith(READ_PREFIXES)
+
+
+def _numberless(key: str) -> str:
+    return re.sub(r"(input_messages)\.\d+", r"\1.N", key)
 
 
 def _line(dump: str, turns: pl.DataFrame, findings: Sequence[Finding]) -> Line:
@@ -142,4 +198,4 @@ def _cells(line: Line) -> Iterator[str | int]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(page(REAL, sorted(dumps(REAL))), encoding="utf-8")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,8 +21,10 @@ from tests.framework_traces.shape import Shape, traces_of
 from tests.otlp import Trace
 
 FOLDER = Path(__file__).parent
+START, LONGEST = datetime(2026, 4, 7, 8, tzinfo=UTC), timedelta(minutes=2)
+SERVICE, AGENT = "ready-orders", "packer"
 CHECK = "check_labels"
-ORDER = {"order": "17"}
+ORDER = {"order": "A17"}
 ERROR = "LabelError: 2 of 5 labels are missing"
 
 Write: TypeAlias = Callable[[Run, str], Sequence[Trace]]
@@ -40,19 +43,20 @@ STEPS = {
     "ok": (
         _step("I read the order.", "read_order", ORDER, "crates A and B"),
         _step("I check its labels.", CHECK, ORDER, "2 labels missing"),
-        _step("Crate A first.", "print_label", {"order": "17", "crate": "A"}, "printed"),
+        _step("Crate A first.", "print_label", {"order": "A17", "crate": "A"}, "printed"),
         _step("Did that help?", CHECK, ORDER, "1 label missing"),
-        _step("Now crate B.", "print_label", {"order": "17", "crate": "B"}, "printed"),
+        _step("Now crate B.", "print_label", {"order": "A17", "crate": "B"}, "printed"),
         _step("The last check.", CHECK, ORDER, "all labels there"),
-        Step("Order 17 can go."),
+        Step("Order A17 can go."),
     ),
 }
 
 
-def _run(steps: Sequence[Step]) -> Run:
-    at = "2026-04-07T08:00:00+00:00"
-    task = "Get order 17 ready."
-    return Run("depot-4", "ready-orders", "packer", at, "You pack orders.", task, tuple(steps))
+def _run(number: int, steps: Sequence[Step]) -> Run:
+    """Return a run in the one session of all; each begins when the one before is over."""
+    at = (START + number * LONGEST).isoformat()
+    task = "Get order A17 ready."
+    return Run("depot-4", SERVICE, AGENT, at, "You pack orders.", task, tuple(steps))
 
 
 def _in(shape: Shape) -> Write:
@@ -98,13 +102,22 @@ GUARDED = {"agentframework-native"}
 PARENTS_FIRST = {"langgraph-langsmith", "llamaindex-openllmetry"}
 
 
+def names() -> list[str]:
+    """Return the names of all traces."""
+    return [f"{shape}-{end}" for shape, (_, ends) in SHAPES.items() for end in ends]
+
+
 def traces() -> Iterator[tuple[str, str]]:
     """Yield name and content of every file."""
+    number = 0
     for shape, (write, ends) in SHAPES.items():
         for end in ends:
-            name = f"{shape}-{end}"
+            name, number = f"{shape}-{end}", number + 1
             steps = STEPS["guarded" if end == "loop" and shape in GUARDED else end]
-            yield name, _text(write(_run(steps), name), parents_first=shape in PARENTS_FIRST)
+            yield (
+                name,
+                _text(write(_run(number, steps), name), parents_first=shape in PARENTS_FIRST),
+            )
 
 
 def _text(made: Sequence[Trace], *, parents_first: bool) -> str:

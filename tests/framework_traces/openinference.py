@@ -16,7 +16,7 @@ from tests.framework_traces.shape import (
     failing,
 )
 
-SCHEMA = '{"type": "object"}'
+SCHEMA = '{"type": "object", "properties": {"order": {"type": "string"}}}'
 REDACTED = "An error occurred while running the tool. Please try again."
 REDACTED_STATUS = (
     "Error running tool (non-fatal): "
@@ -205,7 +205,8 @@ def _smolagents_tool(
     name: str, tool: str, args: list[object], kwargs: Mapping[str, object], sanitize: bool
 ) -> Piece:
     wrapped = {"args": args, "sanitize_inputs_outputs": sanitize, "kwargs": kwargs}
-    named = {"tool.name": tool, "tool.parameters": '{"order": {"type": "string"}}'}
+    parameter = "answer" if tool == "final_answer" else "order"
+    named = {"tool.name": tool, "tool.parameters": json.dumps({parameter: {"type": "string"}})}
     return Piece(name, kind("TOOL", **named, **values(wrapped)), status="ok")
 
 

@@ -102,14 +102,20 @@ def separate(run: Run, name: str) -> list[Trace]:
             session_key="session.id",
             service=run.service,
             scope="openinference.instrumentation.openai",
-            at=f"2026-04-07T08:0{number}:00+00:00",
+            at=run.at,
         )
         said = llm(
             response,
             flat("llm.input_messages", response.messages),
             flat("llm.output_messages", [response.message]),
         )
-        trace.span("ChatCompletion", None, said | values({"messages": []}), status="ok")  # type: ignore[arg-type]
+        trace.span(
+            "ChatCompletion",
+            None,
+            said | values({"messages": []}),  # type: ignore[arg-type]
+            status="ok",
+            start_s=2.0 * number,
+        )
         traces.append(trace)
     return traces
 
@@ -120,8 +126,9 @@ def own(run: Run, name: str) -> list[Trace]:
     A call that fails is an attempt that is blocked by it; one that works has done something.
     """
     trace = Trace(name, session_key=None, service=run.service, scope="looptrace", at=run.at)
-    task: Attributes = {"looptrace.task.id": run.session, "looptrace.task.kind": "order"}
-    root = trace.span("work", None, {**task, "gen_ai.agent.name": run.agent}, seconds=0)
+    task: Attributes = {"looptrace.task.id": "order-A17", "looptrace.task.kind": "order"}
+    agent = {"gen_ai.agent.name": run.agent, "gen_ai.conversation.id": run.session}
+    root = trace.span("work", None, {**task, **agent}, seconds=0)
     calls = [call for step in run.steps for call in step.calls]
     for left, call in zip(range(len(calls), 0, -1), calls, strict=True):
         asked = Asked("", call)
