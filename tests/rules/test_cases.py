@@ -1,55 +1,144 @@
 """The cases of each rule, in `tests/cases/<rule>.txt`, on both drivers.
 
-A case is a line `turns => verdict`: `silent`, or attempts and turns such as `5 times, 1-5`, several
-findings with `;` between them. `[setting=value]` before the turns changes a setting.
+A case is two lines: its name, and indented below it `turns => verdict`. The verdict is `silent`, or
+attempts and turns such as `5 times, 1-5`, several findings with `;` between them.
+`[setting=value]` before the turns changes a setting.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.testing.notation import turns_in
+from looptrace.analyzer.testing.notation import NotationError, turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from tests.drivers import batch, live
 
-CASES = Path(__file__).parents[1] / "cases"
+ROOT = Path(__file__).parents[2]
+CASES = ROOT / "tests" / "cases"
 RULE_OF = {rule.name: rule for rule in RULES}
-SETTINGS = re.compile(r"^\[(?P<settings>\w+=\d+(?:, \w+=\d+)*)\] ")
+CASE = re.compile(
+    r"\s+(?:\[(?P<settings>\w+=\d+(?:, \w+=\d+)*)\] )?(?P<turns>\S.*) => (?P<verdict>\S.*)"
+)
 
 
-def cases() -> list[tuple[str, str, str]]:
-    """Read every case: rule, turns, verdict."""
-    found = []
-    for path in sorted(CASES.glob("*.txt")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if line.strip() and not line.startswith("#"):
-                turns, _, verdict = line.rpartition(" => ")
-                found.append((path.stem, turns.strip(), verdict.strip()))
-    return found
+class CaseError(ValueError):
+    """A file of cases is not written as it should be; the message begins with path and line."""
 
 
-@pytest.mark.parametrize(("rule", "text", "verdict"), cases())
-def test_case(rule: str, text: str, verdict: str) -> None:
-    """A rule gives the written verdict in batch, turn by turn, and in any ticks."""
-    match = SETTINGS.match(text)
-    settings = dict(part.split("=") for part in match["settings"].split(", ")) if match else {}
-    rules = [RULE_OF[rule](**{name: int(value) for name, value in settings.items()})]
-    turns = turns_in(text[match.end() :] if match else text)
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case, and where it is written: `tests/cases/repeated_call.txt:12`."""
+
+    where: str
+    name: str
+    rule: str
+    settings: dict[str, int]
+    turns: str
+    verdict: str
+
+
+def cases_in(path: Path, text: str) -> Iterator[Case]:
+    """Yield the cases of a file's text.
+
+    Raises:
+        CaseError: if a case has no name or no verdict, or a name has no case or comes twice.
+    """
+    name, names = "", set[str]()
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{path.relative_to(ROOT)}:{number}"
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0].isspace() != bool(name):
+            raise CaseError(f"{where}: a case is its name, and its turns indented below it")
+        if not name:
+            name = line.strip()
+            continue
+        match = CASE.fullmatch(line)
+        if match is None:
+            raise CaseError(f"{where}: expected `turns => verdict`")
+        if name in names:
+            raise CaseError(f"{where}: there is another case with the name {name!r}")
+        names.add(name)
+        pairs = (part.split("=") for part in (match["settings"] or "").split(", ") if part)
+        settings = {key: int(value) for key, value in pairs}
+        yield Case(where, name, path.stem, settings, match["turns"], match["verdict"])
+        name = ""
+    if name:
+        raise CaseError(f"{where}: the last name has no case")
+
+
+ALL = [
+    case
+    for path in sorted(CASES.glob("*.txt"))
+    for case in cases_in(path, path.read_text(encoding="utf-8"))
+]
+
+
+def check(case: Case) -> None:
+    """Judge a case in batch, turn by turn, and in random ticks.
+
+    Raises:
+        AssertionError: if a verdict is another than the written one.
+    """
+    rules = [RULE_OF[case.rule](**case.settings)]
+    try:
+        turns = turns_in(case.turns)
+    except NotationError as error:
+        raise AssertionError(f"{case.where}: {error}") from error
     found = batch(turns, rules)
-
     said = "; ".join(f"{f.attempts} times, {f.turn_first}-{f.turn_last}" for f in found)
-    assert verdict == (said or "silent")
-    assert found == live(turns, rules)
-    assert found == live(turns, rules, seed=1)
+
+    assert case.verdict == (said or "silent"), f"{case.where}: {case.name}"
+    assert found == live(turns, rules), f"{case.where}: {case.name}, turn by turn"
+    assert found == live(turns, rules, seed=1), f"{case.where}: {case.name}, in ticks"
+
+
+@pytest.mark.parametrize("case", ALL, ids=[f"{case.where} {case.name}" for case in ALL])
+def test_case(case: Case) -> None:
+    """A rule gives the written verdict in batch, turn by turn, and in any ticks."""
+    check(case)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_has_cases(rule: type[Rule]) -> None:
     """A rule comes with cases of both kinds."""
-    verdicts = [verdict for name, _, verdict in cases() if name == rule.name]
+    verdicts = [case.verdict for case in ALL if case.rule == rule.name]
     assert "silent" in verdicts
     assert set(verdicts) != {"silent"}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("    ping(a)->1 x3 => silent", "tests/cases/repeated_call.txt:3: wrong verdict"),
+        ("    ping(a => silent", "tests/cases/repeated_call.txt:3: expected a turn"),
+    ],
+)
+def test_failing_case_says_where_it_is(line: str, says: str) -> None:
+    """A person must come from a failed test to the line of the case in one step."""
+    (case,) = cases_in(CASES / "repeated_call.txt", f"# Why.\nwrong verdict\n{line}\n")
+
+    with pytest.raises(AssertionError, match=f"^{says}"):
+        check(case)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("    ping(a)->1 => silent", "repeated_call.txt:1: a case is its name"),
+        ("one\ntwo\n    ping(a)->1 => silent", "repeated_call.txt:2: a case is its name"),
+        ("one\n    ping(a)->1 x3", "repeated_call.txt:2: expected `turns => verdict`"),
+        ("one\n  a()->1 => silent\none\n  a()->2 => silent", "repeated_call.txt:4: there is"),
+        ("one\n", "repeated_call.txt:1: the last name has no case"),
+    ],
+)
+def test_malformed_case_says_where_it_is(text: str, says: str) -> None:
+    """A case without a name, or a line that is no case, would else be passed over."""
+    with pytest.raises(CaseError, match=f"^tests/cases/{re.escape(says)}"):
+        list(cases_in(CASES / "repeated_call.txt", text))
