@@ -75,8 +75,8 @@ def test_whatever_is_set_what_is_told_is_sound(wanted: Settings, seed: int) -> N
     """No exception, no gate without a finding, no event in a pause; live tells the same."""
     found = read(toml_of(wanted))
     turns = many_tasks(seed)
-    judged = detect(turns, found.judging, found.recovery)
-    engine = LiveEngine(found.judging, found.recovery)
+    judged = detect(turns, found.policy)
+    engine = LiveEngine(found.policy)
     arriving = turns.sort("order_ns", maintain_order=True)
     size = turns.height // TICKS + 1
     told = [

@@ -10,6 +10,7 @@ import pytest
 
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -33,7 +34,7 @@ def only(attempts: int) -> Settings:
     """Open a gate at so many equal failures, and at nothing else."""
     ladder = (Rung(attempts, "gate"),)
     rule = RepeatedFailure(attempts_min=attempts, ladder=ladder)
-    return Settings("", RuleSet((rule,)))
+    return Settings("", DetectionPolicy(RuleSet((rule,))))
 
 
 def run(text: str, a: Settings, b: Settings) -> Backtest:
@@ -248,4 +249,4 @@ def test_profiles_differ_as_they_say() -> None:
     found = run(f"{BOOM} x9", of_profile("conservative"), of_profile("aggressive"))
 
     assert places(found) == [(5, 2)]
-    assert of_profile("conservative").recovery == PROFILES["conservative"].recovery
+    assert of_profile("conservative").policy.recovery == PROFILES["conservative"].recovery

@@ -173,7 +173,7 @@ def test_what_is_set_for_a_phase_still_holds() -> None:
     """
     settings = parsed(said.encode(), "x.toml")
     proposed = found(many("ops", PATIENT.format(times=4), 200), settings=settings).settings
-    kind, off, phase = proposed.judging.overrides
+    kind, off, phase = proposed.policy.rule_set.overrides
 
     assert (kind.task_kind, off.rules, phase.phase) == ("ops", {"cycle": None}, "wait")
     assert thresholds(found(many("ops", PATIENT.format(times=4), 200), settings=settings))[
@@ -219,7 +219,7 @@ def test_the_command_proposes_and_writes(tmp_path: Path, monkeypatch: pytest.Mon
     assert Path("looptrace.toml").read_text() == before
     assert run(file, "--write") == said
     assert Path("looptrace.toml.before").read_text() == before
-    assert load(Path("looptrace.toml")).judging.overrides[0].task_kind == "reading"
+    assert load(Path("looptrace.toml")).policy.rule_set.overrides[0].task_kind == "reading"
     assert "The settings in force stay: 0.00 false alarms a day." in run(file)
 
 

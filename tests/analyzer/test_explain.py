@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.batch import detect, findings_of
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.counterfactuals import Change
-from looptrace.analyzer.tuning.explain import GATES_EXPLAINED_MAX, Explanation, explained
+from looptrace.analyzer.tuning.explain import GATES_EXPLAINED_MAX, Explanation, explain
 from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.cycle import Cycle
@@ -27,7 +28,7 @@ from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.response_repeat import ResponseRepeat
 from looptrace.rules.signature_repeat import SignatureRepeat
-from tests.drivers import ruleset
+from tests.drivers import findings_of, ruleset
 from tests.schemas import conflicts
 
 requirement = pytest.mark.requirement
@@ -58,14 +59,14 @@ def changed(change: Change, value: int, judging: RuleSet, recovery: Recovery) ->
 
 def gates(turns: pl.DataFrame, judging: RuleSet, recovery: Recovery) -> list[int]:
     """Return the turns at which gates are opened."""
-    events = detect(turns, judging, recovery).events
+    events = detect(turns, DetectionPolicy(judging, recovery)).events
     return [event.turn for event in events if event.type == "gate_opened"]
 
 
 def checked(text: str, *rules: Rule, recovery: Recovery | None = None) -> Explanation:
     """Explain turns in the notation, and hold each claim against judging with the value."""
     turns, judging, recovery = turns_in(text), ruleset(rules or None), recovery or Recovery()
-    found = explained(turns, judging, recovery)
+    found = explain(turns, DetectionPolicy(judging, recovery))
     fired = {finding.rule for finding in findings_of(turns, judging)}
     assert {rule.rule for rule in found.rules if rule.fired} == fired
     for name, changes in found.changes.items():
@@ -142,7 +143,7 @@ def test_no_nearer_value_would_do(count: int) -> None:
         for value in range(2, 51)
     }
     nearest = min((v for v in fires if fires[v] != fires[5]), key=lambda v: abs(v - 5))
-    (change,) = explained(turns, RuleSet((rule,))).changes["repeated_call"]
+    (change,) = explain(turns, DetectionPolicy(RuleSet((rule,)))).changes["repeated_call"]
 
     assert change == Change("rules.repeated_call.attempts_min", 5, nearest)
 
@@ -278,7 +279,7 @@ def test_explanation_for_machines_keeps_to_its_schema() -> None:
     """It has a turn with what was reached, changes, events, and a gate with what moves it."""
     text = f'go()->1 {SAME_RESPONSE} x10 user("Go.") run(a)->same x6'
     turns = turns_in(text)
-    report = json.loads(explanation_json("example", turns, explained(turns)))
+    report = json.loads(explanation_json("example", turns, explain(turns)))
 
     assert conflicts(report, "explain.schema.json") == []
     three_of_three = {"rule": "response_repeat", "attempts": 3, "needed": 3}

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.engine.batch import findings_of
 from looptrace.analyzer.fingerprint.equivalence import (
     PATTERN_CHARS_MAX,
     Sameness,
@@ -21,6 +20,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import arguments_of
+from tests.drivers import findings_of
 
 JEST = """\
 FAIL src/auth.test.ts

@@ -15,6 +15,7 @@ from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -39,7 +40,7 @@ def told(text: str, *rules: Rule, recovery: Recovery | None = None) -> list[Gate
     judging = ruleset(rules or None)
     recovery = recovery or Recovery()
     turns = turns_in(text)
-    judged = detect(turns, judging, recovery)
+    judged = detect(turns, DetectionPolicy(judging, recovery))
     for seed in (None, 1, 2):
         assert in_turn(turns, judging, recovery, seed) == judged.events
     return list(judged.events)
@@ -51,7 +52,7 @@ def in_turn(
     """Feed a live engine in order, one at a time or in sizes that a seed chooses."""
     turns = turns.sort("order_ns", maintain_order=True)
     sizes = random.Random(seed)
-    engine, start, events = LiveEngine(judging, recovery), 0, list[GateEvent]()
+    engine, start, events = LiveEngine(DetectionPolicy(judging, recovery)), 0, list[GateEvent]()
     while start < turns.height:
         size = 1 if seed is None else sizes.randint(1, 12)
         events += engine.feed(turns[start : start + size]).events
@@ -302,7 +303,7 @@ def test_batch_and_live_tell_the_same(
 ) -> None:
     """Whatever the sizes of the batches and the overrides; and what is told is sound."""
     turns, recovery, judging = table(steps), Recovery(max_pivots=1), RuleSet(overrides=changes)
-    judged = detect(turns, judging, recovery)
+    judged = detect(turns, DetectionPolicy(judging, recovery))
 
     assert_sound(judged)
     assert in_turn(turns, judging, recovery, seed) == judged.events
@@ -330,7 +331,7 @@ def test_a_restart_tells_nothing_twice(steps: list[dict[str, Any]], seed: int) -
 @requirement("A6")
 def test_idle_tasks_are_forgotten() -> None:
     """A day after their last turn nothing is held of them, unless a person must still decide."""
-    engine = LiveEngine(ruleset([RepeatedCall()]))
+    engine = LiveEngine(DetectionPolicy(ruleset([RepeatedCall()])))
     engine.feed(turns_in("run(a)->same x3"))
     last_s = 3
 

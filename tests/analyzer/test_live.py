@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from looptrace.analyzer.detect.counters import DAY_S, METRICS, Counting
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
-from looptrace.analyzer.engine.batch import findings_of
 from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S, LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import rules_of_profile
@@ -32,7 +32,7 @@ from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.transition_repeats import TransitionRepeats
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
-from tests.drivers import batch, ruleset
+from tests.drivers import batch, findings_of, ruleset
 
 # Few tools, arguments and results, so that random turns hold loops of every kind.
 step = st.fixed_dictionaries(
@@ -119,7 +119,7 @@ def arrived(turns: pl.DataFrame, seed: int, judging: RuleSet = DEFAULT) -> list[
         [*range(turns.height), *chance.sample(range(turns.height), turns.height // 4)],
         key=lambda row: turns["end_ns"][row] + chance.randint(0, LATENESS_S * NS_PER_S),
     )
-    engine, start = LiveEngine(judging), 0
+    engine, start = LiveEngine(DetectionPolicy(judging)), 0
     while start < len(order):
         size = chance.randint(1, 15)
         engine.feed(turns[order[start : start + size]])
@@ -257,7 +257,7 @@ def disagreements(*rules: Any) -> int:
             for agent in ("a", f"other {seed}")
         ]
         turns = table(steps)
-        engine = LiveEngine(ruleset(rules))
+        engine = LiveEngine(DetectionPolicy(ruleset(rules)))
         for row in range(turns.height):
             engine.feed(turns[row])
         count += engine.findings() != batch(turns, rules)
@@ -307,7 +307,7 @@ def test_feed_reports_what_changed() -> None:
     base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
     call = base | {"task": "t1", "name": "run", "arguments": "x", "result": "1"}
     turns = table([call | {"gap_ns": NS_PER_S}] * 5)
-    engine = LiveEngine(ruleset([RepeatedCall()]))
+    engine = LiveEngine(DetectionPolicy(ruleset([RepeatedCall()])))
     reports = [engine.feed(turns[row]).findings for row in range(5)]
 
     assert [[f.attempts for f in report] for report in reports] == [[], [], [3], [4], [5]]

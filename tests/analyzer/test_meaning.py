@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from benchmarks.meaning import halves, score
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.batch import detect, findings_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.similarity import (
     CHARS_MAX,
@@ -41,6 +42,7 @@ from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.collaboration_loop import CollaborationLoop
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.vocabulary import NS_PER_S
+from tests.drivers import findings_of
 
 requirement = pytest.mark.requirement
 
@@ -75,7 +77,7 @@ def searched(*queries: str, result: str = "none", times: int = 2) -> pl.DataFram
 
 def live(turns: pl.DataFrame, rules: RuleSet, seed: int, most: int = 4) -> list[Finding]:
     """Judge turns as they arrive, in batches of up to so many, whose sizes a seed chooses."""
-    sizes, engine, start = random.Random(seed), LiveEngine(rules), 0
+    sizes, engine, start = random.Random(seed), LiveEngine(DetectionPolicy(rules)), 0
     while start < turns.height:
         size = sizes.randint(1, most)
         engine.feed(turns[start : start + size])
@@ -100,7 +102,9 @@ def test_a_judge_may_be_asked_about_what_is_the_same_in_other_words() -> None:
     """Its gate stands on no exact match, and every log record of it says so."""
     for turns, exact in ((handed(*FIX), False), (handed(FIX[0], times=4), True)):
         (gate,) = [
-            event for event in detect(turns, judging(LETTERS)).events if event.type == "gate_opened"
+            event
+            for event in detect(turns, DetectionPolicy(judging(LETTERS))).events
+            if event.type == "gate_opened"
         ]
         assert (gate.exact, needs_opinion(gate)) == (exact, not exact)
         assert log_record(replace(gate, type="loop_detected"))["exact"] is exact
@@ -297,9 +301,9 @@ def test_settings_choose_the_measure() -> None:
     """A file says it, and says it again when it is shown."""
     settings = parsed(b'[meaning]\nmeasure = "letters"\nsimilar_percent = 90\n', "looptrace.toml")
 
-    assert settings.judging.meaning == Meaning("letters", 90)
+    assert settings.policy.rule_set.meaning == Meaning("letters", 90)
     assert parsed(toml_of(settings).encode(), "shown") == settings
-    assert parsed(b"", "looptrace.toml").judging.meaning is None
+    assert parsed(b"", "looptrace.toml").policy.rule_set.meaning is None
 
 
 @pytest.mark.parametrize(
@@ -351,7 +355,7 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
     judge = (
         "from looptrace.analyzer.detect.ruleset import RuleSet\n"
         "from looptrace.analyzer.fingerprint.similarity import Meaning\n"
-        "from looptrace.analyzer.engine.batch import findings_of\n"
+        "from looptrace.analyzer.engine.batch import \n"
         "import polars as pl\n"
         f"turns = pl.read_parquet({str(turns)!r})\n"
         "found = findings_of(turns, RuleSet(meaning=Meaning('letters')))\n"

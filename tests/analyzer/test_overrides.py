@@ -10,8 +10,9 @@ import pytest
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
-from looptrace.analyzer.engine.batch import detect, findings_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import parsed
@@ -21,6 +22,7 @@ from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.vocabulary import NS_PER_S
+from tests.drivers import findings_of
 
 LENIENT = RepeatedCall(attempts_min=5)
 GATED = RepeatedCall(ladder=(Rung(3, "gate"),))
@@ -52,7 +54,7 @@ def turns(*parts: list[Step], gap_s: int = 1) -> pl.DataFrame:
 
 def found(table: pl.DataFrame, judging: RuleSet) -> list[Finding]:
     """Judge by both drivers, which must agree."""
-    engine = LiveEngine(judging)
+    engine = LiveEngine(DetectionPolicy(judging))
     for row in range(table.height):
         engine.feed(table[row])
     findings = findings_of(table, judging)
@@ -176,10 +178,10 @@ def test_live_keeps_as_many_turns_as_any_form_looks_back_on() -> None:
 
 def told(table: pl.DataFrame, judging: RuleSet) -> list[tuple[str | None, int]]:
     """Return which actions were told at which turn, by both drivers."""
-    engine = LiveEngine(judging)
+    engine = LiveEngine(DetectionPolicy(judging))
     live = [event for row in range(table.height) for event in engine.feed(table[row]).events]
 
-    assert tuple(live) == detect(table, judging).events
+    assert tuple(live) == detect(table, DetectionPolicy(judging)).events
     return [(event.action, event.turn) for event in live]
 
 
@@ -253,8 +255,8 @@ def first_flagged(table: pl.DataFrame, judging: RuleSet) -> dict[str, int]:
 @pytest.mark.requirement("D7")
 def test_an_iterative_phase_is_flagged_when_it_stops_getting_better() -> None:
     """Ten visits that each fix a test are work; the fourth without a better figure is a loop."""
-    declared = parsed(ITERATIVE, "looptrace.toml").judging
-    plain = parsed(ITERATIVE.replace(b"refine", b"other"), "looptrace.toml").judging
+    declared = parsed(ITERATIVE, "looptrace.toml").policy.rule_set
+    plain = parsed(ITERATIVE.replace(b"refine", b"other"), "looptrace.toml").policy.rule_set
     better = rounds_of(list(range(10, 0, -1)))
     stuck = rounds_of([5, 4, 3, 3, 3, 3, 3])
 
@@ -275,7 +277,7 @@ def test_a_file_overrides_for_a_phase_and_for_an_agent() -> None:
     agent = "explorer"
     rules.repeated_call.enabled = false
     """
-    judging = parsed(text, "looptrace.toml").judging
+    judging = parsed(text, "looptrace.toml").policy.rule_set
 
     def called(count: int, **about: Any) -> list[tuple[str, int, int]]:
         spanned = spans(found(turns(steps(count, **about)), judging))

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
-from looptrace.analyzer.engine.batch import detect, findings_of
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.docs_page import page
@@ -36,6 +37,7 @@ from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS, Action, Rule, Rung
 from looptrace.rules.registry import RULES, default_rules, known_rules
+from tests.drivers import findings_of
 
 WARN_GATE = ("warn", "gate")
 VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
@@ -50,7 +52,7 @@ def read(text: str) -> Settings:
 
 def rule_in(settings: Settings, name: str) -> Rule:
     """Return the one rule of this name."""
-    (rule,) = [rule for rule in settings.judging.rules if rule.name == name]
+    (rule,) = [rule for rule in settings.policy.rule_set.rules if rule.name == name]
     return rule
 
 
@@ -107,7 +109,7 @@ def test_profiles_set_thresholds_and_ladders(
 def test_profiles_order_every_rule(rule: type[Rule]) -> None:
     """No rule acts later in a profile that promises to act earlier."""
     late, middle, early = [
-        rule_in(Settings(name, RuleSet(rules_of_profile(name))), rule.name)
+        rule_in(Settings(name, DetectionPolicy(RuleSet(rules_of_profile(name)))), rule.name)
         for name in ("conservative", "balanced", "aggressive")
     ]
     for name in rule().settings():
@@ -144,7 +146,7 @@ def test_every_rule_can_be_switched_off(rule: type[Rule]) -> None:
     """Switching one off leaves all others as they are."""
     found = read(f"[rules.{rule.name}]\nenabled = false")
 
-    assert found.judging.rules == tuple(r for r in default_rules() if r.name != rule.name)
+    assert found.policy.rule_set.rules == tuple(r for r in default_rules() if r.name != rule.name)
 
 
 def test_a_file_wins_over_its_profile() -> None:
@@ -400,15 +402,19 @@ def any_settings(draw: st.DrawFn) -> Settings:
     )
     return Settings(
         name,
-        RuleSet(tuple(r for r in rules.values() if r.name not in off), tuple(overrides), counting),
-        Recovery(
-            max_pivots=draw(st.integers(0, 100)),
-            unblock=draw(st.booleans()),
-            retry_after_s=draw(st.integers(1, 86_400)),
-        ),
-        Sameness(
-            draw(st.dictionaries(text, tools, max_size=3)),
-            tuple(TextMask(f"x{number}[.]", draw(text)) for number in masked),
+        DetectionPolicy(
+            RuleSet(
+                tuple(r for r in rules.values() if r.name not in off), tuple(overrides), counting
+            ),
+            Recovery(
+                max_pivots=draw(st.integers(0, 100)),
+                unblock=draw(st.booleans()),
+                retry_after_s=draw(st.integers(1, 86_400)),
+            ),
+            Sameness(
+                draw(st.dictionaries(text, tools, max_size=3)),
+                tuple(TextMask(f"x{number}[.]", draw(text)) for number in masked),
+            ),
         ),
         webhooks=tuple(hooks),
     )
@@ -473,7 +479,8 @@ def test_damaged_files_are_read_or_refused(wanted: Settings, data: st.DataObject
 @pytest.mark.parametrize("profile", PROFILES)
 def test_shown_settings_read_back(profile: str) -> None:
     """What `config show` prints can be kept as the file."""
-    wanted = Settings(profile, RuleSet(rules_of_profile(profile)[1:]), PROFILES[profile].recovery)
+    rules = RuleSet(rules_of_profile(profile)[1:])
+    wanted = Settings(profile, DetectionPolicy(rules, PROFILES[profile].recovery))
 
     assert read(toml_of(wanted)) == wanted
 
@@ -483,8 +490,10 @@ def test_texts_of_many_dots_read_back() -> None:
     dots = "." * (LINE_DOTS_MAX + 10)
     wanted = replace(
         default(),
-        judging=RuleSet(counting=Counting(converging={dots: "markers"})),
-        sameness=Sameness({dots: Tool(same_call=(dots, "a"))}, (TextMask(dots, dots),)),
+        policy=DetectionPolicy(
+            RuleSet(counting=Counting(converging={dots: "markers"})),
+            sameness=Sameness({dots: Tool(same_call=(dots, "a"))}, (TextMask(dots, dots),)),
+        ),
     )
 
     assert read(toml_of(wanted)) == wanted
@@ -497,10 +506,10 @@ def test_starter_file_changes_nothing() -> None:
     assert read(text) == default()
     assert read(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE)) == default()
     examples = read(re.sub(r"^#(?=    )", "", text, flags=re.MULTILINE))
-    assert examples.judging.overrides[0].selectors == {"phase": "refine"}
-    assert examples.judging.counting.converging == {"refine": "tests_failed"}
-    assert examples.sameness.tools["get_status"].polling
-    assert examples.sameness.masks == (TextMask("build-[0-9]+", "<build>"),)
+    assert examples.policy.rule_set.overrides[0].selectors == {"phase": "refine"}
+    assert examples.policy.rule_set.counting.converging == {"refine": "tests_failed"}
+    assert examples.policy.sameness.tools["get_status"].polling
+    assert examples.policy.sameness.masks == (TextMask("build-[0-9]+", "<build>"),)
     assert examples.webhooks[0].actions == ("gate",)
     for rule in known_rules():
         for _, about in rule.settings().values():
@@ -515,8 +524,12 @@ def test_environment_wins_over_the_file() -> None:
 
     assert rule_in(changed, "repeated_call").settings()["attempts_min"][0] == 7
     assert rule_in(changed, "cycle") == rule_in(found, "cycle")
-    assert overridden(found, {PIVOTS: "0"}) == replace(found, recovery=Recovery(max_pivots=0))
-    assert [r.name for r in changed.judging.rules] == [r.name for r in found.judging.rules]
+    assert overridden(found, {PIVOTS: "0"}) == replace(
+        found, policy=replace(found.policy, recovery=Recovery(max_pivots=0))
+    )
+    assert [r.name for r in changed.policy.rule_set.rules] == [
+        r.name for r in found.policy.rule_set.rules
+    ]
     assert overridden(found, {}) == overridden(found, {VARIABLE: "", PIVOTS: ""}) == found
 
 
@@ -531,15 +544,15 @@ def test_environment_wins_over_overrides() -> None:
         "ladder = [{ attempts = 4, action = 'gate' }] }\n"
     )
     changed = overridden(found, {VARIABLE: "7"})
-    _, off, gated = found.judging.overrides
+    _, off, gated = found.policy.rule_set.overrides
 
-    assert changed.judging.overrides[0] == off
-    signature = changed.judging.overrides[1].rules["signature_repeat"]
+    assert changed.policy.rule_set.overrides[0] == off
+    signature = changed.policy.rule_set.overrides[1].rules["signature_repeat"]
     assert signature is not None
     assert signature.settings()["attempts_min"][0] == 7
     assert signature.ladder == (Rung(4, "gate"),)
-    assert changed.judging.overrides[1].selectors == gated.selectors
-    assert len(changed.judging.overrides) == 2
+    assert changed.policy.rule_set.overrides[1].selectors == gated.selectors
+    assert len(changed.policy.rule_set.overrides) == 2
     assert read(toml_of(changed)) == changed
 
 
@@ -563,10 +576,10 @@ def test_wrong_variables_are_named(variable: str, value: str, said: str) -> None
 @pytest.mark.requirement("B7")
 def test_conservative_unblocks_nothing_by_itself() -> None:
     """A profile is also how loops are brought back, and the file wins over it."""
-    assert not read('profile = "conservative"').recovery.unblock
-    assert read('profile = "conservative"\nrecovery.unblock = true').recovery.unblock
-    assert read('profile = "balanced"').recovery.unblock
-    assert read('profile = "aggressive"').recovery.unblock
+    assert not read('profile = "conservative"').policy.recovery.unblock
+    assert read('profile = "conservative"\nrecovery.unblock = true').policy.recovery.unblock
+    assert read('profile = "balanced"').policy.recovery.unblock
+    assert read('profile = "aggressive"').policy.recovery.unblock
 
 
 @pytest.mark.requirement("D5")
@@ -575,11 +588,11 @@ def test_master_switch_lets_no_rule_judge() -> None:
     override = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4"
     found = read(f"enabled = false\nrecovery.max_pivots = 3\n{override}")
 
-    assert found.judging == RuleSet(())
-    assert found.recovery.max_pivots == 3
+    assert found.policy.rule_set == RuleSet(())
+    assert found.policy.recovery.max_pivots == 3
     assert read(toml_of(found)) == found
     assert "rounds_min is 49" in refused(f"enabled = false\n{override}9")
-    assert findings_of(turns_in("read(a)->b x9"), found.judging) == []
+    assert findings_of(turns_in("read(a)->b x9"), found.policy.rule_set) == []
 
 
 @pytest.mark.requirement("D5")
@@ -593,12 +606,12 @@ def test_overrides_start_from_what_the_file_says() -> None:
         "[overrides.rules.cycle]\nrounds_min = 4\n"
         "[[overrides]]\nagent = 'c'\ntask_kind = 'd'\nrules.cycle.enabled = false\n"
     )
-    first, second = found.judging.overrides
+    first, second = found.policy.rule_set.overrides
     call, cycle = first.rules["repeated_call"], first.rules["cycle"]
 
     assert first.selectors == {"phase": "a", "tool": "b"}
     assert second == Override({"cycle": None}, agent="c", task_kind="d")
-    assert "repeated_call" not in {rule.name for rule in found.judging.rules}
+    assert "repeated_call" not in {rule.name for rule in found.policy.rule_set.rules}
     assert call is not None
     assert call.settings()["attempts_min"][0] == 6
     assert cycle is not None
@@ -614,9 +627,9 @@ def test_recovery_and_sameness_are_read() -> None:
         "[[masks]]\npattern = 'v[0-9]'\nname = '<v>'\n"
     )
 
-    assert found.recovery == Recovery(retry_after_s=5, unblock=False)
-    assert found.judging.counting == Counting(60, {"fix": "coverage"})
-    assert found.sameness == Sameness(
+    assert found.policy.recovery == Recovery(retry_after_s=5, unblock=False)
+    assert found.policy.rule_set.counting == Counting(60, {"fix": "coverage"})
+    assert found.policy.sameness == Sameness(
         {"a b": Tool(("x.y", "z")), "c": Tool(same_call=("q",))}, (TextMask("v[0-9]", "<v>"),)
     )
 
@@ -730,7 +743,7 @@ def test_an_override_may_set_back_an_earlier_one() -> None:
     back = "[[overrides]]\nphase = 'a'\nagent = 'b'\n[overrides.rules.cycle]\nrounds_min = 2\n"
     found = read(f"{ONE}{back}")
 
-    assert found.judging.overrides[1].rules["cycle"] == rule_in(default(), "cycle")
+    assert found.policy.rule_set.overrides[1].rules["cycle"] == rule_in(default(), "cycle")
     assert read(toml_of(found)) == found
 
 
@@ -820,7 +833,7 @@ def test_examples_of_the_page_can_be_used() -> None:
     first, *others = re.findall(r"```toml\n(.*?)```", page(), re.DOTALL)
 
     assert read(first).profile == "conservative"
-    assert read(first).judging.overrides
+    assert read(first).policy.rule_set.overrides
     assert len(others) == 6
     for example in others:
         assert read(example) != default()

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ import msgspec
 import polars as pl
 import pytest
 
-from looptrace.analyzer.detect.ruleset import DEFAULT
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
@@ -695,12 +696,12 @@ def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
     """A rule that is off keeps nobody waiting, and a store without gates gets them."""
     spans = spans_of(looping("s1"))
     writer.ingest(spans, tmp_path)
-    none = replace(DEFAULT, rules=())
+    none = DetectionPolicy(RuleSet(()))
     assert writer.ingest(spans.clear(), tmp_path, none).gates_open == 0
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     (tmp_path / "looptrace-store.gates.db").unlink()
     with pytest.raises(StoreError, match="no gates yet"):
         open_gates(tmp_path)
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
-    no_pivot = Recovery(max_pivots=0)
-    assert writer.ingest(spans.clear(), tmp_path, recovery=no_pivot).gates_opened == 0
+    no_pivot = DetectionPolicy(recovery=Recovery(max_pivots=0))
+    assert writer.ingest(spans.clear(), tmp_path, no_pivot).gates_opened == 0

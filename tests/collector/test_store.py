@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.engine.batch import findings_of, in_order
+from looptrace.analyzer.engine.batch import in_order
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.ingest import ingest as ingest_command
@@ -26,6 +26,7 @@ from looptrace.collector.store import layout, parquet, reader, writer
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.sql import ask_typed, connect
 from looptrace.collector.store.writer import writing
+from tests.drivers import findings_of
 from tests.otlp import Trace
 
 KILLS = 6

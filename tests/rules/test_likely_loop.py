@@ -245,7 +245,7 @@ def test_the_command_writes_a_model_that_the_rule_reads(tmp_path: Path) -> None:
     file = tmp_path / "looptrace.toml"
     file.write_text('model = "model.json"\n[rules.likely_loop]\nenabled = true\n')
     settings = load(file)
-    (rule,) = [rule for rule in settings.judging.rules if isinstance(rule, LikelyLoop)]
+    (rule,) = [rule for rule in settings.policy.rule_set.rules if isinstance(rule, LikelyLoop)]
     assert rule.model == model_of(json.loads(model.read_text()))
     assert parsed(toml_of(settings).encode(), "y.toml") == settings
     model.write_text("{}")
