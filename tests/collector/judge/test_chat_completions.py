@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -19,6 +18,7 @@ from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.judge.chat_completions import ChatJudge, ChatSettings
 from looptrace.rules.contract import SettingError, numbers
 from tests.drivers import batch
+from tests.paths import ROOT
 
 requirement = pytest.mark.requirement
 
@@ -477,7 +477,7 @@ def test_safe_addresses_are_taken(base_url: str) -> None:
 
 def test_page_lists_every_setting() -> None:
     """A bound that the page has wrong is found out by being refused."""
-    page = Path(__file__).parents[2].joinpath("docs/judge.md").read_text(encoding="utf-8")
+    page = ROOT.joinpath("docs/judge.md").read_text(encoding="utf-8")
 
     for name, (default, about) in numbers(ChatSettings("https://judge.example", "small")).items():
         ends = f"{about['ge']:,} to {about['le']:,}".replace(".0", "")

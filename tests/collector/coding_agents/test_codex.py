@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from looptrace.collector.files.reader import read_spans
+from tests.collector.coding_agents.logs import SESSIONS, lines, rules, shown, turns
 from tests.collector.conftest import Write
-from tests.collector.logs import SESSIONS, lines, rules, shown, turns
 
 Line = dict[str, Any]
 SESSION = "019dabc6-0000-7000-8000-00000000000a"

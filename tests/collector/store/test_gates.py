@@ -36,7 +36,7 @@ from looptrace.collector.store.gates import NOTE_CHARS_MAX, GateError, GateStore
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.test_store import call, looping, spans_of
+from tests.collector.store.test_writer import call, looping, spans_of
 from tests.otlp import Trace
 
 requirement = pytest.mark.requirement

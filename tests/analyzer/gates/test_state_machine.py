@@ -26,7 +26,7 @@ from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.analyzer.test_live import overrides, step, table
+from tests.analyzer.engine.test_live import overrides, step, table
 from tests.drivers import ruleset
 
 requirement = pytest.mark.requirement

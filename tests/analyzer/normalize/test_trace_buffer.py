@@ -14,7 +14,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
-from tests.collector.test_store import spans_of
+from tests.collector.store.test_writer import spans_of
 from tests.otlp import Trace
 
 EXAMPLES = sorted(Path("examples/traces").glob("*.*"))

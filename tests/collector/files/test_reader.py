@@ -18,8 +18,8 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.files import reader, sources
 from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
+from tests.paths import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared"
 REAL = {
     "frameworks/*.jsonl": 896,
     "labelled/intercode.otlp.jsonl.gz": 7893,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -12,8 +11,9 @@ import polars as pl
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
+from tests.paths import ROOT
 
-SESSIONS = Path(__file__).parents[2] / "examples" / "sessions"
+SESSIONS = ROOT / "examples" / "sessions"
 
 
 def lines(items: Iterable[dict[str, Any]]) -> bytes:

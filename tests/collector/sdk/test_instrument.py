@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.sdk.test_forward import Fake, fake
+from tests.collector.sdk.test_forward import Fake, fake
 
 __all__ = ["fake"]  # a fixture
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.settings.webhook import FORMATS, Format, Webhook
 from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, TYPES, body_of
-from tests.collector.test_outbox import HOOK, event, opened, resolved
+from tests.collector.store.test_outbox import HOOK, event, opened, resolved
 
 GATE_URL = "https://me.example/gates/{gate}?task={task}"
 # What every event says, as long and as odd as it can be.

@@ -21,8 +21,8 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.coding_agents.otlp_logs import decode_json, decode_proto
 from looptrace.collector.otlp.span_rows import DecodedSpans
+from tests.collector.coding_agents.logs import rules, shown, turns
 from tests.collector.conftest import Write, line, span
-from tests.collector.logs import rules, shown, turns
 from tests.otlp import any_value, key_values
 from tests.reliability.receivers import running
 

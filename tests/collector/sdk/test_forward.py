@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.sdk.gate_stream import LINE_BYTES_MAX, Server, events_in, notice_of_json
 from looptrace.collector.sdk.processor import QueueLimits
-from tests.sdk.test_processor import AGENT, Setup, actions
+from tests.collector.sdk.test_processor import AGENT, Setup, actions
 
 requirement = pytest.mark.requirement
 WAIT_S = 15.0

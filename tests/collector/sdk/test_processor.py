@@ -322,7 +322,7 @@ def test_a_failing_callback_is_the_authors(local: Setup) -> None:
 
 FORKING = """
 import os, sys
-from tests.sdk.test_processor import AGENT, SOON, Setup
+from tests.collector.sdk.test_processor import AGENT, SOON, Setup
 from looptrace.collector import LoopSpanProcessor
 setup = Setup(LoopSpanProcessor.local(limits=SOON))
 if {used}:
@@ -341,7 +341,7 @@ with setup.tracer.start_as_current_span("agent", attributes=AGENT):
 # A forked process that ends as any other: it must not wait for an engine that is not there.
 FORKED_END = """
 import os, sys
-from tests.sdk.test_processor import SOON, Setup
+from tests.collector.sdk.test_processor import SOON, Setup
 from looptrace.collector import LoopSpanProcessor
 setup = Setup(LoopSpanProcessor.local(limits=SOON))
 setup.call("before")
@@ -352,7 +352,7 @@ setup.call()
 """
 
 ENDING = """
-from tests.sdk.test_processor import SOON, Scripted, Setup
+from tests.collector.sdk.test_processor import SOON, Scripted, Setup
 from looptrace.collector import LoopSpanProcessor
 engine = Scripted()
 engine.hold.clear()

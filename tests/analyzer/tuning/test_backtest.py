@@ -24,8 +24,9 @@ from looptrace.collector.otlp.json import decode_document
 from looptrace.rules.contract import Rung
 from looptrace.rules.repeated_failure import RepeatedFailure
 from tests.otlp import Trace
+from tests.paths import ROOT
 
-TRACES = Path(__file__).parents[2] / "examples" / "traces"
+TRACES = ROOT / "examples" / "traces"
 PRICES = Prices("EUR", (Price("small-*", 1_000, 10_000),))
 BOOM = 'test()->!"boom"'
 

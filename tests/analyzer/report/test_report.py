@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -33,9 +32,10 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.contract import ACTIONS, Action
+from tests.paths import ROOT
 from tests.schemas import conflicts, fields
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 SCHEMA = "findings.schema.json"
 TRACE = "5f3c1a9e0b7d4c2e8a61f0d39b5c7e12"
 REASON = "run_tests(tests/test_cart.py) failed the same way 5 times, turns 2\N{EN DASH}10"

@@ -9,8 +9,9 @@ import pytest
 
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.tuning.prices import MODELS_MAX, Price, Prices, load, parsed
+from tests.paths import ROOT
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "prices.toml"
+EXAMPLE = ROOT / "examples" / "prices.toml"
 FREE = "input_per_million = 0\noutput_per_million = 0\n"
 
 

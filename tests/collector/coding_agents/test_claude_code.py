@@ -8,8 +8,8 @@ import pytest
 
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
+from tests.collector.coding_agents.logs import SESSIONS, lines, rules, shown, turns
 from tests.collector.conftest import Write, line, span
-from tests.collector.logs import SESSIONS, lines, rules, shown, turns
 
 Line = dict[str, Any]
 NS_PER_S, NS_PER_MINUTE = 1_000_000_000, 60_000_000_000

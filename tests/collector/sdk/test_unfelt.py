@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.sdk.agent_gate import GateOpenError
 from looptrace.collector.sdk.processor import OPEN_SPANS_MAX, QueueLimits
-from tests.sdk.test_processor import Scripted
+from tests.collector.sdk.test_processor import Scripted
 
 requirement = pytest.mark.requirement
 SPANS = int(os.environ.get("LOOPTRACE_SOAK_SPANS", "12000"))

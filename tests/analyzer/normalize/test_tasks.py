@@ -13,7 +13,7 @@ from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_fields import COUNT_MAX
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
-from tests.analyzer.test_normalise import SECOND, kind, span, tool, turns
+from tests.analyzer.normalize.test_turn_builder import SECOND, kind, span, tool, turns
 
 requirement = pytest.mark.requirement
 SESSION = {"gen_ai.conversation.id": "talk"}
