@@ -13,6 +13,7 @@ import pytest
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.collector.files import sources
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
+from looptrace.collector.otlp import frames
 from looptrace.collector.otlp.frames import DamagedError
 from tests.collector.conftest import Write, pack_zstd
 
@@ -277,7 +278,8 @@ def test_decompression_bomb_is_refused(
 
 def test_long_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message is held in memory as a whole, so its length has a bound."""
-    monkeypatch.setattr(sources, "FRAME_BYTES_MAX", 1000)
+    for module in (sources, frames):
+        monkeypatch.setattr(module, "FRAME_BYTES_MAX", 1000)
 
     with pytest.raises(DamagedError, match="longer than 1,000 bytes"):
         unpacked_message(gzip.compress(NOISE))
