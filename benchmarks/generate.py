@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.vocabulary import NS_PER_S
 
 Ints = npt.NDArray[np.int64]

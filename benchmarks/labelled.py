@@ -16,8 +16,8 @@ from typing import Literal
 
 import polars as pl
 
-from looptrace.analyzer.normalise import turns_of
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.collector.files.reader import read_spans
 
 STEP = "looptrace.step"
 LABELS_SUFFIX = ".labels.jsonl"

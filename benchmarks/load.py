@@ -29,9 +29,9 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.collector import store
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.store import reader, writer
 
 Protocol = Literal["http", "grpc"]
 
@@ -154,7 +154,7 @@ def measure(store_dir: Path, arguments: argparse.Namespace) -> bool:
         sent = [Sent(**json.loads(exporter.communicate()[0])) for exporter in exporters]
         used = _used(server.pid)
         server.send_signal(signal.SIGTERM)
-    store.ingest(_logged(store_dir), store_dir)
+    writer.ingest(_logged(store_dir), store_dir)
     return report(store_dir, sent, used, arguments.seconds)
 
 
@@ -163,8 +163,8 @@ def report(store_dir: Path, sent: list[Sent], used: tuple[float, float], seconds
     took_ms = np.array([ms for each in sent for ms in each.took_ms])
     spans = sum(each.spans for each in sent)
     failed = sum(each.failed for each in sent)
-    held = sum(part.height for part in store.read_spans(store_dir))
-    with store.open_gates(store_dir) as gates:
+    held = sum(part.height for part in reader.read_spans(store_dir))
+    with reader.open_gates(store_dir) as gates:
         opened = len(gates.gates())
     p50, p99 = np.percentile(took_ms, [50, 99])
     print(f"{spans:,} spans acknowledged in {seconds:.0f} s: {spans / seconds:,.0f} a second")

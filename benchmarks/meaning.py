@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from looptrace.analyzer.meaning import MEASURES, Meaning, Measure, sketch
+from looptrace.analyzer.fingerprint.similarity import MEASURES, Meaning, Measure, sketch
 
 PAIRS = Path(__file__).parent / "meaning_pairs.tsv"
 PERCENTS = (75, 80, 85, 90, 95)

@@ -18,7 +18,7 @@ from statistics import median, quantiles
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from looptrace.collector.sdk.agent_gate import Told
+from looptrace.analyzer.gates.notice import Told
 from looptrace.collector.sdk.forward import ForwardEngine
 from looptrace.collector.sdk.processor import FORWARD_LIMITS, LoopSpanProcessor
 

@@ -33,9 +33,9 @@ from benchmarks.labelled import (
     score,
 )
 from looptrace import __version__
-from looptrace.analyzer.batch import findings_of
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.engine.batch import findings_of
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import known_rules
 

@@ -30,13 +30,14 @@ import polars as pl
 
 from benchmarks import plain
 from benchmarks.generate import sessions, written
-from looptrace.analyzer.batch import findings_of
-from looptrace.analyzer.counts import Counting, counted
-from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.judge import coded, stretches
-from looptrace.analyzer.live import LiveEngine
-from looptrace.analyzer.ruleset import RuleSet
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.detect.columns import coded
+from looptrace.analyzer.detect.counters import Counting, counted
+from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import findings_of
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.registry import default_rules
 
 T = TypeVar("T")

@@ -18,16 +18,17 @@ from typing import Any
 from click.testing import CliRunner
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 
-from looptrace.analyzer.dialects import KEYS
-from looptrace.analyzer.rule_pages import pages
-from looptrace.analyzer.settings import default
-from looptrace.analyzer.settings_forms import page, schema
-from looptrace.analyzer.span_kinds import DIALECTS
+from looptrace.analyzer.normalize.dialects import KEYS
+from looptrace.analyzer.normalize.span_kinds import DIALECTS
+from looptrace.analyzer.settings.docs_page import page
+from looptrace.analyzer.settings.json_schema import schema
+from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main as looptrace
 from looptrace.collector.server.access import Access
-from looptrace.collector.server.counts import NAMES, Reason
 from looptrace.collector.server.metrics import Instrument
+from looptrace.collector.server.receiver_metrics import NAMES, Reason
 from looptrace.collector.server.service import Options, Service
+from looptrace.rules.docs import pages
 
 DOCS = Path(__file__).parent
 
@@ -42,7 +43,7 @@ _COLUMNS = 100
 
 _DIALECTS_HEAD = """# Dialects
 
-<!-- Made from the tables in analyzer/dialects.py by `make docs`; edit them there. -->
+<!-- Made from the tables in analyzer/normalize/dialects.py by `make docs`; edit them there. -->
 
 Which attributes of a span are read as what. One dialect is chosen per span, the first of these
 whose marker has a known value; a field is then read from the first key that is present, the chosen
@@ -74,7 +75,7 @@ def dialects_page() -> str:
 
 _RECEIVER_HEAD = """# The receiver
 
-<!-- Made from collector/server/counts.py by `make docs`; edit them there. -->
+<!-- Made from collector/server/receiver_metrics.py by `make docs`; edit them there. -->
 
 `looptrace[server]` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON,
 plain or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.

@@ -23,9 +23,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Span, StatusCode
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.gates import GateEvent
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.collector.files.reader import read_spans
 
 FOLDER = Path("build/examples")
 START = "2026-04-01T09:00:00+00:00"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from looptrace.analyzer.batch import findings_of
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.live import LiveEngine
-from looptrace.analyzer.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.engine.batch import findings_of
+from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.rules.contract import Rule
 
 

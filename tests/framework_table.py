@@ -14,9 +14,10 @@ from typing import Literal, TypeAlias
 
 import polars as pl
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.findings import Analysis, Finding
-from looptrace.collector.read import SpansRead, read_spans
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.collector.files.reader import SpansRead, read_spans
 
 ROOT = Path(__file__).parents[1]
 DUMPS = ROOT.parent / "shared" / "frameworks"

@@ -6,8 +6,8 @@ from polars.testing import assert_frame_equal
 from benchmarks.generate import turns
 from benchmarks.plain import RULES
 from benchmarks.rules import loops_by_looptrace, loops_by_plain, rules_compared
-from looptrace.analyzer.ruleset import RuleSet
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.response_repeat import ResponseRepeat

@@ -12,7 +12,7 @@ import pytest
 from examples import a_failures, b_attempts, c_outputs, d_phases, e_pivots, make_sessions
 from examples.make_traces import TRACES, write
 from examples.recorder import Recorder, events_of, recorded
-from looptrace.analyzer.gates import GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 
 ROOT = Path(__file__).parents[1]
 SOURCES = (a_failures, b_attempts, c_outputs, d_phases, e_pivots)

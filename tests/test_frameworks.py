@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.facts import says_nothing
+from looptrace.analyzer.text.errors import says_nothing
 from tests import framework_table
 from tests.framework_table import DUMPS, Verdict, analysis_of, lines_alone, lines_together, spans_of
 

@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.turns import numbered
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.turns import numbered
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.collector.files.reader import read_spans
 from looptrace.rules.contract import Rule, Verdict, repeats
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.turns import Lane

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.registry import RULES, default_rules

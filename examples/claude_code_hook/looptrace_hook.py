@@ -51,9 +51,9 @@ def answer_to(call: dict[str, Any], transcript: Path) -> dict[str, Any]:
     if log.count(b'"tool_result"') < RESULTS_MIN:
         return {}
     # Importing is most of what a call takes.
-    from looptrace.analyzer.batch import analyse  # noqa: PLC0415
-    from looptrace.analyzer.settings import FILE_NAME, default, load  # noqa: PLC0415
-    from looptrace.collector.read import read_spans  # noqa: PLC0415
+    from looptrace.analyzer.engine.batch import analyse  # noqa: PLC0415
+    from looptrace.analyzer.settings.sections import FILE_NAME, default, load  # noqa: PLC0415
+    from looptrace.collector.files.reader import read_spans  # noqa: PLC0415
 
     file = Path(call.get("cwd", "."), FILE_NAME)
     settings = load(file) if file.exists() else default()

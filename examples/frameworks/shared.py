@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from examples.recorder import FOLDER, otlp_json
-from looptrace.analyzer.span_kinds import kind_of
+from looptrace.analyzer.normalize.span_kinds import kind_of
 
 TASK = "ticket-42"
 PROMPT = "Make the tests in tests/test_cart.py pass."

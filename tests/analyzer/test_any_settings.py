@@ -14,11 +14,11 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.counts import DAY_S
-from looptrace.analyzer.live import LiveEngine
-from looptrace.analyzer.settings import Settings
-from looptrace.analyzer.settings_forms import toml_of
+from looptrace.analyzer.detect.counters import DAY_S
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.test_gates import assert_sound
 from tests.analyzer.test_live import table

@@ -7,13 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from looptrace.analyzer.arrivals import SPANS_PER_TRACE_MAX, Arrivals
-from looptrace.analyzer.gates import Gate, TaskState
-from looptrace.analyzer.live import LiveEngine
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.turns import TURN_KEY
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.gates.state_machine import Gate, TaskState
+from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, Arrivals
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.turns import TURN_KEY
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.collector.files.reader import read_spans
 from tests.collector.test_store import spans_of
 from tests.otlp import Trace
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from looptrace.analyzer.backtest import Backtest, Opened, Spent, Total, backtest
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.prices import Price, Prices
-from looptrace.analyzer.ruleset import RuleSet
-from looptrace.analyzer.settings import PROFILES, Settings, default, of_profile, parsed
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_SCHEMA
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.read import read_spans
-from looptrace.collector.sources import Frame
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.settings.sections import PROFILES, Settings, default, of_profile, parsed
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.analyzer.tuning.backtest import Backtest, Opened, Spent, Total, backtest
+from looptrace.analyzer.tuning.prices import Price, Prices
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import decode_document
 from looptrace.rules.contract import Rung
 from looptrace.rules.repeated_failure import RepeatedFailure
 from tests.otlp import Trace

@@ -10,21 +10,21 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.backtest import backtest
-from looptrace.analyzer.calibrate import (
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import numbered
+from looptrace.analyzer.settings.sections import Settings, default, load, parsed
+from looptrace.analyzer.settings.toml_writer import toml_of
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.analyzer.tuning.backtest import backtest
+from looptrace.analyzer.tuning.calibrate import (
     TASKS_AN_ALARM_MIN,
     TASKS_MIN,
     Calibration,
     CalibrationError,
     calibrated,
 )
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.settings import Settings, default, load, parsed
-from looptrace.analyzer.settings_forms import toml_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import numbered
 from looptrace.cli.main import main
-from looptrace.collector import store
+from looptrace.collector.store import writer
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import Trace
 
@@ -226,7 +226,7 @@ def test_the_command_proposes_and_writes(tmp_path: Path, monkeypatch: pytest.Mon
 def test_errors_are_one_line(tmp_path: Path) -> None:
     """An empty store, too few tasks, a variable that would win: what is wrong, and exit with 2."""
     empty, few = tmp_path / "store", str(traces(tmp_path / "few.jsonl", 3))
-    store.ingest(SPAN_SCHEMA.to_frame(), empty)
+    writer.ingest(SPAN_SCHEMA.to_frame(), empty)
     cases = [
         ([str(empty)], {}, "there are 0 finished tasks"),
         ([few], {}, "there are 3 finished tasks without a loop; at least 30 are needed"),

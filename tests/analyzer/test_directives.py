@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.directives import DirectiveError, Directives
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.gates.directives import DirectiveError, Directives
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS
 
 QUOTED = "hunter2"

@@ -11,19 +11,19 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from looptrace.analyzer.batch import analysis_of
-from looptrace.analyzer.escalation import (
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analysis_of
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.llm_judge import NoOpinion, Opinion
+from looptrace.analyzer.report.escalation import (
     BEFORE_MAX,
     DONE_LENGTH_MAX,
     TEXT_LENGTH_MAX,
     Escalation,
     escalation_of,
 )
-from looptrace.analyzer.findings import Analysis
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.opinions import NoOpinion, Opinion
-from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
+from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
+from looptrace.analyzer.testing.notation import turns_in
 from tests.schemas import conflicts
 
 requirement = pytest.mark.requirement

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import findings_of, judged_of
-from looptrace.analyzer.changes import Change
-from looptrace.analyzer.explain import GATES_EXPLAINED_MAX, Explanation, explained
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.report_json import explanation_json
-from looptrace.analyzer.ruleset import RuleSet
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.report.json import explanation_json
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.analyzer.tuning.counterfactuals import Change
+from looptrace.analyzer.tuning.explain import GATES_EXPLAINED_MAX, Explanation, explained
 from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.cycle import Cycle

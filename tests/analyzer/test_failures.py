@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.facts import error_of
-from looptrace.analyzer.fingerprint import EXTERNAL, fingerprinted
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.fingerprint.signatures import EXTERNAL, fingerprinted
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.text.errors import error_of
 
 PYTHON = """\
 Traceback (most recent call last):

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.figures import figures_of, with_figures
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.fingerprint.runner_output import figures_of, with_figures
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 PYTEST = """\
 tests/test_cart.py ..F.E                                                 [100%]

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import Judged, judged_of
-from looptrace.analyzer.counts import DAY_S
-from looptrace.analyzer.gates import GateEvent, TaskState
-from looptrace.analyzer.live import LiveEngine
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import Override, RuleSet
+from looptrace.analyzer.detect.counters import DAY_S
+from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.engine.batch import Judged, judged_of
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.repeated_call import RepeatedCall

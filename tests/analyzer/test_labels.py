@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from looptrace.analyzer.labels import LABEL_LENGTH_MAX, call_label, label, plain
+from looptrace.analyzer.text.display import LABEL_LENGTH_MAX, call_label, label, plain
 
 ROW = {"kind": "tool", "name": None, "arguments": None, "text": None, "phase": None}
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import findings_of
-from looptrace.analyzer.counts import DAY_S, METRICS, Counting
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.live import HORIZON_S, LATENESS_S, LiveEngine
-from looptrace.analyzer.ruleset import DEFAULT, SELECTORS, Override, RuleSet
-from looptrace.analyzer.settings import rules_of_profile
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.detect.counters import DAY_S, METRICS, Counting
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
+from looptrace.analyzer.engine.batch import findings_of
+from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S, LiveEngine
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.settings.sections import rules_of_profile
 from looptrace.rules.contract import Verdict
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.degradation import Degradation

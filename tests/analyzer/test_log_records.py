@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.log_records import log_record
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.report.log_lines import log_record
+from looptrace.analyzer.testing.notation import turns_in
 
 
 def records(text: str) -> list[dict[str, Any]]:

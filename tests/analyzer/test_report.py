@@ -13,17 +13,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from looptrace.analyzer.findings import (
-    Analysis,
-    Cost,
-    Finding,
-    LoopTurn,
-    Summary,
-    Unknown,
-)
-from looptrace.analyzer.gates import Failure, GateEvent, Told
-from looptrace.analyzer.opinions import NoOpinion, Opinion
-from looptrace.analyzer.report import (
+from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
+from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
+from looptrace.analyzer.gates.events import Failure, GateEvent, Told
+from looptrace.analyzer.llm_judge import NoOpinion, Opinion
+from looptrace.analyzer.report.html import html_report
+from looptrace.analyzer.report.json import json_report
+from looptrace.analyzer.report.terminal import print_report
+from looptrace.analyzer.report.wording import (
     EVENTS_SHOWN_MAX,
     GROUPS_SHOWN_MAX,
     WHY_TEXTS,
@@ -33,11 +30,8 @@ from looptrace.analyzer.report import (
     duration_text,
     grouped,
 )
-from looptrace.analyzer.report_html import html_report
-from looptrace.analyzer.report_json import json_report
-from looptrace.analyzer.report_terminal import print_report
-from looptrace.analyzer.spans import Skipped
-from looptrace.analyzer.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.contract import ACTIONS, Action
 from tests.schemas import conflicts, fields
 

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import findings_of, judged_of
-from looptrace.analyzer.counts import METRICS, Counting
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import SELECTORS, Override, RuleSet
-from looptrace.analyzer.sameness import Mask, Sameness, Tool
-from looptrace.analyzer.settings import (
+from looptrace.analyzer.detect.counters import METRICS, Counting
+from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
+from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.fingerprint.equivalence import Mask, Sameness, Tool
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.settings.docs_page import page
+from looptrace.analyzer.settings.json_schema import schema
+from looptrace.analyzer.settings.sections import (
     PROFILES,
     SECTIONS,
     Settings,
@@ -29,9 +30,10 @@ from looptrace.analyzer.settings import (
     parsed,
     rules_of_profile,
 )
-from looptrace.analyzer.settings_file import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
-from looptrace.analyzer.settings_forms import page, schema, starter, toml_of
-from looptrace.analyzer.webhooks import FORMATS, Webhook
+from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
+from looptrace.analyzer.settings.toml_writer import starter, toml_of
+from looptrace.analyzer.settings.webhook import FORMATS, Webhook
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS, Action, Rule, Rung
 from looptrace.rules.registry import RULES, default_rules, known_rules
 

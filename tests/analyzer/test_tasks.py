@@ -7,12 +7,12 @@ import json
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.counts import Counting, counted
-from looptrace.analyzer.facts import COUNT_MAX
-from looptrace.analyzer.judge import coded
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.detect.columns import coded
+from looptrace.analyzer.detect.counters import Counting, counted
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.normalize.span_fields import COUNT_MAX
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.testing.notation import turns_in
 from tests.analyzer.test_normalise import SECOND, kind, span, tool, turns
 
 requirement = pytest.mark.requirement

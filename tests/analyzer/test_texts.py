@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.analyzer.texts import NONE, chant_of
+from looptrace.analyzer.fingerprint.chants import NONE, chant_of
 
 LONG_CHARS = 20_000_000
 SLOW_S = 5.0

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.findings import Finding
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.collector.files.reader import read_spans
 from tests import traps
 from tests.traps import Requests
 

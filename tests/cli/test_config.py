@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from looptrace.analyzer.settings import default, load
+from looptrace.analyzer.settings.sections import default, load
 from looptrace.cli.main import main
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
-from looptrace.collector import store
+from looptrace.collector.store import writer
+from looptrace.collector.store.locks import StoreError
 from tests.collector.test_store import call, looping, spans_of
 from tests.otlp import Trace
 
@@ -36,7 +37,7 @@ def listed(folder: Path, *more: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Give a store with one gate."""
-    store.ingest(spans_of(looping("s1")), tmp_path / "s")
+    writer.ingest(spans_of(looping("s1")), tmp_path / "s")
     return tmp_path / "s"
 
 
@@ -56,7 +57,7 @@ def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
     assert resolved.exit_code == 0
     assert "next `looptrace ingest`" in resolved.stdout
     assert "open, decided: continue" in run("gates", "list", folder).stdout
-    store.ingest(spans_of(looping("s2")), folder)
+    writer.ingest(spans_of(looping("s2")), folder)
 
     (later,) = listed(folder)
     assert later["task"] == "s2"
@@ -92,7 +93,7 @@ def test_what_cannot_be_done_is_one_line(folder: Path, tmp_path: Path) -> None:
 
 def test_a_store_without_gates_says_so(folder: Path) -> None:
     """An empty list is an answer, and a missing file is none."""
-    store.ingest(spans_of(looping("s1")).clear(), folder / "none")
+    writer.ingest(spans_of(looping("s1")).clear(), folder / "none")
     assert "No gate is open" in run("gates", "list", folder / "none").stdout
     assert "There is no gate" in run("gates", "list", folder / "none", "--all").stdout
     (folder / "looptrace-store.gates.db").unlink()
@@ -107,10 +108,10 @@ def test_a_damaged_file_is_one_line(folder: Path) -> None:
         result = run(*arguments)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
         assert "move it away" in result.stderr
-    with pytest.raises(store.StoreError, match="not a database"):
-        store.ingest(spans_of(looping("s1")), folder)
+    with pytest.raises(StoreError, match="not a database"):
+        writer.ingest(spans_of(looping("s1")), folder)
     (folder / "looptrace-store.gates.db").unlink()
-    store.ingest(spans_of(looping("s1")), folder)
+    writer.ingest(spans_of(looping("s1")), folder)
     assert len(listed(folder)) == 1
 
 
@@ -119,7 +120,7 @@ def test_hostile_names_stay_on_their_line(tmp_path: Path) -> None:
     trace = Trace("s")
     for _ in range(5):
         call(trace, {"looptrace.task.id": HOSTILE, "gen_ai.agent.name": HOSTILE}, tool=HOSTILE)
-    store.ingest(spans_of(trace), tmp_path)
+    writer.ingest(spans_of(trace), tmp_path)
     (gate,) = listed(tmp_path)
     assert gate["task"] == HOSTILE
     for arguments in (("list", tmp_path), ("show", tmp_path, gate["id"]), ("metrics", tmp_path)):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from looptrace.collector import store
-from looptrace.collector.outbox import Outbox
+from looptrace.collector.store import layout, reader
+from looptrace.collector.store.outbox import Outbox
 from tests.cli.test_gates import run
 from tests.reliability.test_webhook_network import Server, answering, serving
 
@@ -92,7 +92,7 @@ def test_what_an_ingest_tells_is_sent(server: Server) -> None:
     listed = run("webhooks", "list", "s").stdout
     assert listed.startswith("ops: pending ")
     first = run("webhooks", "send", "s")
-    with store.open_gates(Path("s")) as gates:
+    with reader.open_gates(Path("s")) as gates:
         told = [event.id for _, event in gates.events()]
     assert told
     assert (first.exit_code, first.stdout) == (0, f"ops: delivered {len(told)}\n")
@@ -115,7 +115,7 @@ def test_dead_letters_are_listed_and_replayed(server: Server) -> None:
     nothing = run("webhooks", "send", "s")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "it answered 410 Gone" in nothing.stderr
-    with Outbox.open(store.gates_path(Path("s"))) as outbox:
+    with Outbox.open(layout.gates_path(Path("s"))) as outbox:
         outbox.sweep(2**62)
         dead = outbox.endpoint("ops").dead
     assert dead > 0

@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.normalise import turns_of
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.collector.files.reader import read_spans
 
 SESSIONS = Path(__file__).parents[2] / "examples" / "sessions"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.normalise import turns_of
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write, line, span
 from tests.collector.logs import SESSIONS, lines, rules, shown, turns
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from looptrace.collector.read import read_spans
+from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write
 from tests.collector.logs import SESSIONS, lines, rules, shown, turns
 

@@ -18,20 +18,22 @@ import msgspec
 import polars as pl
 import pytest
 
-from looptrace.analyzer.batch import Judged, judged_of
-from looptrace.analyzer.decisions import decision_turns
-from looptrace.analyzer.fingerprint import digest
-from looptrace.analyzer.gates import GateEvent, TaskState
-from looptrace.analyzer.live import LiveEngine
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.recovery import Recovery
-from looptrace.analyzer.ruleset import DEFAULT
-from looptrace.analyzer.turns import numbered
-from looptrace.analyzer.webhooks import Webhook
-from looptrace.collector import gate_file, store
-from looptrace.collector.gate_metrics import AgentMetrics, metrics_of
-from looptrace.collector.gate_store import NOTE_CHARS_MAX, GateError, GateStore, Note
-from looptrace.collector.store import StoreError, open_gates
+from looptrace.analyzer.detect.ruleset import DEFAULT
+from looptrace.analyzer.engine.batch import Judged, judged_of
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.fingerprint.signatures import digest
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.resolutions import decision_turns
+from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.schema.turns import numbered
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.collector.store import reader, sqlite_file, writer
+from looptrace.collector.store.gate_metrics import AgentMetrics, metrics_of
+from looptrace.collector.store.gates import NOTE_CHARS_MAX, GateError, GateStore, Note
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.reader import open_gates
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.test_store import call, looping, spans_of
 from tests.otlp import Trace
@@ -346,8 +348,8 @@ def test_a_killed_ingest_tells_nothing_twice(tmp_path: Path) -> None:
             process.kill()
         assert_sound(folder / "looptrace-store.gates.db")
     for part in spans.iter_slices(size):
-        store.ingest(part, tmp_path / "whole")
-    store.ingest(spans, folder)
+        writer.ingest(part, tmp_path / "whole")
+    writer.ingest(spans, folder)
     killed, whole = (
         content(path / "looptrace-store.gates.db") for path in (folder, tmp_path / "whole")
     )
@@ -618,7 +620,7 @@ def test_a_writer_waits_for_another_and_then_says_so(
     gates: GateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes may resolve and record at the same time."""
-    monkeypatch.setattr(gate_file, "BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_S", 0.1)
     with closing(sqlite3.connect(gates.path)) as other, GateStore.open(gates.path) as mine:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="another process is writing"):
@@ -654,21 +656,21 @@ def test_a_full_disk_loses_nothing(gates: GateStore) -> None:
 def test_an_ingest_applies_what_was_decided(tmp_path: Path) -> None:
     """The next ingest, of whatever, resets; the store's turns hold the decision, too."""
     folder = tmp_path / "s"
-    first = store.ingest(spans_of(looping("s1")), folder)
+    first = writer.ingest(spans_of(looping("s1")), folder)
     assert (first.gates_opened, first.gates_open, first.seq_before) == (1, 1, 0)
     with open_gates(folder) as gates:
         (gate,) = gates.gates("open")
         gates.resolve(gate.id, "continue", "Ask.", time.time_ns())
     other = Trace("s2")
     call(other)
-    done = store.ingest(spans_of(other), folder)
+    done = writer.ingest(spans_of(other), folder)
     assert (done.gates_opened, done.gates_open) == (0, 0)
     with open_gates(folder) as gates:
         told = [event.type for _, event in gates.events(done.seq_before)]
         assert told == ["gate_resolved", "counter_reset"]
-    (person,) = pl.concat(store.read_turns(folder)).filter(kind="user").iter_rows(named=True)
+    (person,) = pl.concat(reader.read_turns(folder)).filter(kind="user").iter_rows(named=True)
     assert (person["task"], person["name"], person["text"]) == ("s1", "continue", "Ask.")
-    again = store.ingest(spans_of(looping("s1")), folder)
+    again = writer.ingest(spans_of(looping("s1")), folder)
     assert (again.gates_opened, again.gates_open) == (0, 0)
     assert_sound(folder / "looptrace-store.gates.db")
 
@@ -678,9 +680,9 @@ def test_a_task_that_is_part_of_another_waits_for_nobody(tmp_path: Path) -> None
     trace = Trace("t", session_key=None)
     for _ in range(5):
         call(trace)
-    store.ingest(spans_of(trace), tmp_path)
+    writer.ingest(spans_of(trace), tmp_path)
     call(trace, {"gen_ai.conversation.id": "talk"})
-    done = store.ingest(spans_of(trace), tmp_path)
+    done = writer.ingest(spans_of(trace), tmp_path)
     with open_gates(tmp_path) as gates:
         assert [gate.task for gate in gates.gates("open")] == ["talk"]
         assert [gate.status for gate in gates.gates(task=trace.trace_id)] == ["withdrawn"]
@@ -690,13 +692,13 @@ def test_a_task_that_is_part_of_another_waits_for_nobody(tmp_path: Path) -> None
 def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
     """A rule that is off keeps nobody waiting, and a store without gates gets them."""
     spans = spans_of(looping("s1"))
-    store.ingest(spans, tmp_path)
+    writer.ingest(spans, tmp_path)
     none = replace(DEFAULT, rules=())
-    assert store.ingest(spans.clear(), tmp_path, none).gates_open == 0
-    assert store.ingest(spans.clear(), tmp_path).gates_open == 1
+    assert writer.ingest(spans.clear(), tmp_path, none).gates_open == 0
+    assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     (tmp_path / "looptrace-store.gates.db").unlink()
     with pytest.raises(StoreError, match="no gates yet"):
         open_gates(tmp_path)
-    assert store.ingest(spans.clear(), tmp_path).gates_open == 1
+    assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     no_pivot = Recovery(max_pivots=0)
-    assert store.ingest(spans.clear(), tmp_path, recovery=no_pivot).gates_opened == 0
+    assert writer.ingest(spans.clear(), tmp_path, recovery=no_pivot).gates_opened == 0

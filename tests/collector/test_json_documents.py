@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.collector import json_documents
-from looptrace.collector.json_documents import (
+from looptrace.collector.otlp import json_documents
+from looptrace.collector.otlp.frames import DamagedError, Frame
+from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
     documents,
     readable_prefix,
     with_whole_escapes,
 )
-from looptrace.collector.sources import DamagedError, Frame
 from tests.collector.conftest import Json, request, span
 
 A, B = request(span(1)), request(span(2), span(3))

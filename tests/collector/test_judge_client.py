@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.opinions import ANSWER_SCHEMA, NoOpinion, Opinion, Question, ask
-from looptrace.collector.judge_client import ChatJudge, ChatSettings
+from looptrace.analyzer.llm_judge import ANSWER_SCHEMA, NoOpinion, Opinion, Question, ask
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.collector.judge.chat_completions import ChatJudge, ChatSettings
 from looptrace.rules.contract import SettingError, numbers
 from tests.drivers import batch
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.opinions import NoOpinion, Question
-from looptrace.collector.judges import JudgeError, judge_named
+from looptrace.analyzer.llm_judge import NoOpinion, Question
+from looptrace.collector.judge.plugins import JudgeError, judge_named
 from tests.plugins import install_judges
 
 requirement = pytest.mark.requirement

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
-from looptrace.analyzer.settings import default
+from looptrace.analyzer.settings.sections import default
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.service import Options, Service
 from tests.reliability.serving import OK, looping, served, until

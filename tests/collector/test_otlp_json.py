@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.sources import Frame
-from looptrace.collector.span_rows import Decoded, Problem
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.otlp.span_rows import Decoded, Problem
 from tests.collector.conftest import TRACE_ID, Json, attributes, request, span
 
 AGAIN = span(9)

@@ -17,10 +17,10 @@ from opentelemetry.sdk._logs.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.collector.otlp_logs import decode_json, decode_proto
-from looptrace.collector.span_rows import Decoded
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.coding_agents.otlp_logs import decode_json, decode_proto
+from looptrace.collector.otlp.span_rows import Decoded
 from tests.collector.conftest import Write, line, span
 from tests.collector.logs import rules, shown, turns
 from tests.otlp import any_value, key_values

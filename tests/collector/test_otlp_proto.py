@@ -12,16 +12,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Link, Status, StatusCode
 
-from looptrace.collector import otlp_proto
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.otlp_proto import (
+from looptrace.collector.otlp import protobuf
+from looptrace.collector.otlp.frames import DamagedError, Frame
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.otlp.protobuf import (
     begins_message,
     begins_prefixed,
     decode_message,
     prefixed_messages,
     whole_message,
 )
-from looptrace.collector.sources import DamagedError, Frame
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
 
@@ -197,7 +197,7 @@ def test_damage_is_told_once() -> None:
 
 def test_long_messages_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory has a bound."""
-    monkeypatch.setattr(otlp_proto, "FRAME_BYTES_MAX", 10)
+    monkeypatch.setattr(protobuf, "FRAME_BYTES_MAX", 10)
     *_, last = prefixed_messages([prefixed(b"ab"), (11).to_bytes(4, "big") + b"x" * 11])
 
     assert whole_message([b"x" * 6] * 2) == Frame(0, b"", last.problem)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.webhooks import Webhook
-from looptrace.collector import outbox
-from looptrace.collector.gate_store import GateStore
-from looptrace.collector.outbox import Delivery, Outbox
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.store import outbox
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.outbox import Delivery, Outbox
 from looptrace.rules.vocabulary import NS_PER_S
 
 DAY_NS = 86_400 * NS_PER_S

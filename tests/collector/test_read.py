@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.collector import read, sources
-from looptrace.collector.read import SpansRead, read_spans
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.files import reader, sources
+from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -255,7 +255,7 @@ def test_spans_are_distinct_and_keep_their_order(write: Write) -> None:
 
 def test_rows_are_flushed_to_columns(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long input is not held as Python objects, and nothing is lost between the parts."""
-    monkeypatch.setattr(read, "ROWS_HELD_MAX", 2)
+    monkeypatch.setattr(reader, "ROWS_HELD_MAX", 2)
     found = read_spans([write("a", line(*map(span, range(1, 6)))), write("b", line(span(6)))])
 
     assert numbers(found) == [1, 2, 3, 4, 5, 6]

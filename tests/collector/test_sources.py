@@ -10,15 +10,10 @@ from random import Random
 
 import pytest
 
-from looptrace.analyzer.spans import Skipped
-from looptrace.collector import sources
-from looptrace.collector.sources import (
-    DamagedError,
-    Source,
-    find_sources,
-    unpacked,
-    unpacked_message,
-)
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.collector.files import sources
+from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
+from looptrace.collector.otlp.frames import DamagedError
 from tests.collector.conftest import Write, pack_zstd
 
 TEXT = b"".join(b"line %d of the text\n" % number for number in range(50_000))

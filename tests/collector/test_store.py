@@ -16,15 +16,16 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.batch import findings_of, in_order
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.engine.batch import findings_of, in_order
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.ingest import ingest as ingest_command
-from looptrace.collector import store, store_files
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.sources import Frame
-from looptrace.collector.store_lock import reading
-from looptrace.collector.warehouse import ask_typed, connect
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.store import layout, parquet, reader, writer
+from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.sql import ask_typed, connect
+from looptrace.collector.store.writer import writing
 from tests.otlp import Trace
 
 KILLS = 6
@@ -143,7 +144,7 @@ def stamps(folder: Path) -> dict[str, tuple[int, int]]:
 
 def fresh(folder: Path, spans: pl.DataFrame) -> dict[str, list[tuple[Any, ...]]]:
     """Give the content of a new store of these spans."""
-    store.ingest(spans, folder)
+    writer.ingest(spans, folder)
     return content(folder)
 
 
@@ -161,9 +162,9 @@ def buckets_of(folder: Path, trace_id: str) -> set[str]:
 def test_a_second_ingest_changes_nothing(tmp_path: Path) -> None:
     """A collector that sends again, or a cron job that runs again, must not double the counts."""
     spans = late_ties()
-    first = store.ingest(spans, tmp_path / "s")
+    first = writer.ingest(spans, tmp_path / "s")
     before = stamps(tmp_path / "s")
-    second = store.ingest(spans, tmp_path / "s")
+    second = writer.ingest(spans, tmp_path / "s")
     assert (first.spans_new, first.spans_known) == (spans.height, 0)
     assert (second.spans_new, second.spans_known) == (0, spans.height)
     assert (first.turns, first.findings) == (second.turns, second.findings)
@@ -177,7 +178,7 @@ def test_any_order_and_any_split_give_the_same_store(tmp_path: Path, seed: int) 
     spans = late_ties()
     shuffled = spans.sample(fraction=1, shuffle=True, seed=seed)
     for part in shuffled.iter_slices(3 + 3 * seed):
-        store.ingest(part, tmp_path / "parts")
+        writer.ingest(part, tmp_path / "parts")
     assert content(tmp_path / "parts") == fresh(tmp_path / "whole", spans)
 
 
@@ -185,7 +186,7 @@ def test_any_order_and_any_split_give_the_same_store(tmp_path: Path, seed: int) 
 def test_what_a_server_adds_is_what_an_ingest_would_have_made(tmp_path: Path, seed: int) -> None:
     """A server decides on gates itself, and adds the spans when it has time."""
     spans = late_ties()
-    with store.writing(tmp_path / "parts") as writer:
+    with writing(tmp_path / "parts") as writer:
         writer.ingest(spans.clear())
         for part in spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(7):
             writer.add(part)
@@ -196,14 +197,14 @@ def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:
     """The last day always stays, and so do the gates of the days that went."""
     folder, days = tmp_path / "s", ["2026-03-02", "2026-03-05", "2026-03-09"]
     traces = [looping(day, at=f"{day}T09:00:00+00:00") for day in days]
-    store.ingest(spans_of(*traces), folder)
+    writer.ingest(spans_of(*traces), folder)
     left = (datetime.now(UTC).date() - date(2026, 3, 5)).days
-    with store.writing(folder) as writer:
-        assert writer.expire(left, BYTES_MANY) == days[:1]
-        assert writer.expire(left, BYTES_MANY) == []
-        assert writer.expire(left, 1) == days[1:2]
-    assert set(pl.concat(store.read_turns(folder))["task"]) == set(days[2:])
-    with store.open_gates(folder) as gates:
+    with writing(folder) as open_store:
+        assert open_store.expire(left, BYTES_MANY) == days[:1]
+        assert open_store.expire(left, BYTES_MANY) == []
+        assert open_store.expire(left, 1) == days[1:2]
+    assert set(pl.concat(reader.read_turns(folder))["task"]) == set(days[2:])
+    with reader.open_gates(folder) as gates:
         assert len(gates.gates()) == 3
 
 
@@ -214,9 +215,9 @@ def test_a_trace_moves_to_the_bucket_of_the_session_that_it_turns_out_to_have(
     spans, folder = late_ties(), tmp_path / "s"
     late = spans["attributes"].str.contains("shopping")
     traces = spans.filter(late)["trace_id"].to_list()
-    store.ingest(spans.filter(~late), folder)
+    writer.ingest(spans.filter(~late), folder)
     before = [buckets_of(folder, trace) for trace in traces]
-    store.ingest(spans.filter(late), folder)
+    writer.ingest(spans.filter(late), folder)
     assert before[0] != before[1]
     assert buckets_of(folder, traces[0]) == buckets_of(folder, traces[1])
     assert len(buckets_of(folder, traces[0])) == 1
@@ -226,13 +227,13 @@ def test_the_store_gives_back_the_turns_and_findings_of_the_spans(tmp_path: Path
     """Analysing a store must say what analysing the files says."""
     spans = late_ties()
     turns, _ = turns_of(spans)
-    store.ingest(spans, tmp_path)
-    parts = list(store.read_turns(tmp_path))
+    writer.ingest(spans, tmp_path)
+    parts = list(reader.read_turns(tmp_path))
     stored = pl.concat(parts)
     assert stored.sort("task", maintain_order=True).equals(turns)
     assert in_order([f for part in parts for f in findings_of(part)]) == findings_of(turns)
     assert sum(part["task"].n_unique() for part in parts) == turns["task"].n_unique()
-    assert store.counts(tmp_path) == store.Counts(spans.height, turns["session"].n_unique())
+    assert reader.counts(tmp_path) == reader.Counts(spans.height, turns["session"].n_unique())
 
 
 def test_a_session_stays_together_although_its_traces_declare_different_tasks(
@@ -266,28 +267,28 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
     }
     told.span("chat", None, model)
     spans = spans_of(asked, told)
-    store.ingest(spans, tmp_path)
-    stored = pl.concat(store.read_turns(tmp_path)).sort("task", maintain_order=True)
+    writer.ingest(spans, tmp_path)
+    stored = pl.concat(reader.read_turns(tmp_path)).sort("task", maintain_order=True)
     assert stored.equals(turns_of(spans)[0])
     assert stored.filter(task="t1")["result"].to_list() == ["late"]
 
 
 def test_rows_lie_on_the_day_of_their_start(tmp_path: Path) -> None:
     """Whoever deletes or reads one day must find in it what began on that day."""
-    store.ingest(spans_of(looping("midnight", at="2026-03-02T23:59:58+00:00")), tmp_path)
+    writer.ingest(spans_of(looping("midnight", at="2026-03-02T23:59:58+00:00")), tmp_path)
     found = {name.split("/bucket")[0]: len(rows) for name, rows in content(tmp_path).items()}
     assert found == {
         "spans/day=2026-03-02": 2,
         "spans/day=2026-03-03": 3,
         "turns/day=2026-03-02": 2,
         "turns/day=2026-03-03": 3,
-        "findings/day=2026-03-02": len(findings_of(pl.concat(store.read_turns(tmp_path)))),
+        "findings/day=2026-03-02": len(findings_of(pl.concat(reader.read_turns(tmp_path)))),
     }
 
 
 def test_the_bucket_of_a_task_never_changes(tmp_path: Path) -> None:
     """A store that another version or machine wrote must still find its tasks."""
-    store.ingest(spans_of(working("checkout")), tmp_path)
+    writer.ingest(spans_of(working("checkout")), tmp_path)
     assert {name.split("/")[2] for name in content(tmp_path)} == {"bucket=07"}
 
 
@@ -295,8 +296,8 @@ def test_of_two_spans_with_one_id_the_later_one_stays_in_either_order(tmp_path: 
     """A span that is sent while it is open and again when it ends must count once, as it ended."""
     open_span = spans_of(looping("s"))[:1]
     closed = open_span.with_columns(pl.col("end_ns") + 1, name=pl.lit("closed"))
-    done = [store.ingest(part, tmp_path / "a") for part in (open_span, closed)]
-    also = [store.ingest(part, tmp_path / "b") for part in (closed, open_span)]
+    done = [writer.ingest(part, tmp_path / "a") for part in (open_span, closed)]
+    also = [writer.ingest(part, tmp_path / "b") for part in (closed, open_span)]
     assert content(tmp_path / "a") == content(tmp_path / "b")
     assert done[1].spans_known == also[1].spans_known == 1
     assert [len(one.skipped) for one in (*done, *also)] == [0, 1, 0, 1]
@@ -310,7 +311,7 @@ def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
     """What was stored stays, also while traces move, and the next ingest puts all right."""
     spans = late_ties()
     late = spans["attributes"].str.contains("shopping") | (spans["name"] == "resume")
-    store.ingest(spans.filter(~late), tmp_path / "before")
+    writer.ingest(spans.filter(~late), tmp_path / "before")
     ids = set(spans.filter(~late).select("trace_id", "span_id").rows())
     expected = fresh(tmp_path / "fresh", spans)
     for writes in count():
@@ -320,22 +321,21 @@ def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", lambda _, left=left: _kill(left))
             try:
-                store.ingest(spans.filter(late), folder)
+                writer.ingest(spans.filter(late), folder)
             except Killed:
                 finished = False
             else:
                 finished = True
         stored = pl.concat(
-            store_files.read_bucket(folder, "spans", bucket)
-            for bucket in range(store_files.BUCKETS)
+            parquet.read_bucket(folder, "spans", bucket) for bucket in range(parquet.BUCKETS)
         )
         assert ids <= set(stored.select("trace_id", "span_id").rows())
         # An ingest of something else repairs as well.
-        store.ingest(spans.clear(), folder)
+        writer.ingest(spans.clear(), folder)
         known = stored.select(list(SPAN_SCHEMA)).unique()
         assert content(folder) == fresh(tmp_path / f"known-{writes}", known)
         assert not list(folder.rglob(".data*"))
-        store.ingest(spans, folder)
+        writer.ingest(spans, folder)
         assert content(folder) == expected
         if finished:
             break
@@ -351,8 +351,8 @@ def test_a_kill_while_the_store_is_made_is_repaired(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: _kill(left))
         with pytest.raises(Killed):
-            store.ingest(late_ties(), tmp_path / "s")
-    assert store.is_store(tmp_path / "s") is (writes >= len(store_files.TABLES))
+            writer.ingest(late_ties(), tmp_path / "s")
+    assert layout.is_store(tmp_path / "s") is (writes >= len(parquet.TABLES))
     assert fresh(tmp_path / "s", late_ties()) == fresh(tmp_path / "fresh", late_ties())
 
 
@@ -381,50 +381,50 @@ def test_sigkill_at_many_moments_and_readers_meanwhile(tmp_path: Path) -> None:
                 victim.wait(timeout=wait_s)
             victim.kill()
         _read_all(folder)
-    store.ingest(spans, folder)
+    writer.ingest(spans, folder)
     assert content(folder) == fresh(tmp_path / "fresh", spans)
 
 
 def _read_all(folder: Path) -> None:
-    for turns in store.read_turns(folder):
+    for turns in reader.read_turns(folder):
         assert turns["turn"].null_count() == 0
-    for table in store_files.TABLES:
+    for table in parquet.TABLES:
         with ask_typed(folder, f"FROM {table}") as answer:
             assert "bucket" in answer.columns
 
 
 def test_two_ingests_at_once_are_refused(tmp_path: Path) -> None:
     """Two writers would undo each other's files."""
-    store.ingest(late_ties(), tmp_path)
+    writer.ingest(late_ties(), tmp_path)
     fcntl = pytest.importorskip("fcntl")
     with (tmp_path / "looptrace-store.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(store.StoreError, match="another ingest or a server is at work"):
-            store.ingest(late_ties(), tmp_path)
-    assert store.ingest(late_ties(), tmp_path).spans_new == 0
+        with pytest.raises(StoreError, match="another ingest or a server is at work"):
+            writer.ingest(late_ties(), tmp_path)
+    assert writer.ingest(late_ties(), tmp_path).spans_new == 0
 
 
 def test_no_file_is_replaced_while_it_is_read(tmp_path: Path) -> None:
     """An engine opens a file several times, and would mix the old one with the new one."""
     pytest.importorskip("fcntl")
-    store.ingest(spans_of(working("s1")), tmp_path)
+    writer.ingest(spans_of(working("s1")), tmp_path)
     before = content(tmp_path)
-    writer = Thread(target=store.ingest, args=(late_ties(), tmp_path))
+    thread = Thread(target=writer.ingest, args=(late_ties(), tmp_path))
     with reading(tmp_path):
-        writer.start()
-        writer.join(timeout=WRITER_WAITS_S)
-        assert writer.is_alive()
+        thread.start()
+        thread.join(timeout=WRITER_WAITS_S)
+        assert thread.is_alive()
         assert content(tmp_path) == before
-    writer.join()
+    thread.join()
     assert content(tmp_path) != before
 
 
-@pytest.mark.parametrize("table", list(store_files.TABLES))
+@pytest.mark.parametrize("table", list(parquet.TABLES))
 @pytest.mark.parametrize("damage", ["garbage", "empty", "cut off", "foreign"])
 def test_a_damaged_file_is_named(tmp_path: Path, table: str, damage: str) -> None:
     """A user must learn which file to move away, and not see a traceback."""
     spans = late_ties()
-    store.ingest(spans, tmp_path)
+    writer.ingest(spans, tmp_path)
     victim = max(
         (p for p in files_of(tmp_path) if table in p.parts), key=lambda p: p.stat().st_size
     )
@@ -434,8 +434,8 @@ def test_a_damaged_file_is_named(tmp_path: Path, table: str, damage: str) -> Non
         pl.DataFrame({"colour": ["red"]}).write_parquet(victim)
     else:
         victim.write_bytes(damaged[damage])
-    with pytest.raises(store.StoreError, match="cannot be read") as caught:
-        store.ingest(spans, tmp_path)
+    with pytest.raises(StoreError, match="cannot be read") as caught:
+        writer.ingest(spans, tmp_path)
     message = str(caught.value)
     assert str(victim) in message
     assert "move it away" in message
@@ -446,7 +446,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ingest that cannot write says so, and what is stored stays readable."""
-    store.ingest(spans_of(working("s1")), tmp_path)
+    writer.ingest(spans_of(working("s1")), tmp_path)
     before = content(tmp_path)
 
     def full(_: int) -> None:
@@ -454,8 +454,8 @@ def test_a_full_disk_leaves_the_store_as_it_was(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(store.StoreError, match="No space left on device"):
-            store.ingest(late_ties(), tmp_path)
+        with pytest.raises(StoreError, match="No space left on device"):
+            writer.ingest(late_ties(), tmp_path)
     assert content(tmp_path) == before
     assert not list(tmp_path.rglob(".data*"))
 
@@ -472,34 +472,34 @@ def test_a_full_disk_leaves_the_store_as_it_was(
 )
 def test_a_store_of_another_version_is_refused(tmp_path: Path, marker: str, why: str) -> None:
     """Writing into a layout that this version does not know would ruin it."""
-    store.ingest(late_ties(), tmp_path)
+    writer.ingest(late_ties(), tmp_path)
     (tmp_path / "looptrace-store.json").write_text(marker)
-    for use in (lambda: list(store.read_turns(tmp_path)), lambda: connect(tmp_path)):
-        with pytest.raises(store.StoreError, match=why):
+    for use in (lambda: list(reader.read_turns(tmp_path)), lambda: connect(tmp_path)):
+        with pytest.raises(StoreError, match=why):
             use()
-    with pytest.raises(store.StoreError, match=why):
-        store.ingest(late_ties(), tmp_path)
+    with pytest.raises(StoreError, match=why):
+        writer.ingest(late_ties(), tmp_path)
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     """A mistyped path must not fill somebody's folder with files."""
     (tmp_path / "thesis.txt").write_text("Chapter 1")
-    with pytest.raises(store.StoreError, match="folder of something else"):
-        store.ingest(late_ties(), tmp_path)
-    with pytest.raises(store.StoreError, match="is not a store"):
-        list(store.read_turns(tmp_path))
+    with pytest.raises(StoreError, match="folder of something else"):
+        writer.ingest(late_ties(), tmp_path)
+    with pytest.raises(StoreError, match="is not a store"):
+        list(reader.read_turns(tmp_path))
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
-    with pytest.raises(store.StoreError, match="cannot be used"):
-        store.ingest(late_ties(), tmp_path / "thesis.txt")
+    with pytest.raises(StoreError, match="cannot be used"):
+        writer.ingest(late_ties(), tmp_path / "thesis.txt")
 
 
 def test_a_store_of_nothing_can_be_read(tmp_path: Path) -> None:
     """The first ingest of a new deployment may well find no span."""
-    done = store.ingest(late_ties().clear(), tmp_path)
-    assert done == store.Ingested(0, 0, 0, 0, 0, 0, 0, ())
-    assert store.is_store(tmp_path)
-    assert list(store.read_turns(tmp_path)) == []
-    assert store.counts(tmp_path) == store.Counts(0, 0)
+    done = writer.ingest(late_ties().clear(), tmp_path)
+    assert done == writer.Ingested(0, 0, 0, 0, 0, 0, 0, ())
+    assert layout.is_store(tmp_path)
+    assert list(reader.read_turns(tmp_path)) == []
+    assert reader.counts(tmp_path) == reader.Counts(0, 0)
 
 
 def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.analyzer.gates import Failure, GateEvent
-from looptrace.analyzer.webhooks import FORMATS, Format, Webhook
+from looptrace.analyzer.gates.events import Failure, GateEvent
+from looptrace.analyzer.settings.webhook import FORMATS, Format, Webhook
 from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, TYPES, body_of
 from tests.collector.test_outbox import HOOK, event, opened, resolved
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from examples.frameworks.shared import ATTEMPTS
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.span_kinds import kind_of
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.normalize.span_kinds import kind_of
+from looptrace.collector.files.reader import read_spans
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "frameworks_live.md"

@@ -18,13 +18,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace import queries
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.query import query as query_command
-from looptrace.collector import store, warehouse
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.sources import Frame
-from looptrace.collector.store_lock import StoreError
-from looptrace.collector.warehouse import QueryError, ask, ask_typed, connect
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.store import sql, writer
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.sql import QueryError, ask, ask_typed, connect
 from tests.otlp import Trace
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
@@ -86,7 +86,7 @@ def add(folder: Path, *traces: Trace) -> Path:
     rows = []
     for one in traces:
         rows += decode_document("test", Frame(1, json.dumps(one.request()).encode())).rows
-    store.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
+    writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
     return folder
 
 
@@ -147,7 +147,7 @@ def test_a_query_gives_what_its_header_says(
     folder = down if name == "outages" else folder
     query = queries.load(name)
     values = {parameter.name: "stuck-1" for parameter in query.parameters}
-    store.ingest(SPAN_SCHEMA.to_frame(), tmp_path)
+    writer.ingest(SPAN_SCHEMA.to_frame(), tmp_path)
     for folder_asked, empty in ((tmp_path, True), (folder, False)):
         with connect(folder_asked) as connection:
             described = connection.execute(f"DESCRIBE {query.sql}", values).fetchall()
@@ -376,7 +376,7 @@ def test_a_query_that_takes_too_long_is_stopped(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A join without a condition must not keep a machine busy for the night."""
-    monkeypatch.setattr(warehouse, "QUERY_TIME_MAX_S", INTERRUPT_AFTER_S)
+    monkeypatch.setattr(sql, "QUERY_TIME_MAX_S", INTERRUPT_AFTER_S)
     with pytest.raises(QueryError, match=r"takes longer than 0\.5 s"):
         typed(folder, ENDLESS)
 

@@ -21,11 +21,11 @@ import uvicorn
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from starlette.applications import Starlette
 
-from looptrace.analyzer.limits import Limits
-from looptrace.collector.server.counts import Counts
+from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
-from looptrace.collector.server.intake import Intake
+from looptrace.collector.server.pipeline import Intake
+from looptrace.collector.server.receiver_metrics import Counts
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"

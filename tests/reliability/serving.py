@@ -22,8 +22,8 @@ from typing import Any
 import polars as pl
 
 from looptrace.cli.main import main
-from looptrace.collector import store
 from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.store import reader
 from tests.otlp import Trace
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +123,7 @@ def stored(store_dir: Path) -> pl.DataFrame:
     """Return the ids of all spans of a store that nobody serves; what the log holds is ingested."""
     with served(store_dir):
         pass
-    ids = [spans.select("trace_id", "span_id") for spans in store.read_spans(store_dir)]
+    ids = [spans.select("trace_id", "span_id") for spans in reader.read_spans(store_dir)]
     return pl.concat(ids) if ids else pl.DataFrame(schema={"trace_id": str, "span_id": str})
 
 

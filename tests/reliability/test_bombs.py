@@ -13,7 +13,7 @@ import grpc  # type: ignore[import-untyped]
 import httpx
 import pytest
 
-from looptrace.analyzer.limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits
 from tests.collector.conftest import pack_zstd
 from tests.reliability.receivers import JSON, PROTO, Process, process, sample
 

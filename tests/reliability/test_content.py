@@ -13,18 +13,19 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
-from looptrace.collector.content import CONTENTS, TEXT_BYTES_MAX, content_key, with_content
-from looptrace.collector.otlp_json import decode_document
-from looptrace.collector.read import read_spans
-from looptrace.collector.redaction import redacted
+from looptrace.collector.content.policy import CONTENTS, TEXT_BYTES_MAX, with_content
+from looptrace.collector.content.redaction import redacted
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
-from looptrace.collector.sources import Frame
-from looptrace.collector.store import ingest
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.key import content_key
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.writer import ingest
 from tests.otlp import Event, Trace, Value
 from tests.reliability.serving import OK, served
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from looptrace.collector.otlp_json import decode_request
-from looptrace.collector.read import span_table
+from looptrace.collector.otlp.json import decode_request
+from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
-from looptrace.collector.span_rows import Bounds
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.locks import StoreError
 from tests.otlp import Trace
 from tests.reliability.serving import OK, looping, served, stored, until
 

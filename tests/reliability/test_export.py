@@ -17,11 +17,12 @@ import pytest
 from click.testing import CliRunner
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
-from looptrace.collector.export import (
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.gate_exporter import (
     LINKS_MAX,
     ExportError,
     GateExporter,
@@ -29,10 +30,10 @@ from looptrace.collector.export import (
     export,
     spans_of,
 )
-from looptrace.collector.otlp_proto import decode_message
-from looptrace.collector.read import read_spans
-from looptrace.collector.sources import Frame
-from looptrace.collector.store import ingest, open_gates, read_turns
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.protobuf import decode_message
+from looptrace.collector.store.reader import open_gates, read_turns
+from looptrace.collector.store.writer import ingest
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
 EXAMPLES = "examples/traces"

@@ -24,9 +24,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.applications import Starlette
 
-from looptrace.analyzer.limits import Limits
-from looptrace.collector.server import intake as taking
-from looptrace.collector.server.bodies import Form, Taken
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.collector.server import pipeline
+from looptrace.collector.server.decoding import Form, Taken
 from tests.otlp import any_value, as_json, key_values
 from tests.reliability.receivers import JSON, PROTO, intake, sample
 
@@ -251,7 +251,7 @@ def test_the_harness_finds_faults(
     monkeypatch: pytest.MonkeyPatch, decode: Callable[..., Taken]
 ) -> None:
     """P6, the control arm: a decoder that trusts its input fails under the same bodies."""
-    monkeypatch.setattr(taking, "decoded_traces", decode)
+    monkeypatch.setattr(pipeline, "decoded_traces", decode)
     with intake(LIMITS) as receiver:
         seen, fault = asyncio.run(outcomes(receiver.app, TRACES_PATH, JSON, "identity", 200))
     assert fault is not None

@@ -20,10 +20,10 @@ import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from looptrace.analyzer.limits import Limits
-from looptrace.collector.server.bodies import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
-from looptrace.collector.server.counts import NAMES, Counts
-from looptrace.collector.server.intake import InFlight
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.collector.server.decoding import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
+from looptrace.collector.server.pipeline import InFlight
+from looptrace.collector.server.receiver_metrics import NAMES, Counts
 from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json

@@ -14,12 +14,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from starlette.applications import Starlette
 
-from looptrace.collector.server.counts import Counts, Reason, number
 from looptrace.collector.server.logs import log_to
 from looptrace.collector.server.metrics import (
     LABEL_SETS_MAX,
@@ -30,6 +27,7 @@ from looptrace.collector.server.metrics import (
     of_fields,
     routes,
 )
+from looptrace.collector.server.receiver_metrics import Counts, Reason, number
 from tests.reliability.asgi import serving
 
 SAID = "what the agent said"

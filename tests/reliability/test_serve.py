@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from looptrace.collector import GateOpenError, LoopSpanProcessor, store
+from looptrace.collector import GateOpenError, LoopSpanProcessor
+from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.reliability.receivers import running
 from tests.reliability.serving import OK, Served, looping, served, until
@@ -69,7 +70,7 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     assert again.returncode == 2
     assert "is resolved already, by reviewed" in again.stderr
     # Also whoever analyses the store beside the server sees it, though no further span came.
-    until(lambda: "reviewed" in store.read_turns_of(server.store_dir, "s1")["name"].to_list())
+    until(lambda: "reviewed" in reader.read_turns_of(server.store_dir, "s1")["name"].to_list())
 
 
 @requirement("B8")
@@ -163,7 +164,7 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> No
         until(lambda: len(gates(server, "?status=open")) == 3)
     told = {}
     for folder in (whole, killed):
-        with store.open_gates(folder) as known:
+        with reader.open_gates(folder) as known:
             told[folder] = {(gate.id, gate.task, gate.loop_count) for gate in known.gates("open")}
     assert told[whole] == told[killed]
 

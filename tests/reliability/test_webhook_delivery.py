@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from looptrace.collector.gate_store import GateStore
-from looptrace.collector.outbox import Outbox
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks.client import Request
-from looptrace.collector.webhooks.courier import Courier, Receiver
-from looptrace.collector.webhooks.schedule import FAILING_MAX_S, WAITS_S, Answer
+from looptrace.collector.webhooks.endpoint_worker import Courier, Receiver
+from looptrace.collector.webhooks.retry_policy import FAILING_MAX_S, WAITS_S, Answer
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.test_outbox import HOOK, event
 

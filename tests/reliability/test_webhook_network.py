@@ -24,13 +24,13 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.webhooks import Webhook
-from looptrace.collector.outbox import Outbox
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks import client
-from looptrace.collector.webhooks.addresses import may_be_reached
+from looptrace.collector.webhooks.address_policy import may_be_reached
 from looptrace.collector.webhooks.client import Http, Request, lookup
-from looptrace.collector.webhooks.deliverer import Deliverer
-from looptrace.collector.webhooks.schedule import Answer
+from looptrace.collector.webhooks.dispatcher import Deliverer
+from looptrace.collector.webhooks.retry_policy import Answer
 from tests.collector.test_outbox import HOOK, event, recorded
 
 KILLS, KILLED_EVENTS = 4, 60

@@ -23,9 +23,9 @@ import pytest
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
-from looptrace.analyzer.webhooks import Webhook
+from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.webhooks.client import Http
-from looptrace.collector.webhooks.courier import receiver_of
+from looptrace.collector.webhooks.endpoint_worker import receiver_of
 from looptrace.collector.webhooks.signing import SecretError, key_of, signed
 from tests.collector.test_outbox import event, opened
 from tests.reliability.test_webhook_network import serving

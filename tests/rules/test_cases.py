@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from tests.drivers import batch, live

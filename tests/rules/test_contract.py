@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.rule_pages import examples, summary
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS, Rule, SettingError
+from looptrace.rules.docs import examples, summary
 from looptrace.rules.registry import RULES
 from tests.drivers import batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rung
 from looptrace.rules.external_failure import ExternalFailure
 from looptrace.rules.repeated_failure import RepeatedFailure

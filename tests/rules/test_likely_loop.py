@@ -14,16 +14,16 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.calibration_plot import calibration_svg
-from looptrace.analyzer.counts import Counting, counted
-from looptrace.analyzer.judge import coded, columns
-from looptrace.analyzer.notation import turns_in
-from looptrace.analyzer.ruleset import DEFAULT
-from looptrace.analyzer.settings import load, parsed
-from looptrace.analyzer.settings_file import SettingsError
-from looptrace.analyzer.settings_forms import toml_of
-from looptrace.analyzer.train import Label, TrainError, examples_of, labels_in, trained
-from looptrace.analyzer.turns import numbered
+from looptrace.analyzer.detect.columns import coded, columns
+from looptrace.analyzer.detect.counters import Counting, counted
+from looptrace.analyzer.detect.ruleset import DEFAULT
+from looptrace.analyzer.report.calibration_plot import calibration_svg
+from looptrace.analyzer.schema.turns import numbered
+from looptrace.analyzer.settings.sections import load, parsed
+from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.settings.toml_writer import toml_of
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.analyzer.tuning.train import Label, TrainError, examples_of, labels_in, trained
 from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS, Rung, SettingError
 from looptrace.rules.likely_loop import SHIPPED, SIGNS, LikelyLoop, Model, model_of, signs_of

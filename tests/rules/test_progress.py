@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from looptrace.analyzer.notation import turns_in
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.degradation import Degradation
 from looptrace.rules.no_measurable_progress import NoMeasurableProgress
 from looptrace.rules.repeated_failure import RepeatedFailure

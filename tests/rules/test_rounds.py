@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.batch import analyse
-from looptrace.analyzer.findings import Finding
-from looptrace.analyzer.notation import turns_in
-from looptrace.collector.read import read_spans
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.collector.files.reader import read_spans
 from looptrace.rules.agent_cycle import AgentCycle
 from looptrace.rules.collaboration_loop import CollaborationLoop
 from looptrace.rules.cross_task_cycle import CrossTaskCycle

@@ -19,14 +19,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Span
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
-from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, Told
-from looptrace.collector.sdk.local import row_of
+from looptrace.collector.otlp.sdk_spans import row_of
+from looptrace.collector.sdk.agent_gate import GateOpenError, GateState
 from looptrace.collector.sdk.processor import QueueLimits
-from looptrace.collector.sdk.tell import EVENTS_PER_TASK_AND_RULE_MAX
+from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
 
 requirement = pytest.mark.requirement
 AGENT = {

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.spans import SPAN_SCHEMA
-from looptrace.collector.sdk.local import row_of
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.recording import (
     agent,
     attempt,

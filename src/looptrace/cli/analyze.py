@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from looptrace.analyzer.findings import Analysis
-from looptrace.analyzer.opinions import Judge, Opinions
-from looptrace.analyzer.report_html import html_report
-from looptrace.analyzer.report_json import json_report
-from looptrace.analyzer.report_terminal import print_report
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.llm_judge import Judge, Opinions
+from looptrace.analyzer.report.html import html_report
+from looptrace.analyzer.report.json import json_report
+from looptrace.analyzer.report.terminal import print_report
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_option, opinions

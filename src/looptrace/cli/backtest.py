@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from looptrace.analyzer import prices
-from looptrace.analyzer.backtest import backtest as compared
-from looptrace.analyzer.report_backtest import json_backtest, print_backtest
-from looptrace.analyzer.settings import PROFILES, Settings, load, of_profile
-from looptrace.analyzer.settings_file import SettingsError
+from looptrace.analyzer.report.backtest_report import json_backtest, print_backtest
+from looptrace.analyzer.settings.sections import PROFILES, Settings, load, of_profile
+from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.tuning import prices
+from looptrace.analyzer.tuning.backtest import backtest as compared
 from looptrace.cli import traces
 from looptrace.cli.config import config_option, stopping_on_settings_errors
 

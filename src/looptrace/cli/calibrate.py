@@ -11,23 +11,23 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from looptrace.analyzer.calibrate import (
-    FINISHED_AFTER_S,
-    TASKS_MIN,
-    Calibration,
-    CalibrationError,
-    calibrated,
-)
-from looptrace.analyzer.labels import plain
-from looptrace.analyzer.report import NAME_LENGTH_MAX, counted
-from looptrace.analyzer.settings import (
+from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
+from looptrace.analyzer.settings.sections import (
     FILE_NAME,
     PIVOTS_VARIABLE,
     THRESHOLD_VARIABLE,
     Settings,
     parsed,
 )
-from looptrace.analyzer.settings_forms import toml_of
+from looptrace.analyzer.settings.toml_writer import toml_of
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.tuning.calibrate import (
+    FINISHED_AFTER_S,
+    TASKS_MIN,
+    Calibration,
+    CalibrationError,
+    calibrated,
+)
 from looptrace.cli import traces
 from looptrace.cli.config import config_option, stopping_on_settings_errors
 

@@ -10,17 +10,11 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.labels import plain
-from looptrace.analyzer.plugins import PluginError
-from looptrace.analyzer.settings import (
-    FILE_NAME,
-    Settings,
-    default,
-    load,
-    overridden,
-)
-from looptrace.analyzer.settings_file import SettingsError
-from looptrace.analyzer.settings_forms import starter, toml_of
+from looptrace.analyzer.detect.rule_plugins import PluginError
+from looptrace.analyzer.settings.sections import FILE_NAME, Settings, default, load, overridden
+from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.settings.toml_writer import starter, toml_of
+from looptrace.analyzer.text.display import plain
 from looptrace.cli.traces import EXIT_UNREADABLE
 
 _LINE_LENGTH_MAX = 500

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.escalation import escalation_of
-from looptrace.analyzer.findings import Analysis
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import plain
-from looptrace.analyzer.opinions import Judge
-from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.llm_judge import Judge
+from looptrace.analyzer.report.escalation import escalation_of
+from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_option, opinions
-from looptrace.collector import store
+from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S
 
 _NAME_LENGTH_MAX = 60
@@ -83,7 +83,7 @@ def _notes(paths: Sequence[str], gate: GateEvent) -> list[tuple[str, str]]:
     folder = traces.store_of(paths)
     if folder is None:
         return []
-    with traces.stopping_on_store_errors(), store.open_gates(folder) as gates:
+    with traces.stopping_on_store_errors(), reader.open_gates(folder) as gates:
         known = gates.notes(gate.signature, gate.gate)
     return [(note.note, _day(note.resolved_ns)) for note in known]
 

@@ -14,14 +14,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from looptrace.analyzer.changes import Change, Move, MovedGate
-from looptrace.analyzer.explain import Explanation, Progress, explained
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import label, plain
-from looptrace.analyzer.report import place_of, told_text
-from looptrace.analyzer.report_json import explanation_json
-from looptrace.analyzer.report_terminal import ACTION_STYLE
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.json import explanation_json
+from looptrace.analyzer.report.terminal import ACTION_STYLE
+from looptrace.analyzer.report.wording import place_of, told_text
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.display import label, plain
+from looptrace.analyzer.tuning.counterfactuals import Change, Move, MovedGate
+from looptrace.analyzer.tuning.explain import Explanation, Progress, explained
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 
 _LINE_LENGTH_MAX = 500
@@ -32,8 +32,8 @@ def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -
     taken from the variables of OTLP's exporters, such as OTEL_EXPORTER_OTLP_HEADERS.
     """
     # Only here, because the exporters take their time to import.
-    from looptrace.collector.export import ExportError, Target  # noqa: PLC0415
-    from looptrace.collector.export import export as send  # noqa: PLC0415
+    from looptrace.collector.gate_exporter import ExportError, Target  # noqa: PLC0415
+    from looptrace.collector.gate_exporter import export as send  # noqa: PLC0415
 
     try:
         with traces.stopping_on_store_errors():

@@ -19,20 +19,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
-from looptrace.collector.gate_metrics import AgentMetrics, GateMetrics, metrics_of
-from looptrace.collector.gate_store import (
+from looptrace.collector.gates_client import RemoteGates
+from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
+from looptrace.collector.store.gates import (
     DECISIONS,
     GateDetails,
     GateError,
     GateStatus,
     StoredGate,
 )
-from looptrace.collector.gates_remote import RemoteGates
-from looptrace.collector.sdk.agent_gate import Told
-from looptrace.collector.sdk.gate_stream import Server
-from looptrace.collector.store import open_gates, worked
+from looptrace.collector.store.reader import open_gates, worked
 from looptrace.rules.vocabulary import NS_PER_S
 
 _CELL_LENGTH_MAX = 120

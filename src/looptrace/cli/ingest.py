@@ -9,12 +9,12 @@ from typing import IO
 
 import click
 
-from looptrace.analyzer.log_records import log_record
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.report.log_lines import log_record
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
-from looptrace.collector import store
-from looptrace.collector.content import CONTENTS, Content
+from looptrace.collector.content.policy import CONTENTS, Content
+from looptrace.collector.store import reader, writer
 
 
 @click.command()
@@ -56,7 +56,7 @@ def ingest(
     """
     found = traces.read(paths)
     with traces.stopping_on_store_errors():
-        done = store.ingest(
+        done = writer.ingest(
             found.spans,
             store_dir,
             settings.judging,
@@ -66,7 +66,7 @@ def ingest(
             content,
         )
         if events:
-            with store.open_gates(store_dir) as gates:
+            with reader.open_gates(store_dir) as gates:
                 for _, event in gates.events(done.seq_before):
                     click.echo(json.dumps(log_record(event), ensure_ascii=False), file=events)
     skipped = [*found.skipped, *done.skipped]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import click
 
-from looptrace.analyzer.findings import Analysis
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.opinions import NOBODY_ASKED, Judge, Opinions, opinions_of
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.llm_judge import NOBODY_ASKED, Judge, Opinions, opinions_of
 from looptrace.cli import traces
-from looptrace.collector.judges import NO_JUDGE, JudgeError, judge_named
+from looptrace.collector.judge.plugins import NO_JUDGE, JudgeError, judge_named
 
 
 def _named(_context: click.Context, _option: click.Parameter, name: str) -> Judge | None:

@@ -18,10 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from looptrace import queries
-from looptrace.analyzer.labels import did_you_mean, plain
+from looptrace.analyzer.text.display import did_you_mean, plain
 from looptrace.cli import traces
-from looptrace.collector.store import StoreError
-from looptrace.collector.warehouse import Answer, QueryError, ask, ask_typed
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.sql import Answer, QueryError, ask, ask_typed
 
 _MESSAGE_LENGTH_MAX = 500
 _CELL_LENGTH_MAX = 120

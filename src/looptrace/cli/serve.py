@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from looptrace.analyzer.labels import plain
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 
@@ -61,7 +61,7 @@ def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
     """
     try:
         # Only here, because they are an extra.
-        from looptrace.collector import export  # noqa: PLC0415
+        from looptrace.collector import gate_exporter  # noqa: PLC0415
         from looptrace.collector.server import access, logs, service  # noqa: PLC0415
         from looptrace.collector.webhooks.signing import SecretError  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -91,14 +91,14 @@ def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
             options["http_port"],
             None if options["no_grpc"] else options["grpc_port"],
             content=options["content"],
-            export_to=export.Target(options["export_to"]) if options["export_to"] else None,
+            export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
         )
         logs.log_to(sys.stderr)
         with traces.stopping_on_store_errors():
             asyncio.run(service.serve(serving, ready))
     except (
         access.AccessError,
-        export.ExportError,
+        gate_exporter.ExportError,
         service.ServeError,
         SecretError,
     ) as error:

@@ -13,16 +13,17 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 
-from looptrace.analyzer.batch import analyse, analysis_of, joined
-from looptrace.analyzer.findings import Analysis
-from looptrace.analyzer.fingerprint import compared_by
-from looptrace.analyzer.labels import plain
-from looptrace.analyzer.normalise import turns_of
-from looptrace.analyzer.outages import failures_of, with_outages
-from looptrace.analyzer.settings import Settings
-from looptrace.analyzer.spans import Skipped
-from looptrace.collector import store
-from looptrace.collector.read import SpansRead, read_spans
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analyse, analysis_of, joined
+from looptrace.analyzer.engine.outages import failures_of, with_outages
+from looptrace.analyzer.fingerprint.signatures import compared_by
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.display import plain
+from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.store import layout, reader
+from looptrace.collector.store.locks import StoreError
 
 EXIT_FOUND = 1
 EXIT_UNREADABLE = 2
@@ -55,7 +56,7 @@ def analysis(paths: Sequence[str], settings: Settings) -> Analysis:
         for part in _stored(folder, settings):
             parts.append(analysis_of(part, 0, judging=judging, recovery=recovery))
             failures.append(failures_of(part))
-        counts = store.counts(folder)
+        counts = reader.counts(folder)
         whole = joined(parts, counts.sessions, counts.spans)
         every = pl.concat(failures) if failures else failures_of(whole.turns)
         return with_outages(whole, every, settings.outages)
@@ -77,7 +78,7 @@ def turns(
 
 def _stored(folder: Path, settings: Settings) -> Iterator[pl.DataFrame]:
     """Read the turns of a store, as they compare by the settings in force."""
-    return (compared_by(part, settings.sameness) for part in store.read_turns(folder))
+    return (compared_by(part, settings.sameness) for part in reader.read_turns(folder))
 
 
 def read(paths: Sequence[str]) -> SpansRead:
@@ -123,14 +124,14 @@ def stopping_on_store_errors() -> Iterator[None]:
     """End the command with one line where a store cannot be used."""
     try:
         yield
-    except store.StoreError as error:
+    except StoreError as error:
         click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
         sys.exit(EXIT_UNREADABLE)
 
 
 def store_of(paths: Sequence[str]) -> Path | None:
     """Return the folder of the store that the paths name, None where they are no store."""
-    stores = [Path(path) for path in paths if store.is_store(Path(path))]
+    stores = [Path(path) for path in paths if layout.is_store(Path(path))]
     if not stores:
         return None
     if len(paths) > 1:

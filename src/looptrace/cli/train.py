@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import click
 import polars as pl
 
-from looptrace.analyzer import train as training
-from looptrace.analyzer.calibration_plot import calibration_svg
-from looptrace.analyzer.labels import plain
-from looptrace.analyzer.settings import Settings
+from looptrace.analyzer.report.calibration_plot import calibration_svg
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.tuning import train as training
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.rules.likely_loop import SIGNS

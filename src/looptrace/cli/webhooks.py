@@ -13,14 +13,14 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import did_you_mean, plain
-from looptrace.analyzer.settings import Settings
-from looptrace.analyzer.webhooks import FORMATS, Webhook
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.webhook import FORMATS, Webhook
+from looptrace.analyzer.text.display import did_you_mean, plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
-from looptrace.collector.outbox import Endpoint, Outbox
-from looptrace.collector.store import gates_path
+from looptrace.collector.store.layout import gates_path
+from looptrace.collector.store.outbox import Endpoint, Outbox
 from looptrace.collector.webhooks.signing import SecretError
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -63,7 +63,7 @@ def test(
     """
     with _stopping(), _needing_server():
         from looptrace.collector.webhooks.client import Http  # noqa: PLC0415
-        from looptrace.collector.webhooks.courier import receiver_of  # noqa: PLC0415
+        from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
 
         webhook = (
             _given(target, form, secret, allow_private)
@@ -98,8 +98,8 @@ def send(store_dir: Path, settings: Settings) -> None:
     Exits with 1 where something was not accepted; that is tried again by a later send.
     """
     with _stopping(), _needing_server():
-        from looptrace.collector.webhooks.courier import receiver_of  # noqa: PLC0415
-        from looptrace.collector.webhooks.deliverer import deliver_due  # noqa: PLC0415
+        from looptrace.collector.webhooks.dispatcher import deliver_due  # noqa: PLC0415
+        from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
 
         receivers = [receiver_of(webhook, os.environ) for webhook in settings.webhooks]
         if not receivers:

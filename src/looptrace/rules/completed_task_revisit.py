@@ -6,15 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Loop,
-    Rule,
-    Rung,
-    Verdict,
-    ladder_setting,
-    repeats,
-    setting,
-)
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
 from looptrace.rules.turns import STATUSES, Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, recent, streak
 

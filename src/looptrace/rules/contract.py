@@ -111,7 +111,7 @@ class Rule(ABC):
     """A rule: a frozen dataclass whose fields are its settings.
 
     Its docstring says in one sentence what it finds, and under *Looping* and *Not looping* gives
-    turns in the notation of `looptrace.analyzer.notation`, which are run as tests.
+    turns in the notation of `looptrace.analyzer.testing.notation`, which are run as tests.
 
     Raises:
         SettingError: if a setting lies outside its bounds.

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import (
-    Loop,
-    Rule,
-    Rung,
-    Verdict,
-    ladder_setting,
-    repeats,
-    setting,
-)
+from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, recent
 

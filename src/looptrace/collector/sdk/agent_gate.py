@@ -9,31 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from looptrace.analyzer.gates.notice import Told
+
 _logger = logging.getLogger(__name__)
 
 # Tasks whose state is held; of more, the one that was told longest ago is forgotten.
 TASKS_MAX = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One gate event, as an agent needs it; `analyzer.gates.GateEvent` says more."""
-
-    id: str
-    type: str
-    task: str
-    trace_id: str
-    span_id: str
-    rule: str = ""
-    action: str | None = None
-    directive: str | None = None
-    reason: str = ""
-    gate: str = ""
-    signature: str = ""
-    attempts: int = 0
-    loop_count: int = 0
-    turn_first: int = 0
-    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)

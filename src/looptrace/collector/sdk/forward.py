@@ -9,7 +9,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.util.types import AttributeValue
 
-from looptrace.collector.sdk.agent_gate import GateState, Told
+from looptrace.analyzer.gates.notice import Told
+from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 
 Protocol = Literal["http", "grpc"]
@@ -67,15 +68,11 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
     headers = {"authorization": f"Bearer {token}"} if token else None
     # Only the one that is wanted, because each takes a while to import.
     if protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
-            OTLPSpanExporter as Grpc,
-        )
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc  # noqa: PLC0415
 
         insecure = None if endpoint is None else endpoint.startswith("http://")
         return Grpc(endpoint=endpoint, headers=headers, insecure=insecure)
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-        OTLPSpanExporter as Http,
-    )
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http  # noqa: PLC0415
 
     path = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
     return Http(endpoint=path, headers=headers)

@@ -18,12 +18,11 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from looptrace.collector.sdk.agent_gate import Told
+from looptrace.analyzer.gates.notice import Told
+from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
 
 _logger = logging.getLogger(__name__)
 
-STREAM_PATH = "/v1/gates/stream"
-RESOLVE_PATH = "/v1/gates/{id}/resolve"
 # A server says something at least this often, if only that it is there.
 SILENCE_S_MAX = 60.0
 RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0

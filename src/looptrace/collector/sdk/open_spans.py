@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
-from looptrace.analyzer.span_kinds import kind_of
+from looptrace.analyzer.normalize.span_kinds import kind_of
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.
 ANCESTORS_MAX = 100

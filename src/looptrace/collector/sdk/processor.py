@@ -17,13 +17,15 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
-from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState, Told
+from looptrace.analyzer.gates.notice import Told
+from looptrace.collector.gate_attributes import SCOPE
+from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState
 from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.open_spans import OpenSpans
+from looptrace.collector.sdk.span_events import Emit, Teller
 from looptrace.collector.sdk.span_queue import SpanQueue
-from looptrace.collector.sdk.tell import SCOPE, Emit, Teller
 
 _logger = logging.getLogger(__name__)
 
@@ -134,7 +136,7 @@ class LoopSpanProcessor(SpanProcessor):
         """
         # Only here, because an agent that forwards its spans has none of what it imports.
         try:
-            from looptrace.collector.sdk.local import LocalEngine  # noqa: PLC0415
+            from looptrace.collector.sdk.local_engine import LocalEngine  # noqa: PLC0415
         except ModuleNotFoundError as error:
             why = (
                 f"judging in this process needs {error.name}, which is not installed; "

@@ -21,10 +21,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]
-from google.rpc.code_pb2 import (  # type: ignore[import-untyped]
-    PERMISSION_DENIED,
-    UNAUTHENTICATED,
-)
+from google.rpc.code_pb2 import PERMISSION_DENIED, UNAUTHENTICATED  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 TOKEN_CHARS_MIN = 16

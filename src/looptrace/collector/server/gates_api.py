@@ -23,25 +23,24 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from looptrace.analyzer.batch import judged_of
-from looptrace.analyzer.directives import Directives
-from looptrace.analyzer.escalation import Escalation, escalation_of
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import plain
-from looptrace.analyzer.report_escalation import escalation_json, escalation_markdown
-from looptrace.analyzer.settings import Settings
-from looptrace.analyzer.turns import IS_STEP
-from looptrace.collector import store
-from looptrace.collector.gate_store import (
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.gates.directives import Directives, told_of
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.escalation import Escalation, escalation_of
+from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
+from looptrace.analyzer.schema.turns import IS_STEP
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.display import plain
+from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.store import reader
+from looptrace.collector.store.gates import (
     GateDetails,
     GateError,
     GateStatus,
     NoGateError,
     StoredGate,
 )
-from looptrace.collector.sdk.gate_stream import RESOLVE_PATH, STREAM_PATH
-from looptrace.collector.sdk.local import told_of
-from looptrace.collector.store_lock import StoreError
+from looptrace.collector.store.locks import StoreError
 from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
@@ -130,7 +129,7 @@ class GatesApi:
         task = request.query_params.get("task")
 
         def found() -> Any:
-            with store.open_gates(self.store_dir) as gates:
+            with reader.open_gates(self.store_dir) as gates:
                 return gates.gates(status, task)  # type: ignore[arg-type] # It was checked.
 
         listed = await run_in_threadpool(found)
@@ -155,7 +154,7 @@ class GatesApi:
         gate_id = request.path_params["id"]
 
         def resolved() -> StoredGate:
-            with store.open_gates(self.store_dir) as gates:
+            with reader.open_gates(self.store_dir) as gates:
                 return gates.resolve(gate_id, said.decision, said.note)
 
         try:
@@ -201,16 +200,16 @@ class GatesApi:
                 yield ": still here\n\n"
 
     def _after(self, seq: int, task: str | None) -> list[tuple[int, GateEvent]]:
-        with store.open_gates(self.store_dir) as gates:
+        with reader.open_gates(self.store_dir) as gates:
             return list(gates.events(seq, task))
 
     def _open_now(self, task: str | None) -> _Since:
-        with store.open_gates(self.store_dir) as gates:
+        with reader.open_gates(self.store_dir) as gates:
             opened = [gates.gate(gate.id).event for gate in gates.gates("open", task)]
             return _Since(gates.last_seq(), tuple(opened))
 
     def _gate(self, gate_id: str, *, markdown: bool) -> Response:
-        with store.open_gates(self.store_dir) as gates:
+        with reader.open_gates(self.store_dir) as gates:
             details = gates.gate(gate_id)
             events = [event for _, event in gates.events(task=details.gate.task)]
         report = self._report(details, events)
@@ -224,7 +223,7 @@ class GatesApi:
 
     def _report(self, details: GateDetails, events: list[GateEvent]) -> Escalation | None:
         """Put together what led to a gate; None where its turns are not in the store yet."""
-        turns = store.read_turns_of(self.store_dir, details.gate.task)
+        turns = reader.read_turns_of(self.store_dir, details.gate.task)
         judged = judged_of(turns, self.settings.judging, self.settings.recovery)
         finding = next((f for f in judged.findings if f.id == details.event.finding), None)
         if finding is None:
@@ -233,10 +232,10 @@ class GatesApi:
         return escalation_of(details.event, finding, turns, events, notes=notes)
 
     def _task(self, task: str) -> dict[str, Any] | None:
-        with store.open_gates(self.store_dir) as gates:
+        with reader.open_gates(self.store_dir) as gates:
             known, state = gates.tasks(), gates.state(task)
             listed = gates.gates(task=task)
-        turns = store.read_turns_of(self.store_dir, task)
+        turns = reader.read_turns_of(self.store_dir, task)
         if turns.is_empty() and task not in known:
             return None
         attempts = turns.filter(kind="attempt").sort("turn", "order_ns", "span_id")

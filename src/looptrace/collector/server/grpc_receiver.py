@@ -9,11 +9,11 @@ from functools import partial
 
 import grpc  # type: ignore[import-untyped]
 
-from looptrace.analyzer.limits import Limits
-from looptrace.collector.server.answers import response, retry_info, status, written
-from looptrace.collector.server.bodies import Form, RefusalError, Signal
-from looptrace.collector.server.counts import Reason
-from looptrace.collector.server.intake import Intake
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.collector.server.decoding import Form, RefusalError, Signal
+from looptrace.collector.server.otlp_responses import response, retry_info, status, written
+from looptrace.collector.server.pipeline import Intake
+from looptrace.collector.server.receiver_metrics import Reason
 
 _SERVICES = {
     Signal.TRACES: "opentelemetry.proto.collector.trace.v1.TraceService",

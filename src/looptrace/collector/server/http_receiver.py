@@ -14,11 +14,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from looptrace.analyzer.limits import Limits
-from looptrace.collector.server.answers import response, status, written
-from looptrace.collector.server.bodies import PACKINGS, Form, RefusalError, Signal
-from looptrace.collector.server.counts import Reason
-from looptrace.collector.server.intake import Claim, Intake
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.collector.server.decoding import PACKINGS, Form, RefusalError, Signal
+from looptrace.collector.server.otlp_responses import response, status, written
+from looptrace.collector.server.pipeline import Claim, Intake
+from looptrace.collector.server.receiver_metrics import Reason
 
 _FORMS = {form.value: form for form in Form}
 _NO_PACKING = ("", "identity")

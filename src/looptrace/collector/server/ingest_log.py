@@ -22,9 +22,9 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.sink import SinkFull
-from looptrace.collector.store_lock import NAME, StoreError
+from looptrace.collector.store.locks import NAME, StoreError
 
 _logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from looptrace.collector.server.counts import REFUSED, TAKEN, Counts, Kind
+from looptrace.collector.server.receiver_metrics import REFUSED, TAKEN, Counts, Kind
 
 _logger = logging.getLogger(__name__)
 
@@ -158,11 +158,7 @@ def _otlp_readers(environ: Mapping[str, str]) -> list[MetricReader]:
         return []
     protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), "")
     if protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
-            OTLPMetricExporter,
-        )
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
     else:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # type: ignore[assignment] # noqa: PLC0415
-            OTLPMetricExporter,
-        )
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # type: ignore[assignment] # noqa: PLC0415
     return [PeriodicExportingMetricReader(OTLPMetricExporter())]

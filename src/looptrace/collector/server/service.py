@@ -21,10 +21,9 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from looptrace.analyzer.settings import Settings
-from looptrace.collector import store
-from looptrace.collector.content import Content, content_key, with_content
-from looptrace.collector.export import GateExporter, Target
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.collector.content.policy import Content, with_content
+from looptrace.collector.gate_exporter import GateExporter, Target
 from looptrace.collector.server import metrics
 from looptrace.collector.server.access import (
     Access,
@@ -35,16 +34,18 @@ from looptrace.collector.server.access import (
     grpc_credentials,
     tls_options,
 )
-from looptrace.collector.server.counts import Counts
+from looptrace.collector.server.archiver import Keeping
 from looptrace.collector.server.gates_api import ERRORS, Changes, GatesApi
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
-from looptrace.collector.server.intake import Intake
-from looptrace.collector.server.judging import Judging
-from looptrace.collector.server.keeping import Keeping
+from looptrace.collector.server.live_detector import Judging
 from looptrace.collector.server.metrics import Instrument, Metrics
-from looptrace.collector.webhooks.deliverer import Deliverer
+from looptrace.collector.server.pipeline import Intake
+from looptrace.collector.server.receiver_metrics import Counts
+from looptrace.collector.store import layout, writer
+from looptrace.collector.store.key import content_key
+from looptrace.collector.webhooks.dispatcher import Deliverer
 
 _logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class Service:
             SecretError: if a webhook's secret cannot be read.
         """
         settings = options.settings
-        store.prepare(options.store_dir)
+        writer.prepare(options.store_dir)
         self.changes = Changes()
         self.counts = Counts()
         self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
@@ -109,7 +110,7 @@ class Service:
             options.store_dir, settings, self.log, lambda: self.judging.judged.seq
         )
         self.keeping.start()
-        gates_path = store.gates_path(options.store_dir)
+        gates_path = layout.gates_path(options.store_dir)
         self.deliverer = Deliverer(gates_path, settings.webhooks, os.environ)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None

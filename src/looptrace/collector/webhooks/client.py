@@ -21,10 +21,10 @@ from typing import Any, Protocol
 
 import httpcore
 
-from looptrace.analyzer.labels import plain
+from looptrace.analyzer.text.display import plain
 from looptrace.collector.retry_after import seconds
-from looptrace.collector.webhooks.addresses import may_be_reached
-from looptrace.collector.webhooks.schedule import Answer
+from looptrace.collector.webhooks.address_policy import may_be_reached
+from looptrace.collector.webhooks.retry_policy import Answer
 
 CONNECT_S = 5.0  # looking up, TCP and TLS, each
 TOTAL_S = 15.0

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from looptrace.analyzer.gates import GateEvent
-from looptrace.analyzer.labels import plain
-from looptrace.analyzer.webhooks import GATE, TASK, Format
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.settings.webhook import GATE, TASK, Format
+from looptrace.analyzer.text.display import plain
 from looptrace.rules.vocabulary import NS_PER_S
 
 # What the Standard Webhooks specification allows.

@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from looptrace.analyzer.webhooks import FILE, VARIABLE
+from looptrace.analyzer.settings.webhook import FILE, VARIABLE
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 _PREFIX = "whsec_"

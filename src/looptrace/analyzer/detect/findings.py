@@ -1,0 +1,53 @@
+"""Findings: one rule saying that turns of a task repeat, with the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from looptrace.rules.contract import Action
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTurn:
+    """One turn of a loop; `first` marks the turns that the others repeat."""
+
+    trace_id: str
+    span_id: str
+    turn: int
+    role: Literal["first", "repeat"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What was spent between the start of the first turn of a loop and the end of the last."""
+
+    seconds: float
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule saying: these turns of this task repeat, and here is the evidence.
+
+    `attempts` counts occurrences and `loop_count` repeats (attempts - 1). For a cycle an
+    occurrence is one full round of `period` turns; everywhere else the period is 1.
+    """
+
+    id: str
+    rule: str
+    task: str
+    session: str
+    trace_id: str
+    agent: str
+    turn_first: int
+    turn_last: int
+    attempts: int
+    loop_count: int
+    period: int
+    signature: str
+    reason: str
+    action: Action
+    turns: tuple[LoopTurn, ...]
+    cost: Cost

@@ -1,0 +1,394 @@
+"""Stretches: the turns at which a rule fired, joined to loops."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from looptrace.analyzer.fingerprint.signatures import digest
+from looptrace.analyzer.text.display import label
+from looptrace.analyzer.text.payloads import names_in
+from looptrace.rules.contract import Loop, Rule, Verdict
+from looptrace.rules.turns import Codes, Lane, Mask
+from looptrace.rules.vocabulary import NS_PER_S
+
+_HEX_DIGITS = 16
+
+
+class LoopRow(NamedTuple):
+    """What a stretch keeps of one of its turns.
+
+    The sums are the tokens up to it of its agent, the totals those of its task.
+    """
+
+    task: str
+    agent: str
+    epoch: int
+    asked: int
+    turn: int
+    kind: str
+    name: str | None
+    arguments: str | None
+    text: str | None
+    phase: str | None
+    phase_before: str | None
+    trace_id: str
+    span_id: str
+    call_id: str | None
+    session: str
+    service: str | None
+    start_ns: int
+    end_ns: int
+    failed: bool | None
+    signature: str | None
+    response: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    input_tokens_sum: int
+    output_tokens_sum: int
+    input_tokens_total: int
+    output_tokens_total: int
+
+    @property
+    def label(self) -> str:
+        """The turn as a person names it."""
+        return label({name: getattr(self, name) for name in _LABELLED})
+
+    @property
+    def sign(self) -> str:
+        """The signature of a call, else the hash of a response."""
+        return self.signature or (self.response or "")[:_HEX_DIGITS]
+
+
+_LABELLED = ("kind", "name", "arguments", "text", "phase")
+
+
+Key = tuple[str, str, str, int, int, int]
+
+
+class Fired(NamedTuple):
+    """A turn at which a loop had come so far that the rule fired, and what held there."""
+
+    turn: int
+    end_ns: int
+    rule: Rule
+    needed: int  # attempts at which it fires
+    counted: int | None  # attempts, where they count from the start of the task
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A loop as one rule sees it: whose, what repeats, and its turns in their order."""
+
+    task: str
+    agent: str
+    epoch: int
+    period: int
+    what: int
+    first: tuple[LoopRow, ...]  # the turns of one round, which the others repeat
+    last: LoopRow
+    failing: int  # how many turns, from the first on, are known to have failed
+    verbatim: int  # how many, from the first on, asked for the same, word by word
+    turn: tuple[int, ...]
+    trace_id: tuple[str, ...]
+    span_id: tuple[str, ...]
+    fired: tuple[Fired, ...]
+
+    @property
+    def rule(self) -> Rule:
+        """The rule as it was at the last turn that fired."""
+        return self.fired[-1].rule
+
+    @property
+    def key(self) -> Key:
+        """What two parts of one loop have in common."""
+        return (self.rule.name, self.task, self.agent, self.epoch, self.period, self.what)
+
+    @property
+    def attempts(self) -> int:
+        """How many times the thing, or the round of things, was done."""
+        return self.attempts_at(self.fired[-1])
+
+    @property
+    def failed(self) -> bool:
+        """Whether every turn is known to have failed."""
+        return self.failing == len(self.turn)
+
+    def attempts_at(self, fired: Fired) -> int:
+        """How many attempts there were when the rule fired."""
+        return fired.counted or bisect_right(self.turn, fired.turn) // self.period
+
+    @property
+    def id(self) -> str:
+        """The id of the finding; it stays the same however long the loop grows."""
+        first = self.first[0]
+        identity = (self.rule.name, self.task, self.agent, first.trace_id, first.span_id)
+        return digest("\x1f".join((*identity, first.call_id or "", str(self.period))))
+
+    @property
+    def signature(self) -> str:
+        """The signatures of the turns of one round."""
+        return " → ".join(row.sign for row in self.first)
+
+    @property
+    def blockers(self) -> tuple[str, ...]:
+        """What blocks the attempts of the loop, where they say it."""
+        first = self.first[0]
+        if first.kind != "attempt" or first.arguments is None:
+            return ()
+        return names_in(first.arguments)
+
+    def seconds_at(self, fired: Fired) -> float:
+        """How long the loop had lasted when the rule fired."""
+        return (fired.end_ns - self.first[0].start_ns) / NS_PER_S
+
+    def reason_at(self, fired: Fired) -> str:
+        """Put the loop into words as it was when the rule fired."""
+        loop = Loop(
+            labels=tuple(row.label for row in self.first),
+            attempts=self.attempts_at(fired),
+            failed=self.failing > self.index_of(fired),
+            reworded=self.reworded_at(fired),
+            phase=self.last.phase,
+            phase_before=self.last.phase_before,
+            phases=tuple(row.phase or "" for row in self.first),
+        )
+        return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
+
+    def reworded_at(self, fired: Fired) -> bool:
+        """Say whether some of it only meant the same as the first turn when the rule fired."""
+        return fired.rule.compares_meaning and self.verbatim <= self.index_of(fired)
+
+    def index_of(self, fired: Fired) -> int:
+        """Return which of the loop's turns it was at which the rule fired."""
+        return bisect_right(self.turn, fired.turn) - 1
+
+    def continues(self, before: Stretch) -> bool:
+        """Say whether this is the same loop as one that was found before, gone on."""
+        return self.fired[0].counted is not None or self.turn[0] <= before.turn[-1]
+
+    def joined(self, later: Stretch) -> Stretch:
+        """Return both as one; turns that both have count once."""
+        new = bisect_right(later.turn, self.turn[-1])
+        fired = bisect_right(later.fired, self.fired[-1].turn, key=lambda fired: fired.turn)
+        failing, verbatim = self.failing, self.verbatim
+        if self.failed and later.failing >= new:
+            failing += later.failing - new
+        if verbatim == len(self.turn) and later.verbatim >= new:
+            verbatim += later.verbatim - new
+        return replace(
+            self,
+            last=later.last,
+            failing=failing,
+            verbatim=verbatim,
+            fired=self.fired + later.fired[fired:],
+            turn=self.turn + later.turn[new:],
+            trace_id=self.trace_id + later.trace_id[new:],
+            span_id=self.span_id + later.span_id[new:],
+        )
+
+
+class Growth(NamedTuple):
+    """A loop, and a turn at which its rule fired; the loop may have gone on since."""
+
+    loop: Stretch
+    fired: Fired
+
+    @property
+    def attempts(self) -> int:
+        """Attempts of the loop up to that turn."""
+        return self.loop.attempts_at(self.fired)
+
+
+class Folded(NamedTuple):
+    """Stretches that are still open, those that ended, and how all of them grew."""
+
+    opened: dict[Key, Stretch]
+    ended: list[Stretch]
+    grown: list[Growth]
+
+
+def folded(opened: dict[Key, Stretch], found: Sequence[Stretch]) -> Folded:
+    """Continue open stretches with later ones.
+
+    A stretch of the same key continues an open one if it begins within it, else it ends it.
+    """
+    still = dict(opened)
+    ended: list[Stretch] = []
+    grown: list[Growth] = []
+    for stretch in found:
+        before = still.get(stretch.key)
+        continues = before and stretch.continues(before)
+        after = before.joined(stretch) if before and continues else stretch
+        if before and not continues:
+            ended.append(before)
+        known = len(before.fired) if before and continues else 0
+        grown += [Growth(after, fired) for fired in after.fired[known:]]
+        still[stretch.key] = after
+    return Folded(still, ended, grown)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """What a rule says of every turn of its lane, each by the form that holds at that turn."""
+
+    rules: tuple[Rule, ...]
+    lane: Lane
+    verdict: Verdict
+    held: Codes  # index into `rules`, or `OFF`
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A stretch before its turns are read: which rows of the table belong to it."""
+
+    period: int
+    what: int
+    rows: Codes
+    fired: Codes  # those rows at which the rule fired
+    rules: list[Rule]  # the form of the rule at each of them
+    needed: list[int]
+    counted: list[int] | None  # attempts at each of them, where they count from the task's start
+    outlasts_completion: bool  # as the lane says
+
+
+def members_of(ruled_lane: Ruled, fires: Codes) -> Iterator[Members]:
+    """Join the firing turns of a lane to stretches.
+
+    A firing turn continues the stretch of its kind if the loop that it sees began within it.
+    """
+    lane, verdict = ruled_lane.lane, ruled_lane.verdict
+    if not len(fires):
+        return
+    lane_start, period, what = (
+        fires - lane.position[fires],
+        verdict.period[fires],
+        verdict.what[fires],
+    )
+    order = np.lexsort((fires, what, period, lane_start))
+    fires, period, what, lane_start = fires[order], period[order], what[order], lane_start[order]
+    since = np.maximum(fires - verdict.length[fires] + 1, lane_start)
+    begins = np.ones(len(fires), dtype=np.bool_)
+    begins[1:] = (since[1:] > fires[:-1]) & (verdict.spans != "fired")
+    for column in (lane_start, period, what):
+        begins[1:] |= column[1:] != column[:-1]
+    forms = ruled_lane.rules
+    rules = [forms[0]] * len(fires)
+    if len(forms) > 1:
+        rules = [forms[form] for form in ruled_lane.held[fires].tolist()]
+    needed = np.broadcast_to(verdict.needed, lane.rows.shape)[fires].tolist()
+    outlasts = forms[0].lane.outlasts_completion
+    borders = [*np.flatnonzero(begins).tolist(), len(fires)]
+    for start, end in pairwise(borders):
+        fired = places = fires[start:end]
+        if verdict.spans != "fired":
+            places = np.arange(since[start], fires[end - 1] + 1)
+        if verdict.spans == "same":
+            places = places[verdict.what[places] == what[start]]
+        yield Members(
+            rules=rules[start:end],
+            needed=needed[start:end],
+            period=int(period[start]),
+            what=int(what[start]),
+            rows=lane.rows[places],
+            fired=lane.rows[fired],
+            counted=verdict.reached[fired].tolist() if verdict.spans == "fired" else None,
+            outlasts_completion=outlasts,
+        )
+
+
+def read_stretches(table: pl.DataFrame, found: Sequence[Members]) -> list[Stretch]:
+    """Read the turns of all stretches out of the table at once.
+
+    Of most turns only the ids are read; of one round and of the last turn everything.
+    """
+    if not found:
+        return []
+    rows = np.concatenate([members.rows for members in found])
+    ends = np.cumsum([len(members.rows) for members in found])
+    starts = np.concatenate([[0], ends[:-1]])
+    failing = _prefixes(table["failed"].fill_null(value=False).to_numpy()[rows], starts, ends)
+    call = table["call_code"].to_numpy()[rows]
+    verbatim = _prefixes(call == np.repeat(call[starts], ends - starts), starts, ends)
+    fired = _fired(table, found)
+    ids = [table[name].gather(rows).to_list() for name in ("turn", "trace_id", "span_id")]
+    rounds = _loop_rows(table, np.concatenate([m.rows[: m.period] for m in found]))
+    lasts = _loop_rows(table, rows[ends - 1])
+    return [
+        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), alike, part, at)
+        for members, alike, part, at in zip(
+            found,
+            zip(failing, verbatim, strict=True),
+            ([tuple(c[a:b]) for c in ids] for a, b in zip(starts, ends, strict=True)),
+            fired,
+            strict=True,
+        )
+    ]
+
+
+def _prefixes(holds: Mask, starts: Codes, ends: Codes) -> list[int]:
+    """Count in each part how many there are, from its start on, before the first that fails."""
+    broken = np.append(np.flatnonzero(~holds), len(holds))
+    first = broken[np.searchsorted(broken, starts)]
+    lengths: list[int] = (np.minimum(first, ends) - starts).tolist()
+    return lengths
+
+
+def _fired(table: pl.DataFrame, found: Sequence[Members]) -> Iterator[tuple[Fired, ...]]:
+    """Read when each stretch fired."""
+    rows = pl.Series(np.concatenate([members.fired for members in found]))
+    every = map(
+        Fired._make,
+        zip(
+            table["turn"].gather(rows).to_list(),
+            table["end_ns"].gather(rows).to_list(),
+            chain.from_iterable(members.rules for members in found),
+            chain.from_iterable(members.needed for members in found),
+            chain.from_iterable(
+                members.counted or repeat(None, len(members.fired)) for members in found
+            ),
+            strict=True,
+        ),
+    )
+    return (tuple(islice(every, len(members.fired))) for members in found)
+
+
+def _stretch(
+    members: Members,
+    first: tuple[LoopRow, ...],
+    last: LoopRow,
+    alike: tuple[int, int],
+    ids: list[tuple[Any, ...]],
+    fired: tuple[Fired, ...],
+) -> Stretch:
+    turn, trace_id, span_id = ids
+    failing, verbatim = alike
+    return Stretch(
+        task=last.task,
+        agent=last.agent if members.rules[0].lane.by == "agent" else "",
+        # A lane that goes on after a completion is one loop across it.
+        epoch=last.asked if members.outlasts_completion else last.epoch,
+        period=members.period,
+        what=members.what,
+        first=first,
+        last=last,
+        failing=failing,
+        verbatim=verbatim,
+        turn=turn,
+        trace_id=trace_id,
+        span_id=span_id,
+        fired=fired,
+    )
+
+
+def _loop_rows(table: pl.DataFrame, rows: Codes) -> Iterator[LoopRow]:
+    """Read whole turns, column by column, which is several times as fast as row by row."""
+    places = pl.Series(rows)
+    columns = [table[name].gather(places).to_list() for name in LoopRow._fields]
+    return map(LoopRow._make, zip(*columns, strict=True))

@@ -1,0 +1,1 @@
+"""The drivers: the same rules and gates in batch and live."""

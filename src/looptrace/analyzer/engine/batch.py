@@ -1,0 +1,211 @@
+"""The batch driver: whole tasks in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from looptrace.analyzer.detect.columns import coded
+from looptrace.analyzer.detect.counters import counted
+from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
+from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.detect.stretches import Growth, Stretch
+from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.state_machine import TaskState, decided
+from looptrace.analyzer.gates.timeline import moments_of, with_history
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
+
+# Tasks are judged in parts of about this many turns, so that memory does not grow with the input.
+PART_TURNS = 200_000
+
+
+def analyse(
+    spans: pl.DataFrame,
+    skipped: Sequence[Skipped] = (),
+    judging: RuleSet = DEFAULT,
+    recovery: Recovery = RECOVERY,
+    sameness: Sameness = NOTHING,
+) -> Analysis:
+    """Find the loops in spans (`SPAN_SCHEMA`), with the default rules unless others are given."""
+    turns, noted = turns_of(spans, sameness)
+    return analysis_of(turns, spans.height, (*skipped, *noted), judging, recovery)
+
+
+def analysis_of(
+    turns: pl.DataFrame,
+    spans: int,
+    skipped: Sequence[Skipped] = (),
+    judging: RuleSet = DEFAULT,
+    recovery: Recovery = RECOVERY,
+) -> Analysis:
+    """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was looked at."""
+    judged = judged_of(turns, judging, recovery)
+    return Analysis(
+        summary=_summary(turns, spans),
+        skipped=tuple(skipped),
+        findings=judged.findings,
+        events=judged.events,
+        turns=turns,
+    )
+
+
+def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
+    """Return the analyses of parts that share no task as one; keeps the turns of looping tasks."""
+    turns = [
+        part.turns.filter(pl.col("task").is_in({finding.task for finding in part.findings}))
+        for part in parts
+    ]
+    counts = [part.summary for part in parts]
+    return Analysis(
+        summary=Summary(
+            sessions=sessions,
+            tasks=sum(c.tasks for c in counts),
+            turns=sum(c.turns for c in counts),
+            spans=spans,
+            input_tokens=sum(c.input_tokens for c in counts),
+            output_tokens=sum(c.output_tokens for c in counts),
+            unknown=Unknown(
+                sum(c.unknown.arguments for c in counts), sum(c.unknown.results for c in counts)
+            ),
+        ),
+        skipped=tuple(skipped for part in parts for skipped in part.skipped),
+        findings=tuple(in_order([f for part in parts for f in part.findings])),
+        events=tuple(
+            sorted((e for part in parts for e in part.events), key=lambda event: event.task)
+        ),
+        turns=pl.concat(turns) if turns else pl.DataFrame(schema=TURN_SCHEMA),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What rules and gates make of turns: findings by task and turn, events by task, states."""
+
+    findings: tuple[Finding, ...]
+    events: tuple[GateEvent, ...]
+    states: tuple[TaskState, ...]  # of the tasks that have a finding
+
+
+def judged_of(
+    turns: pl.DataFrame, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY
+) -> Judged:
+    """Judge turns (`TURN_SCHEMA`, numbered) and decide what is told of their loops."""
+    findings: list[Finding] = []
+    events: list[GateEvent] = []
+    states: list[TaskState] = []
+    for part in _parts(turns):
+        rows = counted(coded(part), judging.counting)
+        found = stretches(rows, judging)[0]
+        findings += map(finding_of, found)
+        of_tasks, told = decided_of(rows, found, recovery)
+        states += of_tasks
+        events += told
+    return Judged(tuple(in_order(findings)), tuple(events), tuple(states))
+
+
+def decided_of(
+    rows: pl.DataFrame, found: Sequence[Stretch], recovery: Recovery
+) -> tuple[list[TaskState], list[GateEvent]]:
+    """Take each task with a loop through what happened in its turns, which are counted."""
+    grown = [Growth(loop, fired) for loop in found for fired in loop.fired]
+    looping = rows.filter(pl.col("task").is_in({loop.task for loop in found}))
+    states: list[TaskState] = []
+    events: list[GateEvent] = []
+    for task, moments in sorted(moments_of(looping, grown).items()):
+        state, told = decided(TaskState(task), moments, recovery)
+        states.append(state)
+        events += told
+    return states, with_history(events, looping, recovery.history_max)
+
+
+def findings_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Finding]:
+    """Return the findings in turns (`TURN_SCHEMA`, numbered), by task, first turn and rule."""
+    found = [
+        finding_of(stretch)
+        for part in _parts(turns)
+        for stretch in stretches(counted(coded(part), judging.counting), judging)[0]
+    ]
+    return in_order(found)
+
+
+def in_order(findings: list[Finding]) -> list[Finding]:
+    """Sort findings by task, first turn, last turn and rule."""
+    return sorted(findings, key=lambda f: (f.task, f.turn_first, f.turn_last, f.rule, f.id))
+
+
+def finding_of(stretch: Stretch) -> Finding:
+    """Put a stretch into the form that is reported; its id is the same however long it grows."""
+    first, last, attempts = stretch.first[0], stretch.last, stretch.attempts
+    cost = _cost(stretch)
+    ids = zip(stretch.trace_id, stretch.span_id, stretch.turn, strict=True)
+    return Finding(
+        id=stretch.id,
+        rule=stretch.rule.name,
+        task=stretch.task,
+        session=first.session,
+        trace_id=first.trace_id,
+        # A loop of the whole task has an agent where it begins and ends with the same one.
+        agent=stretch.agent or (first.agent if first.agent == last.agent else ""),
+        turn_first=first.turn,
+        turn_last=last.turn,
+        attempts=attempts,
+        loop_count=attempts - 1,
+        period=stretch.period,
+        signature=stretch.signature,
+        reason=stretch.reason_at(stretch.fired[-1]),
+        action=stretch.rule.action(attempts, cost.seconds),
+        turns=tuple(
+            LoopTurn(*turn, "first" if i < stretch.period else "repeat")
+            for i, turn in enumerate(ids)
+        ),
+        cost=cost,
+    )
+
+
+def _cost(stretch: Stretch) -> Cost:
+    """Add up what the loop's agent, or all agents of its task, spent from its first turn on."""
+    first, last = stretch.first[0], stretch.last
+    given = last.input_tokens_total - first.input_tokens_total
+    said = last.output_tokens_total - first.output_tokens_total
+    if stretch.rule.lane.by == "agent":
+        given = last.input_tokens_sum - first.input_tokens_sum
+        said = last.output_tokens_sum - first.output_tokens_sum
+    return Cost(
+        seconds=stretch.seconds_at(stretch.fired[-1]),
+        input_tokens=given + (first.input_tokens or 0),
+        output_tokens=said + (first.output_tokens or 0),
+    )
+
+
+def _parts(turns: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Cut sorted turns between tasks."""
+    tasks = turns["task"]
+    starts = (tasks != tasks.shift(1)).fill_null(value=True).arg_true().to_list()
+    begin = 0
+    for start in [*starts[1:], turns.height]:
+        if start - begin >= PART_TURNS or start == turns.height:
+            yield turns[begin:start]
+            begin = start
+
+
+def _summary(turns: pl.DataFrame, spans: int) -> Summary:
+    steps = turns.filter(IS_STEP)
+    tools = turns.filter(pl.col("kind") == "tool")
+    return Summary(
+        sessions=turns["session"].n_unique(),
+        tasks=turns["task"].n_unique(),
+        turns=steps.height,
+        spans=spans,
+        input_tokens=int(turns["input_tokens"].sum()),
+        output_tokens=int(turns["output_tokens"].sum()),
+        unknown=Unknown(tools["arguments"].null_count(), tools["outcome"].null_count()),
+    )

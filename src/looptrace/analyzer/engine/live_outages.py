@@ -1,0 +1,86 @@
+"""Outages as turns arrive: the same as in batch, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from looptrace.analyzer.engine.analysis import Outage
+from looptrace.analyzer.engine.live import HORIZON_S
+from looptrace.analyzer.engine.outages import (
+    DEFAULT,
+    OutageSettings,
+    Row,
+    by_signature,
+    failures_of,
+    in_order,
+    rows_of,
+)
+from looptrace.rules.vocabulary import NS_PER_S
+
+
+@dataclass(slots=True)
+class _Signature:
+    """What is held of one signature: its row up to what may still move, and that."""
+
+    waiting: pl.DataFrame
+    settled: Row | None = None
+    settled_ns: int = -(2**63)  # failures that end before this come too late
+    newest_ns: int = -(2**63)
+    outages: list[Outage] = field(default_factory=list)  # as they stood last
+
+
+class OutageWatch:
+    """Tells of outages in turns of any tasks, in any batches.
+
+    Of each signature the failures are kept that may still move, as far back as for tasks, and how
+    its row stands before them. What comes later than that is left out and counted.
+    """
+
+    def __init__(self, settings: OutageSettings = DEFAULT) -> None:
+        self.settings = settings
+        self.late = 0  # failures left out because they came too late
+        self._held: dict[str, _Signature] = {}
+
+    def __len__(self) -> int:
+        """How many signatures are held."""
+        return len(self._held)
+
+    def feed(self, turns: pl.DataFrame) -> list[Outage]:
+        """Take turns (`TURN_SCHEMA`); returned are the outages that opened or grew."""
+        changed: list[Outage] = []
+        parts = failures_of(turns).partition_by("signature", as_dict=True)
+        for (signature,), failures in parts.items():
+            held = self._held.setdefault(str(signature), _Signature(failures.clear()))
+            before, held.outages = held.outages, self._added(held, failures)
+            changed += [outage for outage in held.outages if outage not in before]
+        return in_order(changed)
+
+    def forget(self, now_ns: int) -> None:
+        """Drop the rows that are over."""
+        since_ns = now_ns - (self.settings.within_s + HORIZON_S) * NS_PER_S
+        self._held = {name: held for name, held in self._held.items() if held.newest_ns >= since_ns}
+
+    def _added(self, held: _Signature, failures: pl.DataFrame) -> list[Outage]:
+        """Sort new failures in, and return the outages of the row that is held."""
+        in_time = failures.filter(pl.col("end_ns") >= held.settled_ns)
+        self.late += failures.height - in_time.height
+        if in_time.is_empty():
+            return held.outages
+        # Of a turn that comes twice the later knows more.
+        waiting = pl.concat([held.waiting, in_time]).unique(
+            ["trace_id", "span_id", "call_id"], keep="last", maintain_order=True
+        )
+        outages = [row.outage for row in self._rows(held.settled, waiting)]
+        held.newest_ns = max(held.newest_ns, in_time.select(pl.col("end_ns").max()).item())
+        held.settled_ns = held.newest_ns - HORIZON_S * NS_PER_S
+        settles = pl.col("end_ns") < held.settled_ns
+        settled = self._rows(held.settled, waiting.filter(settles))
+        held.settled = settled[-1] if settled else None
+        held.waiting = waiting.filter(~settles)
+        return [outage for outage in outages if outage]
+
+    def _rows(self, before: Row | None, failures: pl.DataFrame) -> list[Row]:
+        every = [one for part in by_signature(failures).values() for one in part]
+        return rows_of(before, every, self.settings)

@@ -1,0 +1,205 @@
+"""Outages: one failure that many sessions meet at once, told once and not as many loops.
+
+No rule sees this, because a rule looks at one task. Failures of one signature, with no pause longer
+than `within_s` between them, are a row; a row in which at some time enough sessions failed within
+`within_s` is an outage. Only failures that may have a cause outside the agent count. What a loop's
+agent did wrong itself, such as a failing test, is its own, however many agents do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import polars as pl
+
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis, Outage
+from looptrace.analyzer.fingerprint.signatures import EXTERNAL, digest
+from looptrace.rules.contract import check_bounds, numbers, setting
+from looptrace.rules.vocabulary import NS_PER_S
+
+# One agent's timeout or unknown failure may be its own; the same in many sessions is not.
+SHARED = (*EXTERNAL, "timeout", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class OutageSettings:
+    """When a failure that several sessions have in common is an outage."""
+
+    sessions_min: int = setting(
+        3, ge=2, le=1_000, doc="Sessions that fail in the same way at once, so that it is one."
+    )
+    within_s: int = setting(
+        300,
+        ge=1,
+        le=86_400,
+        doc="Seconds within which they fail; after so many without a failure it is over.",
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds("outages", numbers(self))
+
+
+DEFAULT = OutageSettings()
+
+
+class SharedFailure(NamedTuple):
+    """A failed call whose cause may lie outside."""
+
+    signature: str
+    end_ns: int
+    session: str
+    task: str
+    trace_id: str
+    span_id: str
+    call_id: str | None
+    turn: int
+    agent: str
+    name: str | None
+    error_kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Failures of one signature in a row: the first, how many, and who failed within the time."""
+
+    first: SharedFailure
+    last_ns: int
+    failures: int = 0
+    sessions: dict[str, None] = field(default_factory=dict)
+    recent: dict[str, int] = field(default_factory=dict)  # when each session failed last
+    known_ns: int | None = None  # when it became an outage
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage that the row is, if it is one."""
+        if self.known_ns is None:
+            return None
+        first = self.first
+        identity = (first.signature, first.trace_id, first.span_id, first.call_id or "")
+        return Outage(
+            id=digest("\x1f".join(("outage", *identity))),
+            signature=first.signature,
+            error_kind=first.error_kind,
+            tool=first.name or "",
+            first_ns=first.end_ns,
+            last_ns=self.last_ns,
+            known_ns=self.known_ns,
+            failures=self.failures,
+            sessions=tuple(self.sessions),
+        )
+
+
+def rows_of(
+    before: Row | None, failures: Iterable[SharedFailure], settings: OutageSettings
+) -> list[Row]:
+    """Take one signature's row, if there is one, through failures in their order.
+
+    Returned are all rows that there were; the last of them may go on.
+    """
+    rows = [] if before is None else [before]
+    for failure in failures:
+        since_ns = failure.end_ns - settings.within_s * NS_PER_S
+        if not rows or rows[-1].last_ns < since_ns:
+            rows.append(Row(failure, failure.end_ns))
+        rows[-1] = _grown(rows[-1], failure, since_ns, settings.sessions_min)
+    return rows
+
+
+def _grown(row: Row, failure: SharedFailure, since_ns: int, sessions_min: int) -> Row:
+    recent = {name: at_ns for name, at_ns in row.recent.items() if at_ns >= since_ns}
+    recent[failure.session] = failure.end_ns
+    known_ns = row.known_ns
+    if known_ns is None and len(recent) >= sessions_min:
+        known_ns = failure.end_ns
+    is_new = failure.session not in row.sessions
+    return replace(
+        row,
+        last_ns=failure.end_ns,
+        failures=row.failures + 1,
+        sessions={**row.sessions, failure.session: None} if is_new else row.sessions,
+        recent={} if known_ns is not None else recent,  # Nobody asks any more.
+        known_ns=known_ns,
+    )
+
+
+def failures_of(turns: pl.DataFrame) -> pl.DataFrame:
+    """Return the failures (`SharedFailure`) of turns (`TURN_SCHEMA`) that outages are made of."""
+    is_shared = pl.col("failed") & pl.col("error_kind").is_in(SHARED)
+    return turns.filter(is_shared & pl.col("signature").is_not_null()).select(SharedFailure._fields)
+
+
+def by_signature(failures: pl.DataFrame) -> dict[str, list[SharedFailure]]:
+    """Return the failures of each signature, in the order of time."""
+    found: dict[str, list[SharedFailure]] = {}
+    order = ["end_ns", "trace_id", "span_id", pl.col("call_id").fill_null("")]
+    for row in failures.sort(order).iter_rows():
+        found.setdefault(row[0], []).append(SharedFailure._make(row))
+    return found
+
+
+def outages_of(failures: pl.DataFrame, settings: OutageSettings = DEFAULT) -> list[Outage]:
+    """Return the outages among failures (as `failures_of`) of any tasks, by time and signature."""
+    # Most signatures are met by too few sessions to be looked at.
+    common = failures.filter(
+        pl.col("session").n_unique().over("signature") >= settings.sessions_min
+    )
+    rows = [row for one in by_signature(common).values() for row in rows_of(None, one, settings)]
+    return in_order(outage for row in rows if (outage := row.outage))
+
+
+def in_order(outages: Iterable[Outage]) -> list[Outage]:
+    """Sort outages by their first failure and by signature."""
+    return sorted(outages, key=lambda outage: (outage.first_ns, outage.signature))
+
+
+def with_outages(
+    analysis: Analysis, failures: pl.DataFrame, settings: OutageSettings = DEFAULT
+) -> Analysis:
+    """Add to an analysis the outages among its failures, and which findings they explain."""
+    outages = outages_of(failures, settings)
+    calls = _calls(analysis.turns, outages)
+    explained = {finding.id: _explaining(finding, calls) for finding in analysis.findings}
+    return replace(
+        analysis,
+        outages=tuple(
+            replace(
+                outage, findings=tuple(key for key, ids in explained.items() if outage.id in ids)
+            )
+            for outage in outages
+        ),
+    )
+
+
+_Call = tuple[int, str, str | None]  # turn, agent, and the outage that it is a failure of
+
+
+def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Call]]:
+    """Return the calls of each task that an outage met, in their order."""
+    spans: dict[str, list[Outage]] = {}
+    for outage in outages:
+        spans.setdefault(outage.signature, []).append(outage)
+    met = {session for outage in outages for session in outage.sessions}
+    tasks = turns.filter(pl.col("session").is_in(met))["task"].unique()
+    calls = turns.filter((pl.col("kind") == "tool") & pl.col("task").is_in(tasks.implode()))
+    found: dict[str, list[_Call]] = {}
+    asked = ("task", "turn", "agent", "signature", "end_ns")
+    for task, turn, agent, signature, end_ns in calls.select(asked).iter_rows():
+        mine = (o.id for o in spans.get(signature, ()) if o.first_ns <= end_ns <= o.last_ns)
+        found.setdefault(task, []).append((turn, agent, next(mine, None)))
+    return found
+
+
+def _explaining(finding: Finding, calls: dict[str, list[_Call]]) -> set[str]:
+    """Return the outages that explain a finding, none where any call of it is not theirs."""
+    if finding.attempts * finding.period > len(finding.turns):
+        return set()  # It counts from the start of its task, long before.
+    within = [
+        outage
+        for turn, agent, outage in calls.get(finding.task, ())
+        if finding.turn_first <= turn <= finding.turn_last and finding.agent in ("", agent)
+    ]
+    explaining = {outage for outage in within if outage is not None}
+    return explaining if None not in within else set()

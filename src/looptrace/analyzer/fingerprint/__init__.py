@@ -1,0 +1,1 @@
+"""When two calls, outcomes, failures or requests are the same."""

@@ -1,0 +1,151 @@
+"""What a team declares about sameness, and which arguments make a call the same one.
+
+Beside what is declared, a few keys are dropped by their names: those under which clients send a
+fresh token with every call. All other arguments count, because another id is other work. How they
+are written does not: a key without a value is as good as none, and "16" is the number 16.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.text.payloads import canonical, parsed
+
+PATTERN_CHARS_MAX = 500
+
+# Fresh with every call by their very purpose; in any case, with "_", "-" or nothing between words.
+# A call that has no other argument looks such a thing up, so that there it counts.
+VOLATILE_KEYS = frozenset(
+    {
+        *("requestid", "correlationid", "idempotencykey", "nonce"),
+        *("toolcallid", "traceid", "traceparent", "timestamp"),
+    }
+)
+_MAY_BE_VOLATILE = (
+    r'(?i)"(?:request|correlation|tool[_-]?call|trace)[_-]?id"|"idempotency[_-]?key"'
+    r'|"nonce"|"traceparent"|"timestamp"'
+)
+# No number with a leading zero, which is a code, and none that a JSON reader may round.
+_WHOLE_NUMBER = r"-?(?:0|[1-9][0-9]{0,14})"
+_MAY_BE_LOOSE = rf':\s*(?:null|""|\[\]|\{{\}}|"{_WHOLE_NUMBER}")'
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What a team knows of one tool; a key is one of the top level, or a path with dots.
+
+    `same_call` names the only keys that make the call, and then no key is volatile by its name. The
+    calls of a `polling` tool are unknown as calls and have no signature, so that no rule sees them
+    repeat; their failures still count.
+    """
+
+    volatile_keys: tuple[str, ...] = ()
+    same_call: tuple[str, ...] = ()
+    polling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A part of results and errors that does not make them differ, and what stands for it."""
+
+    pattern: str  # in the syntax of Rust's regex, which runs in linear time
+    name: str  # as "<build>"
+
+
+@dataclass(frozen=True, slots=True)
+class Sameness:
+    """What a team declares: its tools by name, and masks in the order they are applied."""
+
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    masks: tuple[Mask, ...] = ()
+
+
+NOTHING = Sameness()
+
+
+def check_pattern(pattern: str) -> None:
+    """Accept a pattern for a mask.
+
+    Raises:
+        ValueError: in one line, if it is empty, too long, or not one of the linear-time engine.
+    """
+    if not 1 <= len(pattern) <= PATTERN_CHARS_MAX:
+        raise ValueError(f"a pattern has 1 to {PATTERN_CHARS_MAX} characters, not {len(pattern)}")
+    try:
+        empty = pl.Series([""]).str.contains(pattern)[0]
+    except pl.exceptions.ComputeError as error:
+        lines = str(error).splitlines()
+        told = next((line for line in lines if line.startswith("error: ")), lines[0])
+        reason = told.removeprefix("regex error: ").removeprefix("error: ")
+        raise ValueError(f"cannot compile {pattern!r}: {reason}") from error
+    if empty:
+        raise ValueError(f"{pattern!r} matches an empty text, so that it would match everywhere")
+
+
+def compared_arguments(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
+    """Return the arguments (canonical JSON or text) that make the calls of turns the same.
+
+    What is no JSON object is left as it is.
+    """
+    declared = pl.col("name").is_in([n for n, t in sameness.tools.items() if _reduces(t)])
+    may_differ = pl.col("arguments").str.starts_with("{") & (
+        declared
+        | pl.col("arguments").str.contains(_MAY_BE_VOLATILE)
+        | pl.col("arguments").str.contains(_MAY_BE_LOOSE)
+    )
+    rows = turns.select((pl.col("kind") == "tool") & may_differ).to_series().arg_true()
+    if rows.is_empty():
+        return turns["arguments"]
+    pairs = zip(turns["name"].gather(rows), turns["arguments"].gather(rows), strict=True)
+    reduced = [_reduced(text, sameness.tools.get(name, Tool())) for name, text in pairs]
+    return turns["arguments"].clone().scatter(rows, reduced)
+
+
+def _reduces(tool: Tool) -> bool:
+    return bool(tool.volatile_keys or tool.same_call)
+
+
+def _reduced(arguments: str, tool: Tool) -> str:
+    value = parsed(arguments)
+    if not isinstance(value, dict):
+        return arguments
+    if tool.same_call:
+        return canonical(_strict({path: _at(value, path.split(".")) for path in tool.same_call}))
+    for path in tool.volatile_keys:
+        _drop(value, path.split("."))
+    stays = _strict({key: item for key, item in value.items() if not _is_volatile(key)})
+    return canonical(stays or value)
+
+
+def _strict(value: Any) -> Any:
+    """Return a value in the one way of writing it: without empty keys, whole numbers as such."""
+    if isinstance(value, str) and re.fullmatch(_WHOLE_NUMBER, value):
+        return int(value)
+    if isinstance(value, list):
+        return [_strict(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    items = ((key, _strict(item)) for key, item in value.items())
+    return {key: item for key, item in items if item not in (None, "", [], {})}
+
+
+def _is_volatile(key: str) -> bool:
+    return key.replace("_", "").replace("-", "").lower() in VOLATILE_KEYS
+
+
+def _at(value: Any, path: Iterable[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _drop(value: dict[str, Any], path: list[str]) -> None:
+    *above, last = path
+    holder = _at(value, above)
+    if isinstance(holder, dict):
+        holder.pop(last, None)

@@ -1,0 +1,76 @@
+"""The volatile parts of what comes out of calls, which are masked before texts are compared.
+
+What is masked is told by its form alone, so that a turn reads the same whatever comes after it.
+Masked are times, ids, addresses and temporary paths: whatever a program draws anew each time. In
+errors, attempts are masked as well, because a client that retries counts them.
+
+Numbers otherwise stay, although they may change on every call: pages, percents, rows, failing tests
+and steps are the very figures by which work goes on, and a failure at a later step is another one.
+For the same reason nothing is learned from a token that changes while all else stays: that is what
+paging, polling and the deletion of one thing after the other look like. An id that the call itself
+names is no volatile part of its error, because another id is other work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint.equivalence import Mask
+
+# Names in code hardly ever have two numbers apart from one another, and random texts mostly do.
+_RANDOM = (
+    "[A-Za-z]*[0-9]+[A-Za-z]+[0-9][A-Za-z0-9]{9,}|[A-Za-z0-9]{9,}[0-9][A-Za-z]+[0-9]+[A-Za-z]*"
+)
+# Without Unicode, borders of words are found fast in any text, and patterns are small.
+_ID = (
+    r"(?-u)(\b|_)(?:(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+[a-f][0-9a-f]{10,}"
+    rf"|[a-f]+[0-9][0-9a-f]{{10,}}|{_RANDOM})\b|(?:call|toolu|chatcmpl|msg|req|run)_[A-Za-z0-9]{{8,}}"
+    # What the content policy puts in the place of a secret, and of all that it cuts off a text.
+    r"|(?:redacted|exact):[0-9a-f]{12}\b)"
+)
+# In this order; the patterns run in Rust's linear-time engine.
+MASKS = (
+    (
+        r"(?-u)\b(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
+        r"|\d\d:\d\d:\d\d(?:[.,]\d+)?\b"
+        # Seconds since 1970 from 2017 to 2033, or their thousandths and so on.
+        r"|1[5-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?\b)",
+        "<time>",
+    ),
+    (_ID, "${1}<id>"),
+    (r"(?-u)\b0x[0-9a-fA-F]{4,}\b", "<address>"),
+    (r"(?i-u)\bpid[ =:]+\d+", "<pid>"),
+    (r"(/private)?(/var/folders|/tmp|/var/tmp)/[^\s'\")\]:,]+", "<temporary path>"),
+    (
+        r"(?i-u)\b\d+([.,]\d+)?[ \t]?(ns|µs|us|ms|s|secs?|seconds?|mins?|minutes?)\b",
+        "<duration>",
+    ),
+)
+ERROR_MASK = (
+    r"(?i-u)\b(?:(?:attempts?|retry|retries|try|tries) ?(?:#|no\.?|number|count)? ?[:=]? ?\d+"
+    r"(?: ?(?:of|/) ?\d+)?|\d+(?:st|nd|rd|th)? (?:attempts?|retry|retries|try|tries))\b",
+    "<attempt>",
+)
+
+
+def masked(text: pl.Expr, masks: Sequence[Mask] = (), *, error: bool = False) -> pl.Expr:
+    """Replace the volatile parts of a text: first those that a team declares, then the others."""
+    declared = [(mask.pattern, mask.name.replace("$", "$$")) for mask in masks]
+    for pattern, name in (*declared, *MASKS, *((ERROR_MASK,) if error else ())):
+        text = text.str.replace_all(pattern, name)
+    return text.str.strip_chars()
+
+
+def named_ids(texts: pl.Series, arguments: pl.Series) -> pl.Series:
+    """Return the ids in each text that its call's arguments name, joined; null where none is."""
+    rows = (texts.str.contains(_ID) & arguments.is_not_null()).arg_true()
+    pairs = zip(texts.gather(rows).str.extract_all(_ID), arguments.gather(rows), strict=True)
+    named = [",".join(i for i in found if i.strip("_") in given) or None for found, given in pairs]
+    return blank(len(texts)).scatter(rows, pl.Series(named, dtype=pl.String))
+
+
+def blank(count: int) -> pl.Series:
+    """Return so many unknown texts."""
+    return pl.Series([None], dtype=pl.String).new_from_index(0, count)

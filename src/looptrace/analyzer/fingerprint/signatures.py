@@ -1,0 +1,356 @@
+"""Sameness, decided in one place: when two calls, outcomes, outputs or responses count as equal.
+
+Volatile parts of results are masked before they are compared (`masks`); the arguments of a call are
+not, because another id is other work, but a few of them do not count (`sameness`). Whatever the
+trace does not say stays null, and null equals nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
+from looptrace.analyzer.fingerprint.masks import blank, masked, named_ids
+from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
+from looptrace.analyzer.fingerprint.stack_traces import with_places
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.text.errors import says_nothing
+
+# A result that begins so reports a failure although its span's status does not say it.
+FAILURE_HEAD = (
+    r"^\s*([\w.]*(Error|Exception)\s*[:(-]|ERROR\b|[Ee]rror:|fatal:|panic:"
+    r"|Traceback \(most recent call last\))"
+)
+FAILURE_EXIT = r"(?i)\bexit(ed)?( with)?( code| status)\s*[:=]?\s*[1-9]\d{0,2}\s*\W*$"
+ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
+
+# What went wrong, by the first pattern that fits the type, else type or message; "untold" where a
+# framework hides it, "unknown" where none fits. The external ones are not the agent's own doing.
+ERROR_KINDS = (
+    ("rate_limit", r"(?i)rate.?limit|too many requests|\b429\b|quota"),
+    ("authentication", r"(?i)authenticat|unauthori[sz]ed|\b401\b|invalid.{0,10}(api.?key|token)"),
+    ("permission", r"(?i)permission|forbidden|\b403\b|access denied|not permitted"),
+    ("timeout", r"(?i)time(d)?.?out|deadline exceeded"),
+    (
+        "network",
+        r"(?i)connection|unreachable|\bdns\b|name resolution|socket|\b50[234]\b|bad gateway"
+        r"|(service|server|host) (is )?(temporarily )?(unavailable|down)|overloaded|\bECONN",
+    ),
+    (
+        "dependency",
+        r"(?i)modulenotfound|importerror|no module named|cannot find (module|package)|unresolved"
+        r" (import|dependency)|could not resolve dependenc|no matching distribution",
+    ),
+    ("not_found", r"(?i)not.?found|no such file|does ?n[o']t exist|\b404\b|unknown (column|table)"),
+    (
+        "syntax",
+        r"(?i)syntax|parse error|unexpected (token|indent|end)|unterminated|\berror ?(TS|\[E)\d"
+        r"|compil(er|ation) (error|failed)",
+    ),
+    ("logic", r"(?i)assert|expected\b.*\b(got|but|actual)|[1-9]\d* failed"),
+    ("runtime", r"(?i)error|exception|panic|traceback"),
+)
+EXTERNAL = ("rate_limit", "authentication", "network", "dependency")
+UNTOLD = "untold"
+
+# Tools are told by their names, as C1 of the requirements asks for a form by kind of output.
+CHANGES = re.compile(
+    "write|edit|replace|patch|create|insert|delete|remove|rename|move", re.IGNORECASE
+)
+SEARCHES = re.compile("search|grep|find|query|lookup|browse|retrieve", re.IGNORECASE)
+# Tools that only look at something, so that nothing has come of a call.
+READS = re.compile(
+    r"(^|[_.-])(read|list|ls|get|fetch|open|view|show|cat|status|check)($|[_.-])", re.IGNORECASE
+)
+# Tools that do nothing but wait.
+PAUSES = re.compile(r"(^|[_.-])(wait|sleep|delay|pause)($|[_.-])", re.IGNORECASE)
+# A query may also change things, so that only an empty answer to it tells of a search.
+QUERIES = r"(?i)query"
+FOUND_NOTHING = (
+    r"(?i)^\W*(none|null|nil|empty|nothing|n/a)?\W*$"
+    r"|\b(no|0|zero|any) (\w+ )?(results?|rows?|match(es)?|records?|hits?|entries|documents?)\b"
+    r"|\b(not|nothing|none) found\b|\bdid not match\b"
+)
+# What tells that a call was done, and nothing of what came of it.
+ACKNOWLEDGES = r"(?i)^\W*(ok|okay|done|success|true)\W*$"
+# Kinds of task that tests cannot judge.
+UNTESTED = r"(?i)^(set-?up|doc|config|refactor)"
+
+# What signatures are written from.
+_SIGNED = (
+    *("kind", "name", "asked", "result", "error", "went_wrong", "gave", "hidden", "error_type"),
+    *("location", "failing", "call", "outcome"),
+)
+
+# Arguments that tell what was changed where, and what was searched for.
+_TEXT = r'"((?:[^"\\]|\\.)+)'
+CHANGED_FILE = rf'"(?i-u:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))":{_TEXT}'
+CHANGE = (
+    r'"(?i-u:description|instructions?|summary|explanation|message|title|new_?(?:str|string|text)'
+    rf'|replacement|contents?|text|code|patch|diff)":{_TEXT}'
+)
+SEARCHED = rf'"(?i-u:query|q|pattern|search|search_?term|keywords?|regex|term|question)":{_TEXT}'
+
+# A file without its folders; of a place, unless it is a temporary one.
+FILE_NAME = r"([^/\\]+)$"
+FILE_OF_PLACE = r"([^/\\<>:\s]+\.[^/\\<>:\s]+)(?::[0-9]+)?$"
+
+# Signatures of the forms that C1 names are longer than others, which it ends after 50 characters.
+SIGNATURE_CHARS_MAX = 50
+FORM_CHARS_MAX = 80
+GIST_CHARS_MAX = 40
+# A head is written from no more than this much of a text, and a type has no more to tell.
+_READ_CHARS = 200
+DIGEST_BYTES = 8
+
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+def digest(text: str) -> str:
+    """Return 16 hex digits that are the same on every machine and in every version."""
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def fingerprinted(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataFrame:
+    """Fill in what turns (`TURN_SCHEMA`) are compared by: call, outcome, signature, response.
+
+    Where the span did not say whether a call failed, its result's text does. Filled in too is what
+    else the texts tell: kind and place of failures, figures of test runs.
+    """
+    turns = turns.with_columns(_failed()).with_columns(_error(), _error_type())
+    failed = pl.col("failed").fill_null(value=False)
+    hidden = failed & pl.col("error").is_in(_that_say_nothing(turns.filter(failed)["error"]))
+    turns = with_places(with_figures(turns).with_columns(hidden=hidden), digest)
+    compared = pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])
+    turns = turns.with_columns(
+        pl.col("response", "talks_on").str.strip_chars(),
+        asked=compared_arguments(turns, sameness),
+        gave=masked(pl.when(compared & ~failed).then("result"), sameness.masks),
+        went_wrong=masked(pl.when(failed).then("error"), sameness.masks, error=True),
+    )
+    named = named_ids(turns.select(pl.when(failed).then("error")).to_series(), turns["asked"])
+    turns = turns.with_columns(
+        went_wrong=pl.concat_str("went_wrong", named.fill_null("")),
+        call=_mapped(turns.select(_call(sameness)).to_series(), digest),
+    )
+    turns = turns.with_columns(outcome=_mapped(turns.select(_outcome()).to_series(), digest))
+    return turns.with_columns(
+        error_kind=_error_kind(turns),
+        signature=_signature(turns, sameness),
+        response=_mapped(turns["response"], _sha256),
+        talks_on=_mapped(turns["talks_on"], _sha256),
+    ).select(TURN_SCHEMA.names())
+
+
+def compared_by(turns: pl.DataFrame, sameness: Sameness) -> pl.DataFrame:
+    """Return turns (`TURN_SCHEMA`) as they compare by what is declared now, numbered anew."""
+    return numbered(fingerprinted(turns, sameness))
+
+
+def _failed() -> pl.Expr:
+    result = pl.col("result")
+    by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
+    return (
+        pl.when(pl.col("kind") == "tool").then(pl.coalesce("failed", by_text)).otherwise("failed")
+    )
+
+
+def _error() -> pl.Expr:
+    failed_call = (pl.col("kind") == "tool") & pl.col("failed")
+    return pl.when(failed_call).then(pl.coalesce("error", "result")).otherwise("error")
+
+
+def _error_type() -> pl.Expr:
+    by_text = pl.coalesce("error", "result").str.extract(ERROR_TYPE)
+    failed_call = (pl.col("kind") == "tool") & pl.col("failed")
+    return pl.when(failed_call).then(pl.coalesce("error_type", by_text)).otherwise("error_type")
+
+
+def _call(sameness: Sameness) -> pl.Expr:
+    given = masked(pl.when(pl.col("kind") == "model").then("arguments"), sameness.masks)
+    named = pl.concat_str("name", "asked", separator="(")
+    # An attempt is compared by its blockers alone; its status is a column of its own.
+    call = pl.when(pl.col("kind") == "attempt").then("asked").otherwise(named)
+    call = pl.when(pl.col("kind") == "model").then(given).otherwise(call)
+    return pl.when(~_polls(sameness)).then(call)
+
+
+def _polls(sameness: Sameness) -> pl.Expr:
+    polling = [name for name, tool in sameness.tools.items() if tool.polling]
+    return (pl.col("kind") == "tool") & pl.col("name").is_in(polling).fill_null(value=False)
+
+
+def _outcome() -> pl.Expr:
+    failed = pl.concat_str(pl.lit("failed "), "went_wrong")
+    outcome = pl.when(pl.col("failed")).then(failed).otherwise("gave")
+    return pl.when(pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])).then(outcome)
+
+
+def _error_kind(turns: pl.DataFrame) -> pl.Expr:
+    """Classify the failures of calls: a failing test is one, whatever it is a test of."""
+    told = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
+    fits = [pl.when(told.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
+    by_type = _mapped(turns["error_type"], _kind_of_type)
+    kind = (
+        pl.when(pl.col("failing") > 0)
+        .then(pl.lit("logic"))
+        .when(pl.col("error").is_null() | pl.col("hidden"))
+        .then(pl.lit(UNTOLD))
+        .otherwise(pl.coalesce(by_type, *fits, pl.lit("unknown")))
+    )
+    return pl.when((pl.col("kind") == "tool") & pl.col("failed")).then(kind)
+
+
+def _kind_of_type(error_type: str) -> str | None:
+    """Classify a type of error by its name; that it is an error says nothing."""
+    *kinds, _ = ERROR_KINDS
+    return next(
+        (name for name, pattern in kinds if re.search(pattern, error_type[:_READ_CHARS])), None
+    )
+
+
+def _signature(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
+    """Write the signature by form of output: a head to read, and a digest where it leaves out any.
+
+    What is neither a failure nor a test run is compared in full, by call and outcome.
+    """
+    form = (
+        pl.when(pl.col("failing") > 0)
+        .then(pl.lit("test-fail"))
+        .when(pl.col("failed"))
+        .then(pl.lit("error"))
+        .otherwise(_mapped(turns["name"], _form_of))
+    )
+    signed = turns.select(_SIGNED, form=form).with_row_index("row")
+    signed = signed.filter((pl.col("kind") == "tool") & ~_polls(sameness))
+    signatures = blank(turns.height)
+    for (name,), part in signed.partition_by("form", as_dict=True).items():
+        signatures = signatures.scatter(part["row"], _written(part, _FORMS[str(name)]))
+    return signatures
+
+
+def _form_of(tool: str) -> str:
+    return "file" if CHANGES.search(tool) else "search" if SEARCHES.search(tool) else "other"
+
+
+def _written(turns: pl.DataFrame, write: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.Series:
+    """Return the signatures of turns of one form."""
+    parts = write(turns)
+    chars_max = (
+        pl.when(turns["form"] == "other").then(SIGNATURE_CHARS_MAX).otherwise(FORM_CHARS_MAX)
+    )
+    cut = pl.concat_str(
+        pl.col("head").str.slice(0, chars_max), _mapped(parts["whole"], digest), separator="#"
+    )
+    says_all = pl.col("says_all") & (pl.col("head").str.len_chars() <= chars_max)
+    return parts.select(pl.when(says_all).then("head").otherwise(cut)).to_series()
+
+
+# Each form returns for its turns the `head` of the signature, the `whole` that must be equal, null
+# where that is unknown, and whether the head `says_all` of it.
+
+
+def _of_tests(turns: pl.DataFrame) -> pl.DataFrame:
+    """Count the failing tests, and name them; where no name is told, the text is compared."""
+    texts = pl.concat_str("result", "error", separator="\n", ignore_nulls=True)
+    turns = turns.hstack(failed_tests(turns.select(text=texts).to_series()))
+    said = masked(pl.coalesce("went_wrong", "gave"))
+    which = pl.concat_str("file", "names", separator=":", ignore_nulls=True)
+    named = pl.col("names").is_not_null()
+    count = pl.concat_str(pl.lit("test-fail:"), "failing", pl.lit("-"))
+    return turns.select(
+        head=pl.concat_str(count, pl.when(named).then(which).otherwise(_slug(said))),
+        whole=pl.concat_str(count, pl.when(named).then(which).otherwise(said)),
+        says_all=named,
+    )
+
+
+def _of_error(turns: pl.DataFrame) -> pl.DataFrame:
+    """Name type, gist and file; a text that says nothing only proves sameness for the same call."""
+    type_ = pl.col("error_type").fill_null("Error")
+    gist = _slug(pl.col("went_wrong")).str.slice(0, GIST_CHARS_MAX).str.strip_chars_end("-")
+    # A file that is written for the moment has another name each time.
+    file = masked(pl.col("location")).str.extract(FILE_OF_PLACE)
+    file = pl.when(~gist.str.contains(file, literal=True).fill_null(value=False)).then(file)
+    typed = pl.concat_str(type_, gist, file, separator="-", ignore_nulls=True)
+    by_text = pl.concat_str(type_, "went_wrong", file.fill_null(""), separator="\n")
+    by_call = pl.concat_str(type_, "name", "asked", separator="\n")
+    only_words = pl.col("went_wrong").str.contains(r"^[\w.]+( [\w.]+)*$")
+    says_all = only_words & (pl.col("went_wrong").str.len_chars() <= GIST_CHARS_MAX)
+    hidden = pl.col("hidden")
+    shown = pl.when(hidden).then(pl.concat_str(type_, "name", separator="-")).otherwise(typed)
+    return turns.select(
+        head=pl.concat_str(pl.lit("error:"), shown),
+        whole=pl.when(hidden).then(by_call).otherwise(by_text),
+        says_all=says_all & ~hidden,
+    )
+
+
+def _of_change(turns: pl.DataFrame) -> pl.DataFrame:
+    asked = pl.col("asked")
+    file = asked.str.extract(CHANGED_FILE).str.extract(FILE_NAME)
+    gist = _slug(asked.str.extract(CHANGE)).str.slice(0, GIST_CHARS_MAX)
+    change = pl.concat_str(file, gist, separator=":", ignore_nulls=True)
+    head = pl.when(file.is_null()).then(_slug(asked)).otherwise(change)
+    return _did(turns, pl.concat_str(pl.lit("file:"), head))
+
+
+def _of_search(turns: pl.DataFrame) -> pl.DataFrame:
+    asked = pl.col("asked")
+    return _did(
+        turns,
+        pl.concat_str(pl.lit("search:"), _slug(pl.coalesce(asked.str.extract(SEARCHED), asked))),
+    )
+
+
+def _of_other(turns: pl.DataFrame) -> pl.DataFrame:
+    asked = pl.col("asked").str.slice(0, _READ_CHARS).str.replace_all(r"\s+", " ")
+    return _did(turns, pl.concat_str("name", asked, separator=":"))
+
+
+_FORMS = {
+    "test-fail": _of_tests,
+    "error": _of_error,
+    "file": _of_change,
+    "search": _of_search,
+    "other": _of_other,
+}
+
+
+def _did(turns: pl.DataFrame, head: pl.Expr) -> pl.DataFrame:
+    """Compare what a call did by all of it."""
+    return turns.select(
+        head=head,
+        whole=pl.concat_str("call", "outcome", separator="-"),
+        says_all=pl.lit(value=False),
+    )
+
+
+def _slug(text: pl.Expr) -> pl.Expr:
+    """Return the words at the head of a text, joined with hyphens."""
+    head = text.str.slice(0, _READ_CHARS).str.replace_all(r"\\[nrt]", " ")
+    return head.str.replace_all(r"[^\w.]+", "-").str.strip_chars("-")
+
+
+def _that_say_nothing(errors: pl.Series) -> list[str]:
+    return [error for error in errors.drop_nulls().unique() if says_nothing(error)]
+
+
+def _mapped(texts: pl.Series, function: Callable[[str], str | None]) -> pl.Series:
+    """Apply a function to each distinct text; null stays null."""
+    distinct = texts.drop_nulls().unique()
+    values = pl.Series([function(text) for text in distinct], dtype=pl.String)
+    return texts.replace_strict(distinct, values, default=None, return_dtype=pl.String)
+
+
+def _sha256(response: str) -> str:
+    """Hash a response; one that was hashed before stays as it is, so that turns compare anew."""
+    if _SHA256.fullmatch(response):
+        return response
+    return hashlib.sha256(response.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,223 @@
+"""Near sameness: which requests say the same in other words.
+
+A request is a hand-off's, or what a search looks for. Two mean the same where they ask the same
+agent or tool, the figures, names and the like in them are equal, and a measure of the rest says
+that it is alike. What is the same word by word is the same in any case.
+
+The measures, each of one text at a time, so that no verdict depends on which texts come together:
+
+- `sentences`: the cosine of sentence embeddings (`sentences`), which needs the extra `semantic`;
+- `letters`: the cosine of counts of three letters in a row within words, which sees that words are
+  the same but not that other words say the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from math import ceil
+from typing import Literal, NamedTuple, get_args
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from looptrace.analyzer.fingerprint import embeddings
+from looptrace.analyzer.fingerprint.signatures import SEARCHED
+from looptrace.analyzer.text.payloads import parsed
+from looptrace.rules.contract import check_bounds, numbers, setting
+from looptrace.rules.turns import UNKNOWN, Figures, Meanings
+
+Measure = Literal["sentences", "letters"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+SENTENCES, LETTERS = MEASURES
+
+# Longer requests are compared word by word only: a model sees but the beginning of a long text,
+# and what tells two long ones apart may be anywhere.
+CHARS_MAX = 1_000
+# Sketches that are remembered. One has some 4 kB.
+SKETCHES_MAX = 4_096
+
+# Embeddings are rounded to this part of their length, so that the last digits of a sum, in which
+# processors differ, hardly ever decide.
+_GRID = 4_096
+_PERCENT = 100
+
+_LETTERS = 3
+_LETTER_KINDS = 1_024  # remainders of hashes
+
+_WORD = re.compile(r"\w+")
+_TOKEN = re.compile(r"\S+")
+_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|`([^`]+)`')
+_ENDS = ".,;:!?…"
+_AROUND = f"{_ENDS}\"'“”`()[]{{}}<>"
+_CODE = re.compile(r"\d|[_/\\@=.:#$%&+*]|\w\(\)")
+_APOSTROPHE = "\u2019"  # as it is printed
+_I = ("i", "i'm", "i'd", "i'll", "i've")
+
+# Words of a request that do not tell what is asked for.
+_FILLERS = frozenset(
+    {
+        *("a", "again", "an", "and", "can", "could", "do", "for", "give", "have", "i", "if"),
+        *("in", "is", "it", "kindly", "make", "me", "more", "my", "need", "now", "of", "on"),
+        *("once", "or", "please", "s", "that", "the", "this", "to", "want", "we", "whether"),
+        *("will", "would", "you", "your"),
+    }
+)
+# Words that tell as much as a figure does.
+_TELLING = frozenset(
+    {
+        *("no", "not", "never", "none", "nothing", "without", "except", "only", "first"),
+        *("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
+        *("last", "previous", "next", "one", "two", "three", "four", "five", "six", "seven"),
+        *("eight", "nine", "ten"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """How requests are compared that are not the same word by word."""
+
+    measure: Measure
+    similar_percent: int = setting(
+        85, ge=50, le=100, doc="How alike two requests must be to be the same, as a cosine."
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds("meaning", numbers(self))
+
+    @property
+    def product_min(self) -> int:
+        """The least inner product of two sketches that mean the same."""
+        return ceil(self.similar_percent * _GRID * _GRID / _PERCENT)
+
+
+class Sketch(NamedTuple):
+    """What is compared of a request: what must be equal, and what must be alike."""
+
+    marks: tuple[str, ...]
+    vector: npt.NDArray[np.int32]
+
+
+def meanings_of(table: pl.DataFrame, meaning: Meaning) -> Meanings:
+    """Return what requests among turns mean; turns are ordered and coded.
+
+    Searches are compared where they have the same result, which no failure of the outside is.
+    """
+    subject = np.full(table.height, UNKNOWN, dtype=np.int64)
+    place = np.zeros(table.height, dtype=np.int64)
+    subjects: dict[tuple[object, ...], int] = {}
+    vectors: dict[str, int] = {}
+    found: list[npt.NDArray[np.int32]] = []
+    for row, text, *same in _requests(table):
+        made = sketch(meaning.measure, text)
+        if made is None:
+            continue
+        if text not in vectors:
+            vectors[text] = len(found)
+            found.append(made.vector)
+        subject[row] = subjects.setdefault((*same, made.marks), len(subjects) + 1)
+        place[row] = vectors[text]
+    stacked = np.stack(found) if found else np.zeros((0, 1), dtype=np.int32)
+    return Meanings(subject, place, stacked, meaning.product_min)
+
+
+def _requests(table: pl.DataFrame) -> Iterator[tuple[int, str, str, str, str, int]]:
+    """Yield row and text of each request, and what must be equal: kind, name, the rest, result."""
+    handed = pl.col("kind") == "handoff"
+    search = pl.col("searches") & ~pl.col("external") & (pl.col("outcome_code") != UNKNOWN)
+    plain = ~pl.col("arguments").str.starts_with("{")
+    rows = (
+        table.with_row_index("row")
+        .filter(handed | search)
+        .with_columns(
+            query=pl.when(search & ~plain).then(pl.col("arguments").str.extract(SEARCHED)),
+            plain=pl.when(handed | plain).then("arguments"),
+        )
+        .select(
+            "row",
+            "query",
+            "plain",
+            pl.col("kind").cast(pl.String),
+            "name",
+            pl.when(pl.col("query").is_not_null())
+            .then(pl.col("arguments").str.replace(SEARCHED, ""))
+            .otherwise(pl.lit("")),
+            pl.when(search).then("outcome_code").otherwise(UNKNOWN),
+        )
+    )
+    for row, query, plain_text, *same in rows.iter_rows():
+        text = plain_text if query is None else parsed(f'"{query}"')
+        if text is not None:
+            yield (row, text, *same)
+
+
+def sketch(measure: Measure, text: str) -> Sketch | None:
+    """Return what is compared of a text; None where it says nothing or is too long.
+
+    Raises:
+        SentencesError: where sentences are to be embedded and cannot be.
+    """
+    return _sketch(measure, text) if len(text) <= CHARS_MAX else None
+
+
+@lru_cache(SKETCHES_MAX)
+def _sketch(measure: Measure, text: str) -> Sketch | None:
+    words = bare(text)
+    if not words:
+        return None
+    vector = embeddings.embedded(" ".join(words)) if measure == SENTENCES else _letters(words)
+    if vector is None:
+        return None
+    return Sketch(marks(text), np.rint(vector * _GRID).astype(np.int32))
+
+
+def bare(text: str) -> list[str]:
+    """Return the words that tell what a request asks for."""
+    return [word for word in _WORD.findall(text.casefold()) if word not in _FILLERS]
+
+
+def marks(text: str) -> tuple[str, ...]:
+    """Return what must be equal in requests that mean the same, in its order.
+
+    That are figures, names, code, what is quoted, and words that negate or count. A name is a word
+    with a capital letter that does not begin a sentence.
+    """
+    text = text.replace(_APOSTROPHE, "'")
+    found = [next(filter(None, match.groups())) for match in _QUOTED.finditer(text)]
+    begins = True
+    for token in _TOKEN.findall(text):
+        word = token.strip(_AROUND).removesuffix("'s")
+        if word.casefold().endswith("n't"):
+            found.append("not")
+        elif _tells(word, begins=begins) or _CODE.search(token.rstrip(_ENDS)):
+            found.append(word)
+        begins = token[-1] in _ENDS
+    return tuple(one.casefold() for one in found)
+
+
+def _tells(word: str, *, begins: bool) -> bool:
+    small = word.casefold()
+    if small in _I:
+        return False
+    if small in _TELLING or _CODE.search(word):
+        return True
+    return any(character.isupper() for character in islice(word, int(begins), None))
+
+
+def _letters(words: list[str]) -> Figures:
+    """Count three letters in a row, the borders of a word among them."""
+    counts = np.zeros(_LETTER_KINDS, dtype=np.float64)
+    for word, times in Counter(words).items():
+        edged = f" {word} "
+        for start in range(len(edged) - _LETTERS + 1):
+            piece = edged[start : start + _LETTERS].encode("utf-8", "surrogatepass")
+            counts[crc32(piece) % _LETTER_KINDS] += times
+    length: np.float64 = np.sqrt((counts * counts).sum())
+    return counts / length

@@ -1,0 +1,139 @@
+"""Directives: the texts that tell an agent to change course, out of templates.
+
+A template is a file `<name>.txt.j2`, named by the rule or, where a rule has none, by the action. It
+may use what `text_of` gives it and nothing else. Nothing of earlier turns is quoted, so that an
+agent does not read its own mistakes once more; the blockers of a task are what its author recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.recovery import DEFAULT, Recovery
+from looptrace.analyzer.text.display import plain
+
+SUFFIX = ".txt.j2"
+# A blocker is a name or a sentence.
+BLOCKER_LENGTH_MAX = 200
+# More of them do not help to decide.
+BLOCKERS_MAX = 20
+
+_OWN = PackageLoader("looptrace.analyzer.gates", "templates")
+# What a template is tried with before it is needed.
+_SAMPLE = {
+    "task": "task",
+    "rule": "repeated_call",
+    "action": "warn",
+    "attempts": 3,
+    "loop_count": 2,
+    "pivots": 1,
+    "max_pivots": 2,
+    "blockers": ["key"],
+    "retry_after_s": 60,
+}
+
+# A rule's own text is for when the agent goes on; a gate says that it must not.
+_OF_RULES = ("warn", "pivot")
+
+
+class DirectiveError(ValueError):
+    """A template cannot be used; the message is one line, with its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directives:
+    """The templates in force: those of a folder, if one is given, before looptrace's own."""
+
+    folder: Path | None = None
+    recovery: Recovery = DEFAULT
+
+    def text_of(self, event: GateEvent) -> str | None:
+        """Write the directive of an event; None where it asks nothing of the agent.
+
+        A template may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
+        `max_pivots`, `blockers` (a list) and `retry_after_s`.
+
+        Raises:
+            DirectiveError: if a template of the folder cannot be used.
+        """
+        if event.action is None:
+            return None
+        names = [f"{event.action}{SUFFIX}"]
+        if event.action in _OF_RULES:
+            names.insert(0, f"{event.rule}{SUFFIX}")
+        try:
+            return self._render(names, event)
+        except (TemplateError, OSError, UnicodeDecodeError) as error:
+            why = plain(str(error), BLOCKER_LENGTH_MAX)
+            raise DirectiveError(
+                f"{self.folder}: a template of {names} cannot be used: {why}"
+            ) from error
+
+    def check(self) -> None:
+        """Check that the folder is there and that each of its templates can be read.
+
+        Raises:
+            DirectiveError: if not.
+        """
+        if self.folder is None:
+            return
+        if not self.folder.is_dir():
+            raise DirectiveError(f"{self.folder}: is no folder; directives are read from one.")
+        environment = self._environment()
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            try:
+                environment.get_template(path.name).render(_SAMPLE)
+            except (TemplateError, OSError, UnicodeDecodeError) as error:
+                why = plain(str(error), BLOCKER_LENGTH_MAX)
+                raise DirectiveError(f"{path}: cannot be used: {why}") from error
+
+    def _render(self, names: list[str], event: GateEvent) -> str:
+        blockers = [plain(name, BLOCKER_LENGTH_MAX) for name in event.blockers[:BLOCKERS_MAX]]
+        template = self._environment().select_template(names)
+        return template.render(
+            task=plain(event.task, BLOCKER_LENGTH_MAX),
+            rule=event.rule,
+            action=event.action,
+            attempts=event.attempts,
+            loop_count=event.loop_count,
+            pivots=event.pivots,
+            max_pivots=self.recovery.max_pivots,
+            blockers=blockers,
+            retry_after_s=event.retry_after_s,
+        ).strip()
+
+    def _environment(self) -> ImmutableSandboxedEnvironment:
+        loader = ChoiceLoader([FileSystemLoader(self.folder), _OWN]) if self.folder else _OWN
+        return ImmutableSandboxedEnvironment(
+            loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+
+
+OWN = Directives()
+
+
+def told_of(event: GateEvent, directives: Directives) -> Told:
+    """Return what an agent needs of an event."""
+    return Told(
+        id=event.id,
+        type=event.type,
+        task=event.task,
+        trace_id=event.trace_id,
+        span_id=event.span_id,
+        rule=event.rule,
+        action=event.action,
+        directive=directives.text_of(event),
+        reason=event.reason,
+        gate=event.gate,
+        signature=event.signature,
+        attempts=event.attempts,
+        loop_count=event.loop_count,
+        turn_first=event.turn_first,
+        turn=event.turn,
+    )

@@ -1,0 +1,74 @@
+"""Gate events: what is sent to agents and people about a loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from looptrace.rules.contract import Action
+
+Told = Literal["loop_detected", "pivot_issued", "gate_opened", "gate_resolved", "counter_reset"]
+
+
+Status = Literal["active", "paused_for_intervention", "blocked"]
+
+
+# Why there is a gate; the first is the ladder of a rule.
+Why = Literal[
+    "LADDER", "MAX_PIVOTS_EXCEEDED", "MAX_FORCED_EXCEEDED", "UNBLOCKING_OFF", "UNBLOCKING_FAILED"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed turn, as a gate's history shows it."""
+
+    turn: int
+    at_ns: int
+    agent: str
+    label: str
+    signature: str | None
+    error_kind: str | None
+    error_type: str | None
+    error: str | None
+    trace_id: str
+    span_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateEvent:
+    """Something told to an agent or a person: what, of which loop, and how the task stands.
+
+    `attempts` and `loop_count` are since the last reset, pivot or order to move on. The id is the
+    same whenever and in however many parts the same turns are judged.
+    """
+
+    id: str
+    type: Told
+    task: str
+    at_ns: int
+    turn: int
+    status: Status  # of the task, after the event
+    status_before: Status
+    session: str = ""
+    trace_id: str = ""
+    span_id: str = ""
+    agent: str = ""
+    service: str = ""
+    action: Action | None = None
+    rule: str = ""
+    finding: str = ""
+    gate: str = ""  # id of the gate that the event opens or resolves
+    why: Why | None = None
+    attempts: int = 0
+    loop_count: int = 0
+    signature: str = ""
+    turn_first: int = 0
+    reason: str = ""
+    pivots: int = 0  # issued to the task so far; of a reset, before it
+    retry_after_s: int = 0
+    blockers: tuple[str, ...] = ()
+    decision: str | None = None
+    note: str | None = None
+    history: tuple[Failure, ...] = ()  # of a gate: the last failures before it
+    exact: bool = True  # the loop's turns are the same beyond doubt

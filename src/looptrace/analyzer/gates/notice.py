@@ -1,0 +1,26 @@
+"""Notices: a gate event as an agent's process needs it. It imports neither Polars nor DuckDB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One gate event, as an agent needs it; `analyzer.gates.GateEvent` says more."""
+
+    id: str
+    type: str
+    task: str
+    trace_id: str
+    span_id: str
+    rule: str = ""
+    action: str | None = None
+    directive: str | None = None
+    reason: str = ""
+    gate: str = ""
+    signature: str = ""
+    attempts: int = 0
+    loop_count: int = 0
+    turn_first: int = 0
+    turn: int = 0

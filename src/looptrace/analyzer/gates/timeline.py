@@ -1,0 +1,88 @@
+"""What happened to a task, in its order: the moments that `gates` decides upon."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.detect.stretches import Growth
+from looptrace.analyzer.gates.events import Failure, GateEvent
+from looptrace.analyzer.gates.state_machine import Moment, Reset
+from looptrace.analyzer.schema.turns import IS_USER
+from looptrace.analyzer.text.display import label
+
+# At one turn what begins anew comes before what grows; a person's message has the number of the
+# turn before it, and comes after it.
+_RESET_BEFORE, _GROWTH, _RESET_AFTER = range(3)
+
+
+def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Moment]]:
+    """Return by task, in order, the resets in these rows (counted turns) and the growths."""
+    found: dict[str, list[tuple[tuple[int, int, str, str], Moment]]] = defaultdict(list)
+    for growth in grown:
+        place = (growth.fired.turn, _GROWTH, growth.loop.rule.name, growth.loop.id)
+        found[growth.loop.task].append((place, growth))
+    resets = rows.filter(pl.col("reset").is_not_null())
+    for row in resets.select(_RESET_COLUMNS).iter_rows(named=True):
+        by_person = row["reset"] == "person"
+        moment = Reset(
+            turn=row["turn"],
+            at_ns=row["end_ns"],
+            reason=row["reset"],
+            trace_id=row["trace_id"],
+            span_id=row["span_id"],
+            call_id=row["call_id"] or "",
+            decision=row["name"] if by_person else None,
+            note=row["text"] if by_person else None,
+        )
+        rank = _RESET_AFTER if by_person else _RESET_BEFORE
+        found[row["task"]].append(((row["turn"], rank, str(row["end_ns"]), row["span_id"]), moment))
+    return {
+        task: [moment for _, moment in sorted(placed, key=lambda pair: pair[0])]
+        for task, placed in found.items()
+    }
+
+
+_RESET_COLUMNS = (
+    "task",
+    "turn",
+    "end_ns",
+    "reset",
+    "trace_id",
+    "span_id",
+    "call_id",
+    "name",
+    "text",
+)
+
+
+def with_history(events: Sequence[GateEvent], rows: pl.DataFrame, count: int) -> list[GateEvent]:
+    """Add to each gate the last failures before it in its task (rows of counted turns)."""
+    tasks = {event.task for event in events if event.type == "gate_opened"}
+    if not tasks:
+        return list(events)
+    gated = rows.filter(pl.col("task").is_in(tasks) & ~IS_USER)
+    by_task = gated.partition_by("task", as_dict=True)
+    return [
+        replace(event, history=_history(event, by_task[event.task,], count))
+        if event.type == "gate_opened"
+        else event
+        for event in events
+    ]
+
+
+def _history(event: GateEvent, rows: pl.DataFrame, count: int) -> tuple[Failure, ...]:
+    """Return the last failures of a task since its last reset up to a gate."""
+    before = rows.filter(pl.col("turn") <= event.turn)
+    epoch = before.filter(pl.col("turn") == event.turn)["epoch"].first()
+    failed = before.filter(pl.col("failed") & (pl.col("epoch") == epoch))
+    return tuple(_failure(row) for row in failed.tail(count).iter_rows(named=True))
+
+
+def _failure(row: dict[str, Any]) -> Failure:
+    own = {name: row[name] for name in Failure.__slots__ if name in row}
+    return Failure(**own, at_ns=row["end_ns"], label=label(row))

@@ -1,0 +1,243 @@
+"""What a judge is asked about a finding, and what counts as its opinion.
+
+A judge is asked only where a rule's evidence is not exact. Whatever goes wrong with it is recorded
+as "no opinion" and never raised. Nothing here opens a socket: judges are given by the caller.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import polars as pl
+
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.text.display import label, plain
+from looptrace.rules.registry import RULES
+
+# Enough to see a loop come round several times; a judge's answers get no better with hundreds.
+HISTORY_TURNS_MAX = 30
+
+# A call with a path and a command, or the first and the last words of a response.
+DONE_LENGTH_MAX = 160
+
+# The head of a result says what it is, its tail how it ended; the middle is cut out.
+RESULT_LENGTH_MAX = 240
+
+# What a person asks for stands in its first paragraphs and its last.
+GOAL_LENGTH_MAX = 2_000
+
+# A reason quotes a call or two.
+REASON_LENGTH_MAX = 400
+
+# Long enough for an id or a path of some depth, and for the name of an agent.
+NAME_LENGTH_MAX = 64
+
+# An answer that is longer is not one short object, and is not parsed.
+ANSWER_LENGTH_MAX = 20_000
+
+# A few sentences; what is longer is shortened, because the opinion itself is still clear.
+REASONING_LENGTH_MAX = 1_000
+
+# One line that says what was wrong.
+WHY_LENGTH_MAX = 200
+
+# How an answer is written, as JSON schema that endpoints with strict schemas take as it is.
+ANSWER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "is_regressive": {
+            "type": "boolean",
+            "description": "The turns undid or broke something: the goal is farther away.",
+        },
+        "no_progress": {
+            "type": "boolean",
+            "description": "The turns brought the agent no nearer to the goal.",
+        },
+        "is_external": {
+            "type": "boolean",
+            "description": "What holds the agent up lies outside: network, service, limit, login.",
+        },
+        "reasoning": {"type": "string", "description": "Why, in at most three sentences."},
+    },
+    "required": ["is_regressive", "no_progress", "is_external", "reasoning"],
+    "additionalProperties": False,
+}
+_TYPES: dict[str, tuple[type, str]] = {
+    "boolean": (bool, "true or false"),
+    "string": (str, "a text"),
+}
+
+_FENCES = ("```json\n", "```\n")
+_FENCE_END = "\n```"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a judge is asked: all that it is told, of bounded length, each text on one line."""
+
+    task: str
+    rule: str
+    reason: str  # the finding in a person's words
+    goal: str | None  # the last message of a person; None where the trace shows none
+    history: tuple[str, ...]  # one line a turn, oldest first, up to the last turn of the finding
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a judge thinks of the turns that it was shown."""
+
+    is_regressive: bool
+    no_progress: bool
+    is_external: bool
+    reasoning: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoOpinion:
+    """A judge failed, timed out or answered nonsense; `why` says so in one line."""
+
+    why: str
+
+
+# By the id of the gate that a judge was asked about.
+Opinions: TypeAlias = Mapping[str, Opinion | NoOpinion]
+NOBODY_ASKED: Opinions = MappingProxyType({})
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Whoever can be asked. It answers in bounded time, and need not catch its own errors."""
+
+    def opinion(self, question: Question) -> Opinion | NoOpinion:
+        """Answer a question."""
+
+
+def needs_opinion(found: Finding | GateEvent) -> bool:
+    """Tell whether a judge may be asked about it: an exact match speaks for itself."""
+    if isinstance(found, GateEvent) and not found.exact:
+        return True
+    return any(rule.name == found.rule and not rule.exact for rule in RULES)
+
+
+def ask(judge: Judge, finding: Finding, turns: pl.DataFrame) -> Opinion | NoOpinion | None:
+    """Ask a judge about a finding in turns (`TURN_SCHEMA`, numbered); None where none is needed."""
+    return _asked(judge, finding, turns) if needs_opinion(finding) else None
+
+
+def _asked(judge: Judge, finding: Finding, turns: pl.DataFrame) -> Opinion | NoOpinion:
+    question = question_of(finding, turns)
+    try:
+        given = judge.opinion(question)
+        if isinstance(given, NoOpinion):
+            return no_opinion(given.why)
+        return _opinion(asdict(given))
+    except Exception as error:  # A plug-in is foreign code and may raise anything at all.
+        return no_opinion(f"the judge failed: {traceback.format_exception_only(error)[-1]}")
+
+
+def opinions_of(judge: Judge, analysis: Analysis, events: Iterable[GateEvent]) -> Opinions:
+    """Ask a judge once about each gate among the events that stands on no exact match.
+
+    It is asked about what was known when the gate opened. What it says changes no decision.
+    """
+    findings = {finding.id: finding for finding in analysis.findings}
+    found = {}
+    for event in events:
+        if event.type == "gate_opened" and needs_opinion(event):
+            at_gate = replace(findings[event.finding], turn_last=event.turn, reason=event.reason)
+            found[event.gate] = _asked(judge, at_gate, analysis.turns)
+    return found
+
+
+def question_of(finding: Finding, turns: pl.DataFrame) -> Question:
+    """Put a finding and the turns of its task (`TURN_SCHEMA`, numbered) into a question.
+
+    What came after the finding's last turn is left out, so that batch and live ask the same.
+    """
+    turn, is_user = pl.col("turn"), pl.col("kind") == "user"
+    # A person's message has the number of the turn before it.
+    known = turns.filter(
+        (pl.col("task") == finding.task)
+        & ((turn < finding.turn_last) | ((turn == finding.turn_last) & ~is_user))
+    )
+    goals = known.filter(is_user)["text"].drop_nulls().tail(1).to_list()
+    history = known.tail(HISTORY_TURNS_MAX).iter_rows(named=True)
+    return Question(
+        task=plain(finding.task, NAME_LENGTH_MAX),
+        rule=finding.rule,
+        reason=plain(finding.reason, REASON_LENGTH_MAX),
+        goal=plain(goals[0], GOAL_LENGTH_MAX) if goals else None,
+        history=tuple(_line(row) for row in history),
+    )
+
+
+def opinion_of(text: str) -> Opinion | NoOpinion:
+    """Read a judge's answer: one JSON object as `ANSWER_SCHEMA` says, alone or in a code fence."""
+    if len(text) > ANSWER_LENGTH_MAX:
+        return no_opinion(f"the answer has more than {ANSWER_LENGTH_MAX} characters.")
+    try:
+        answer = json.loads(_unfenced(text), object_pairs_hook=_each_key_once)
+    except (ValueError, RecursionError):
+        return no_opinion(f"the answer is not one JSON object: {text}")
+    if not isinstance(answer, dict):
+        return no_opinion(f"the answer is JSON, but not an object: {text}")
+    return _opinion(answer)
+
+
+def no_opinion(why: str) -> NoOpinion:
+    """Say why there is no opinion, in one line of bounded length."""
+    return NoOpinion(plain(why, WHY_LENGTH_MAX))
+
+
+def _opinion(answer: dict[str, Any]) -> Opinion | NoOpinion:
+    wanted = ANSWER_SCHEMA["properties"]
+    if missing := wanted.keys() - answer.keys():
+        return no_opinion(f"the answer lacks {', '.join(sorted(missing))}.")
+    if unknown := answer.keys() - wanted.keys():
+        return no_opinion(f"the answer has keys too many: {', '.join(sorted(unknown))}.")
+    for name, about in wanted.items():
+        expected, described = _TYPES[about["type"]]
+        if type(answer[name]) is not expected:
+            return no_opinion(f"{name} is {answer[name]!r}; it must be {described}.")
+    return Opinion(**answer | {"reasoning": plain(answer["reasoning"], REASONING_LENGTH_MAX)})
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Write a turn as `7. coder: run_tests(a.py) -> failed: expected 42, got 41`."""
+    done = label(row, DONE_LENGTH_MAX)
+    if row["kind"] == "user":
+        return f"a person: {done}"
+    agent = f"{plain(row['agent'], NAME_LENGTH_MAX)}: " if row["agent"] else ""
+    return f"{row['turn']}. {agent}{done}{_result(row)}"
+
+
+def _result(row: dict[str, Any]) -> str:
+    if row["failed"]:
+        why = row["error"] or row["error_type"] or row["result"] or "?"
+        return f" -> failed: {plain(why, RESULT_LENGTH_MAX)}"
+    if row["result"] is not None:
+        return f" -> {plain(row['result'], RESULT_LENGTH_MAX)}"
+    return " -> ?" if row["kind"] == "tool" else ""
+
+
+def _unfenced(text: str) -> str:
+    inner = text.strip()
+    for fence in _FENCES:
+        if inner.startswith(fence) and inner.endswith(_FENCE_END):
+            return inner[len(fence) : -len(_FENCE_END)]
+    return inner
+
+
+def _each_key_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that says a thing twice: which of the two holds, nobody knows."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found

@@ -1,0 +1,1 @@
+"""Spans of any dialect to turns."""

@@ -1,0 +1,180 @@
+"""The dialects that spans speak: one table from canonical field and dialect to attribute keys.
+
+One dialect is chosen per span (`span_kinds`), so that a span that carries two conventions counts
+once. A field is read from the first key that is present, the chosen dialect's keys first.
+
+A key may be written `key#field` for a field of a JSON object, `key.*` for flat numbered messages,
+and `@name` for what `with_events` makes of span events. The keys were read off traces of the
+frameworks (see docs/dialects.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from looptrace.analyzer.normalize.messages import nested
+from looptrace.analyzer.text.payloads import parsed
+
+KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    # No convention has a word for these; they are read off any span, and a status makes an attempt.
+    "task": {"looptrace": ("looptrace.task.id",)},
+    "task_parent": {"looptrace": ("looptrace.task.parent_id",)},
+    "task_kind": {"looptrace": ("looptrace.task.kind",)},
+    "phase": {"looptrace": ("looptrace.phase",)},
+    "status": {"looptrace": ("looptrace.task.status",)},
+    "blockers": {"looptrace": ("looptrace.blockers",)},
+    "completed_work": {"looptrace": ("looptrace.completed_work",)},
+    "tests_failed": {"looptrace": ("looptrace.progress.tests_failed",)},
+    "tests_total": {"looptrace": ("looptrace.progress.tests_total",)},
+    "coverage": {"looptrace": ("looptrace.progress.coverage",)},
+    "files_created": {"looptrace": ("looptrace.progress.files_created",)},
+    "dependencies_added": {"looptrace": ("looptrace.progress.dependencies_added",)},
+    "code_written": {"looptrace": ("looptrace.progress.code_written",)},
+    "session": {
+        "langsmith": ("langsmith.metadata.session_id", "langsmith.metadata.thread_id"),
+        "gen_ai": ("gen_ai.conversation.id",),
+        "openinference": ("session.id", "metadata#session_id", "metadata#thread_id"),
+        "traceloop": (
+            "traceloop.association.properties.session_id",
+            "traceloop.association.properties.thread_id",
+        ),
+        "langfuse": ("langfuse.session.id",),
+        "vercel": ("ai.settings.context.sessionId", "ai.telemetry.metadata.sessionId"),
+    },
+    "agent": {
+        "langsmith": ("langsmith.metadata.lc_agent_name",),
+        "gen_ai": ("gen_ai.agent.name",),
+        "openinference": ("agent.name", "graph.node.id", "metadata#lc_agent_name"),
+        "traceloop": (
+            "traceloop.association.properties.lc_agent_name",
+            "crewai.agent.role",
+        ),
+        "vercel": ("ai.telemetry.functionId",),
+    },
+    "tool": {
+        "gen_ai": ("gen_ai.tool.name",),
+        "openinference": ("tool.name",),
+        "traceloop": ("traceloop.entity.name",),
+        "vercel": ("ai.toolCall.name",),
+    },
+    "model": {
+        "gen_ai": ("gen_ai.request.model", "gen_ai.response.model"),
+        "openinference": ("llm.model_name",),
+        "langfuse": ("langfuse.observation.model.name",),
+        "vercel": ("ai.model.id",),
+    },
+    "call_id": {
+        "gen_ai": ("gen_ai.tool.call.id",),
+        "openinference": ("tool_call.id", "tool.id"),
+        "vercel": ("ai.toolCall.id",),
+    },
+    # Never OpenInference's tool.parameters: half of the frameworks put the schema there.
+    "arguments": {
+        "langsmith": ("gen_ai.prompt",),
+        "gen_ai": ("gen_ai.tool.call.arguments", "tool_arguments", "@gen_ai.tool.message#content"),
+        "openinference": ("input.value",),
+        "traceloop": ("traceloop.entity.input",),
+        "langfuse": ("langfuse.observation.input",),
+        "vercel": ("ai.toolCall.args", "ai.toolCall.input"),
+    },
+    "result": {
+        "langsmith": ("gen_ai.completion",),
+        "gen_ai": ("gen_ai.tool.call.result", "tool_response", "@gen_ai.choice#message"),
+        "openinference": ("output.value",),
+        "traceloop": ("traceloop.entity.output",),
+        "langfuse": ("langfuse.observation.output",),
+        "vercel": ("ai.toolCall.result", "ai.toolCall.output"),
+    },
+    "error_type": {"gen_ai": ("error.type",)},
+    "error": {
+        "gen_ai": ("error.message",),
+        "langfuse": ("langfuse.observation.status_message",),
+    },
+    "level": {"gen_ai": ("gen_ai.tool.status",), "langfuse": ("langfuse.observation.level",)},
+    "given": {
+        "langsmith": ("gen_ai.prompt",),
+        "gen_ai": ("gen_ai.input.messages", "@gen_ai.messages", "gen_ai.prompt.*"),
+        "openinference": ("llm.input_messages.*", "input.value"),
+        "langfuse": ("langfuse.observation.input",),
+        "vercel": ("ai.prompt.messages", "ai.prompt"),
+    },
+    "answer": {
+        "langsmith": ("gen_ai.completion",),
+        "gen_ai": ("gen_ai.output.messages", "@gen_ai.choice#message", "gen_ai.completion.*"),
+        "openinference": ("llm.output_messages.*", "output.value"),
+        "langfuse": ("langfuse.observation.output",),
+        "vercel": ("ai.response.text",),
+    },
+    "answer_calls": {"vercel": ("ai.response.toolCalls",)},
+    "input_tokens": {
+        "gen_ai": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
+        "openinference": ("llm.token_count.prompt",),
+        "langfuse": ("langfuse.observation.usage_details#input",),
+        "vercel": ("ai.usage.inputTokens", "ai.usage.promptTokens"),
+    },
+    "output_tokens": {
+        "gen_ai": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+        "openinference": ("llm.token_count.completion",),
+        "langfuse": ("langfuse.observation.usage_details#output",),
+        "vercel": ("ai.usage.outputTokens", "ai.usage.completionTokens"),
+    },
+}
+
+# Before GenAI 1.37 messages were span events, and an event still carries them in some frameworks.
+_MESSAGE_EVENTS = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+_DETAILS_EVENT = "gen_ai.client.inference.operation.details"
+_CHOICE_EVENT = "gen_ai.choice"
+
+
+def field(attributes: dict[str, Any], name: str, dialect: str) -> Any:
+    """Return the value of a canonical field, None where no key of it is present."""
+    by_dialect = KEYS[name]
+    own = by_dialect.get(dialect, ())
+    for key in own:
+        if (value := _value(attributes, key)) is not None:
+            return value
+    for other, keys in by_dialect.items():
+        if other == dialect:
+            continue
+        for key in keys:
+            if (value := _value(attributes, key)) is not None:
+                return value
+    return None
+
+
+def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the attributes with what GenAI span events say, under keys of their own.
+
+    The attributes of a details event count as the span's. Message events become `@name` with
+    their attributes, and together `@gen_ai.messages`, a list of {"role", "content"}.
+    """
+    found = dict(attributes)
+    messages: list[dict[str, Any]] = []
+    for event in events:
+        name, said = event["name"], event["attributes"]
+        if name == _DETAILS_EVENT:
+            found = {**said, **found}
+        elif name == _CHOICE_EVENT:
+            found.setdefault("@gen_ai.choice", said)
+        elif name in _MESSAGE_EVENTS:
+            found.setdefault(f"@{name}", said)
+            messages.append({"role": _MESSAGE_EVENTS[name], "content": parsed(said.get("content"))})
+    if messages:
+        found["@gen_ai.messages"] = messages
+    return found
+
+
+def _value(attributes: dict[str, Any], key: str) -> Any:
+    if key.endswith(".*"):
+        return nested(attributes, key[:-1]) or None
+    if "#" in key:
+        key, part = key.split("#")
+        holder = parsed(attributes.get(key))
+        return holder.get(part) if isinstance(holder, dict) else None
+    return attributes.get(key)

@@ -1,0 +1,328 @@
+"""A span's row read once: what it is, and the canonical fields that turns are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from looptrace.analyzer.normalize.dialects import field, with_events
+from looptrace.analyzer.normalize.messages import Call, Message, messages_of
+from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
+from looptrace.analyzer.text.errors import error_of, says_nothing
+from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
+
+STATUS_OK, STATUS_ERROR = 1, 2
+# A response cannot have used more; such a number is a fault of what wrote it.
+TOKENS_MAX = 10**9
+# Nor can a task have as many tests, files or lines.
+COUNT_MAX = 10**9
+PERCENT_MAX = 100.0
+PROGRESS_PREFIX = "looptrace.progress."
+INTERVENTION_EVENT = "looptrace.human_intervention"
+
+# smolagents reports the end of a run as a call of this tool.
+_NOT_A_CALL = {"final_answer"}
+# Here the span of an agent has the agent's name, elsewhere often the framework's.
+_NAMED_BY_SPAN = {"openinference", "traceloop", "langfuse"}
+_NAME_EXTRAS = re.compile(r"^(execute_tool|invoke_agent) |(\.tool|\.agent|\.run|\._execute_core)$")
+_TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
+# How messages in JSON begin.
+_CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The progress that an agent's author recorded on a span."""
+
+    tests_failed: int | None
+    tests_total: int | None
+    coverage: float | None
+    markers: int | None  # files created, dependencies added, code written, in sum
+
+    @property
+    def known(self) -> bool:
+        """Whether the span says anything of progress."""
+        return any(getattr(self, name) is not None for name in self.__slots__)
+
+
+NO_FIGURES = Figures(None, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """A person stepped in: an event of a span."""
+
+    at_ns: int
+    decision: str | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    start_ns: int
+    end_ns: int
+    service: str | None
+    links: tuple[str, ...]  # ids of the traces that the span links to
+    kind: SpanKind | None
+    session: str | None
+    task: str | None
+    task_parent: str | None
+    task_kind: str | None
+    agent: str | None
+    phase: str | None
+    status: str | None  # of an attempt at the task, as are the two that follow
+    blockers: str | None
+    completed_work: str | None
+    figures: Figures
+    interventions: tuple[Intervention, ...]
+    name: str
+    call_id: str | None
+    arguments: str | None
+    result: str | None
+    failed: bool | None
+    error_type: str | None
+    error: str | None
+    stacktrace: str | None  # of the failure, else the text that its message was taken from
+    given: tuple[Message, ...] | None
+    answer: tuple[Message, ...] | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls that a model's answer asks for."""
+        return tuple(call for message in self.answer or () for call in message.calls)
+
+    @property
+    def text(self) -> str | None:
+        """What a model said; "" where it only called, None where the trace does not say."""
+        texts = [message.text for message in self.answer or ()]
+        if self.answer is None or None in texts:
+            return None
+        return "\n".join(text for text in texts if text)
+
+
+def facts_of(spans: pl.DataFrame) -> Iterator[Facts]:
+    """Read each span of the table, in its order."""
+    for row in spans.iter_rows(named=True):
+        attributes = msgspec.json.decode(row["attributes"])
+        events = msgspec.json.decode(row["events"])
+        yield _read(row, attributes, events)
+
+
+def _read(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]) -> Facts:
+    try:
+        return _facts(row, with_events(attributes, events), events)
+    except RecursionError:  # Content nested that deep is not read; the span still counts.
+        return _facts(row, {k: v for k, v in attributes.items() if not _holds_more(v)}, events)
+
+
+def _holds_more(value: object) -> bool:
+    """Tell values that other values lie in, as such or as JSON."""
+    return isinstance(value, dict | list) or str(value).lstrip().startswith(("{", "["))
+
+
+def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]) -> Facts:
+    kind, dialect = kind_of(attributes)
+    name = _name(row["name"], attributes, kind, dialect)
+    if name in _NOT_A_CALL:
+        kind = None
+
+    def text(key: str) -> str | None:
+        value = field(attributes, key, dialect)
+        return None if value is None or value == "" else str(value)
+
+    arguments, result, says_failed = _tool_fields(attributes, kind, dialect)
+    failed = _failed(row["status"], text("level"), says_failed, result)
+    told = _error(row, attributes, events, dialect, result) if failed else (None, None, None)
+    given, answer = _model_fields(attributes, kind, dialect)
+    agent = text("agent") or (name if kind == "agent" and dialect in _NAMED_BY_SPAN else None)
+    return Facts(
+        trace_id=row["trace_id"],
+        span_id=row["span_id"],
+        parent_span_id=row["parent_span_id"],
+        start_ns=row["start_ns"],
+        end_ns=row["end_ns"],
+        service=row["service"],
+        links=tuple(link["trace_id"] for link in msgspec.json.decode(row["links"])),
+        kind=kind,
+        session=text("session"),
+        task=text("task"),
+        task_parent=text("task_parent"),
+        task_kind=text("task_kind"),
+        agent=agent,
+        phase=text("phase"),
+        status=text("status"),
+        blockers=_blockers(attributes),
+        completed_work=text("completed_work"),
+        figures=_figures(attributes),
+        interventions=_interventions(events),
+        name=name,
+        call_id=text("call_id"),
+        arguments=arguments,
+        # LangSmith writes it of a failed call, and where outputs are hidden.
+        result=None if result == "{}" and (failed or dialect == "langsmith") else result,
+        failed=failed,
+        error_type=told[0],
+        error=told[1],
+        stacktrace=told[2],
+        given=given,
+        answer=answer,
+        input_tokens=_count(attributes, "input_tokens", kind, dialect),
+        output_tokens=_count(attributes, "output_tokens", kind, dialect),
+    )
+
+
+def _name(span_name: str, attributes: dict[str, Any], kind: SpanKind | None, dialect: str) -> str:
+    named = field(attributes, kind, dialect) if kind else None
+    return str(named) if named else _NAME_EXTRAS.sub("", span_name)
+
+
+def _tool_fields(
+    attributes: dict[str, Any], kind: SpanKind | None, dialect: str
+) -> tuple[str | None, str | None, bool | None]:
+    """Return arguments, result, and whether the result says that the call failed."""
+    if kind != "tool":
+        return None, None, None
+    arguments = arguments_of(field(attributes, "arguments", dialect))
+    result, failed = result_of(field(attributes, "result", dialect))
+    # Strands' newer form has both in messages of the tool's own span.
+    if arguments is None:
+        asked = _messages(attributes, "given", "tool", dialect) or ()
+        arguments = next((c.arguments for m in asked for c in m.calls), None)
+    if result is None:
+        gave = _messages(attributes, "answer", "tool", dialect) or ()
+        for found in (r for m in gave for r in m.results):
+            return arguments, found.text, found.failed
+    return arguments, result, failed
+
+
+def _blockers(attributes: dict[str, Any]) -> str | None:
+    """Return what blocked an attempt, in an order that says nothing; None where it does not say."""
+    value = parsed(field(attributes, "blockers", "looptrace"))
+    if value is None:
+        return None
+    names = value if isinstance(value, list) else [value]
+    return canonical(sorted({canonical(name) for name in names}))
+
+
+def _model_fields(
+    attributes: dict[str, Any], kind: SpanKind | None, dialect: str
+) -> tuple[tuple[Message, ...] | None, tuple[Message, ...] | None]:
+    if kind not in ("model", "agent"):
+        return None, None
+    given = _messages(attributes, "given", "user", dialect)
+    answer = _messages(attributes, "answer", "assistant", dialect)
+    asked = _messages(attributes, "answer_calls", "assistant", dialect)
+    return given, answer if asked is None else (answer or ()) + asked
+
+
+def _messages(
+    attributes: dict[str, Any], key: str, role: str, dialect: str
+) -> tuple[Message, ...] | None:
+    value = field(attributes, key, dialect)
+    found = tuple(messages_of(value, role))
+    if isinstance(value, str) and found and found[0].text == value.strip():
+        # No JSON but text, which may be what a limit on the length of attributes left of it.
+        return (Message("", None, (), ()),) if _CUT_OFF.match(value) else found
+    return found or None
+
+
+def _failed(
+    status: int, level: str | None, says_failed: bool | None, result: str | None
+) -> bool | None:
+    """Tell failure by the span's status, then by the result; a later step reads its text."""
+    if status == STATUS_ERROR or (level or "").lower() in ("error", "failure"):
+        return True
+    if says_failed is not None:
+        return says_failed
+    return False if status == STATUS_OK and result is None else None
+
+
+def _error(
+    row: dict[str, Any],
+    attributes: dict[str, Any],
+    events: list[dict[str, Any]],
+    dialect: str,
+    result: str | None,
+) -> tuple[str | None, str | None, str | None]:
+    """Return type, message and stack trace of a failure: the first source that says something."""
+    raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
+    sources = [
+        raised.get("exception.message"),
+        row["status_message"],
+        field(attributes, "error", dialect),
+        result,
+    ]
+    types = [raised.get("exception.type"), field(attributes, "error_type", dialect)]
+    told = [str(t) for t in types if t and str(t) not in _TYPES_THAT_SAY_NOTHING]
+    found_type = told[0].rsplit(".", 1)[-1] if told else None
+    trace = str(raised.get("exception.stacktrace") or "") or None
+    for source in sources:
+        if isinstance(source, str) and not says_nothing(source):
+            text_type, message = error_of(source)
+            return found_type or text_type, message, trace or source
+    return found_type, None, trace
+
+
+def _figures(attributes: dict[str, Any]) -> Figures:
+    """Read recorded progress; what is no number, or none that can be, is unknown."""
+    if not any(key.startswith(PROGRESS_PREFIX) for key in attributes):
+        return NO_FIGURES
+    tests_failed, tests_total, *done = (
+        _number(attributes, name, COUNT_MAX)
+        for name in (
+            "tests_failed",
+            "tests_total",
+            "files_created",
+            "dependencies_added",
+            "code_written",
+        )
+    )
+    known = [int(number) for number in done if number is not None]
+    return Figures(
+        tests_failed=None if tests_failed is None else int(tests_failed),
+        tests_total=None if tests_total is None else int(tests_total),
+        coverage=_number(attributes, "coverage", PERCENT_MAX),
+        markers=sum(known) if known else None,
+    )
+
+
+def _number(attributes: dict[str, Any], name: str, greatest: float) -> float | None:
+    """Read a number between 0 and `greatest`; true counts as one, a list by its length."""
+    value = parsed(field(attributes, name, "looptrace"))
+    if isinstance(value, list):
+        value = len(value)
+    fits = isinstance(value, int | float) and 0 <= value <= greatest
+    return float(value) if fits else None
+
+
+def _interventions(events: list[dict[str, Any]]) -> tuple[Intervention, ...]:
+    return tuple(
+        Intervention(event["time_ns"], *(_said(event, name) for name in ("decision", "note")))
+        for event in events
+        if event["name"] == INTERVENTION_EVENT
+    )
+
+
+def _said(event: dict[str, Any], name: str) -> str | None:
+    value = event["attributes"].get(f"looptrace.{name}")
+    return None if value is None else str(value)
+
+
+def _count(attributes: dict[str, Any], key: str, kind: SpanKind | None, dialect: str) -> int | None:
+    if kind != "model":
+        return None  # Agents' spans repeat the sum of their models'.
+    value = parsed(field(attributes, key, dialect))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value <= TOKENS_MAX else None

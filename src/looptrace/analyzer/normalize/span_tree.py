@@ -1,0 +1,148 @@
+"""Who belongs to whom: parents of spans, sessions of traces, tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from looptrace.analyzer.normalize.span_fields import Facts
+from looptrace.analyzer.schema.spans import Skipped
+
+# Deeper parents are not asked; no framework seen nests more than some twenty spans.
+ANCESTORS_MAX = 100
+_INHERITED = ("session", "task", "task_kind", "agent", "phase")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The spans by id, and for each trace the session it belongs to."""
+
+    by_id: dict[tuple[str, str], Facts]
+    sessions: dict[str, str]
+    parents: dict[str, str]  # of declared tasks
+    said: frozenset[str]  # the fields that any span has, of those that spans inherit
+
+    def ancestors(self, span: Facts) -> Iterator[Facts]:
+        """Walk from a span's parent upwards; a circle of parents ends the walk."""
+        seen = {span.span_id}
+        while len(seen) <= ANCESTORS_MAX and span.parent_span_id not in seen:
+            parent = self.by_id.get((span.trace_id, span.parent_span_id or ""))
+            if parent is None:
+                return
+            seen.add(parent.span_id)
+            yield parent
+            span = parent
+
+    def session(self, span: Facts) -> str:
+        """Return the session of the span, of its nearest ancestor, or of its trace."""
+        return self._nearest(span, "session") or self.sessions[span.trace_id]
+
+    def task(self, span: Facts) -> str:
+        """Return the root of the declared task of the span or its ancestors, else its session."""
+        return self.root_of(self.declared_task(span), span)
+
+    def declared_task(self, span: Facts) -> str | None:
+        """Return the task that the span or its nearest ancestor declares."""
+        return self._nearest(span, "task")
+
+    def task_kind(self, span: Facts) -> str | None:
+        """Return the kind of task that the span or its nearest ancestor declares."""
+        return self._nearest(span, "task_kind")
+
+    def root_of(self, declared: str | None, span: Facts) -> str:
+        """Return the task whose counters a declared task shares, the session where there is none.
+
+        A circle of tasks ends at its smallest name.
+        """
+        if declared is None:
+            return self.session(span)
+        passed = [declared]
+        while (parent := self.parents.get(passed[-1])) and len(passed) <= ANCESTORS_MAX:
+            if parent in passed:
+                return min(passed[passed.index(parent) :])
+            passed.append(parent)
+        return passed[-1]
+
+    def agent(self, span: Facts) -> str:
+        """Return the agent that the span or its nearest ancestor names, "" where none does."""
+        return self._nearest(span, "agent") or ""
+
+    def phase(self, span: Facts) -> str | None:
+        """Return the phase that the span or its nearest ancestor declares."""
+        return self._nearest(span, "phase")
+
+    def _nearest(self, span: Facts, name: str) -> str | None:
+        """Return a field of the span, else of the nearest ancestor that has it."""
+        if name not in self.said:
+            return None
+        own: str | None = getattr(span, name)
+        return own or next(
+            (value for above in self.ancestors(span) if (value := getattr(above, name))), None
+        )
+
+
+def family_of(spans: list[Facts]) -> tuple[Family, list[Skipped]]:
+    """Relate the spans, and report circles of parents."""
+    by_id = {(span.trace_id, span.span_id): span for span in spans}
+    parents: dict[str, str] = {}
+    for span in sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id)):
+        if span.task and span.task_parent and span.task != span.task_parent:
+            parents.setdefault(span.task, span.task_parent)
+    said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
+    family = Family(by_id, _sessions(spans), parents, said)
+    return family, _circles(family)
+
+
+def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return for every name in the pairs the smallest name that it is connected with."""
+    leader: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        root = name
+        while leader.setdefault(root, root) != root:
+            root = leader[root]
+        while leader[name] != root:
+            leader[name], name = root, leader[name]
+        return root
+
+    for first, second in links:
+        low, high = sorted((find(first), find(second)))
+        leader[high] = low
+    return {name: find(name) for name in list(leader)}
+
+
+def _sessions(spans: list[Facts]) -> dict[str, str]:
+    """Give every trace a session: its first one, else that of the traces it is linked with."""
+    traces = {span.trace_id for span in spans}
+    pairs = [(trace, trace) for trace in traces]
+    pairs += [(s.trace_id, other) for s in spans for other in s.links if other in traces]
+    group_of = groups(pairs)
+    by_start = sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id))
+    of_trace: dict[str, str] = {}
+    of_group: dict[str, str] = {}
+    for span in by_start:
+        if span.session:
+            of_trace.setdefault(span.trace_id, span.session)
+            of_group.setdefault(group_of[span.trace_id], span.session)
+    for span in by_start:
+        of_group.setdefault(group_of[span.trace_id], span.trace_id)
+    return {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}
+
+
+def _circles(family: Family) -> list[Skipped]:
+    """Report each trace in which a span is its own ancestor, once."""
+    found: dict[str, str] = {}
+    for (trace_id, span_id), span in family.by_id.items():
+        if trace_id in found or span.parent_span_id is None:
+            continue
+        *_, last = [span, *family.ancestors(span)]
+        if last.parent_span_id and (trace_id, last.parent_span_id) in family.by_id:
+            found[trace_id] = span_id
+    return [
+        Skipped(
+            f"span {span_id} of trace {trace_id}",
+            f"its parents form a circle or a chain of over {ANCESTORS_MAX}; "
+            "those beyond were not asked for session, task or agent",
+        )
+        for trace_id, span_id in found.items()
+    ]

@@ -1,0 +1,162 @@
+"""Spans as they arrive in, turns out that are new, or of which more is known.
+
+A span tells of a turn only together with the others of its trace, so that those are held while the
+trace is at work, and the turns of a trace that got a span are made anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_KEY
+
+SpanRow = tuple[Any, ...]  # the columns of SPAN_SCHEMA
+
+# Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then.
+SPANS_PER_TRACE_MAX = 2_000
+# Characters of spans that are held of all traces; beyond, the traces go that were touched longest
+# ago. An agent's trace has some 50,000.
+CHARS_MAX = 64 << 20
+# What a span takes beside its texts.
+_CHARS_PER_SPAN = 1_000
+# Sessions of which is known in which trace they began.
+SESSIONS_MAX = 100_000
+
+# What turns of a trace may still change of: their place is decided among all turns of the task.
+_PLACED = ("turn", "order_ns")
+# No trace: what the history of a session's first response shows was seen before.
+_BEFORE = ""
+
+
+class _Turn(NamedTuple):
+    """What tells a turn from others, and from what was known of it before."""
+
+    key: tuple[str, ...]
+    task: str
+    content: int  # hash
+
+
+@dataclass(slots=True)
+class _Trace:
+    """The spans of one trace so far, and the turns that are known of them."""
+
+    rows: dict[str, SpanRow] = field(default_factory=dict)  # by the id of the span
+    known: dict[tuple[str, ...], _Turn] = field(default_factory=dict)
+    began: list[str] = field(default_factory=list)  # sessions
+    chars: int = 0
+
+    def hold(self, row: SpanRow) -> None:
+        """Take a span; one that comes again takes the place of the first."""
+        self._drop(row[1])
+        self.rows[row[1]] = row
+        self.chars += _chars(row)
+        if len(self.rows) > SPANS_PER_TRACE_MAX:
+            self._drop(next(iter(self.rows)))
+
+    def _drop(self, span_id: str) -> None:
+        if row := self.rows.pop(span_id, None):
+            self.chars -= _chars(row)
+
+    def learn(self, turn: _Turn) -> bool:
+        """Note a turn; says whether there is news of it.
+
+        A turn stays with the task to which it first belonged, whatever is learned of that later.
+        """
+        before = self.known.setdefault(turn.key, turn)
+        if before is turn:
+            return True
+        if before.task != turn.task or before.content == turn.content:
+            return False
+        self.known[turn.key] = turn
+        return True
+
+
+class Arrivals:
+    """The traces at work, and what is known of their turns."""
+
+    def __init__(self, sameness: Sameness = NOTHING, chars_max: int = CHARS_MAX) -> None:
+        self.dropped = 0  # traces that had to go to make room for others
+        self._sameness = sameness
+        self._chars_max = chars_max
+        self._chars = 0
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._begun: OrderedDict[str, str] = OrderedDict()  # the trace where each session began
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def take(self, spans: Iterable[SpanRow], above: Iterable[SpanRow] = ()) -> pl.DataFrame:
+        """Take spans that have ended; returns the turns (`TURN_SCHEMA`) that there is news of.
+
+        Those `above` are still open, and only tell what the others inherit.
+        """
+        touched: dict[str, None] = {}
+        for row in spans:
+            touched[row[0]] = None
+            self._hold(row)
+        news = self._turns(touched, [row for row in above if row[0] in touched])
+        self._make_room()
+        return news
+
+    def rest(self) -> pl.DataFrame:
+        """Return the turns that waited for spans which do not come any more."""
+        return self._turns(self._traces, [], ended=True)
+
+    def _hold(self, row: SpanRow) -> None:
+        trace = self._traces.setdefault(row[0], _Trace())
+        self._traces.move_to_end(row[0])
+        self._chars -= trace.chars
+        trace.hold(row)
+        self._chars += trace.chars
+
+    def _turns(
+        self, names: Iterable[str], above: list[SpanRow], *, ended: bool = False
+    ) -> pl.DataFrame:
+        rows = [row for name in names for row in self._traces[name].rows.values()]
+        turns, _ = turns_of(
+            _table(rows), self._sameness, above=_table(above), begun=self._begun, ended=ended
+        )
+        began = turns.select("session", "trace_id").unique("session", maintain_order=True)
+        for session, name in began.iter_rows():
+            if session not in self._begun:
+                self._begun[session] = name
+                self._traces[name].began.append(session)
+        _last(self._begun, SESSIONS_MAX)
+        news = [self._traces[turn.key[0]].learn(turn) for turn in _identified(turns)]
+        return turns.filter(pl.Series(news, dtype=pl.Boolean))
+
+    def _make_room(self) -> None:
+        """Let the traces go that were touched longest ago; the last one stays."""
+        while self._chars > self._chars_max and len(self._traces) > 1:
+            _, trace = self._traces.popitem(last=False)
+            self._chars -= trace.chars
+            self.dropped += 1
+            self._begun.update(dict.fromkeys(trace.began, _BEFORE))
+        _last(self._begun, SESSIONS_MAX)
+
+
+def _chars(row: SpanRow) -> int:
+    return _CHARS_PER_SPAN + sum(len(value) for value in row if isinstance(value, str))
+
+
+def _last(items: OrderedDict[str, str], count: int) -> None:
+    while len(items) > count:
+        items.popitem(last=False)
+
+
+def _table(rows: list[SpanRow]) -> pl.DataFrame:
+    return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
+
+
+def _identified(turns: pl.DataFrame) -> Iterator[_Turn]:
+    keys = turns.select(TURN_KEY).iter_rows()
+    contents = turns.drop(_PLACED).hash_rows()
+    return (_Turn(*turn) for turn in zip(keys, turns["task"], contents, strict=True))

@@ -1,0 +1,430 @@
+"""Spans to turns: whatever dialect they speak, and without counting anything twice.
+
+Tool calls have two sources, the spans of tools and the messages of models' spans. They are joined
+on the call id, else on name, arguments and order, and each call becomes one turn.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.normalize.messages import Call, Message, Result
+from looptrace.analyzer.normalize.span_fields import Facts, facts_of
+from looptrace.analyzer.normalize.span_tree import Family, family_of
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.text.errors import error_of, says_nothing
+from looptrace.analyzer.text.payloads import parsed
+
+# Turns that carry the progress recorded on their span; of those that share one, one does.
+_MEASURING = ("tool", "attempt", "progress")
+
+Row = dict[str, Any]
+SpanKey = tuple[str, str]  # trace_id, span_id
+
+
+def turns_of(
+    spans: pl.DataFrame,
+    sameness: Sameness = NOTHING,
+    *,
+    above: pl.DataFrame | None = None,
+    begun: Mapping[str, str] | None = None,
+    ended: bool = True,
+) -> tuple[pl.DataFrame, list[Skipped]]:
+    """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
+
+    Also returned is what had to be read otherwise than it stood: circles of parents. `sameness`
+    decides how turns are compared.
+
+    Where spans are still coming, those `above` are still open and only tell what the others
+    inherit, `begun` names the trace in which each session began, and a trace that has not `ended`
+    keeps back the calls of its last response, which may get spans of their own.
+    """
+    facts = list(facts_of(spans.sort("trace_id", "end_ns", "start_ns", "span_id")))
+    opened = [] if above is None else list(facts_of(above))
+    family, skipped = family_of([*facts, *opened])
+    facts = _merged(facts, family)
+    by_trace: dict[str, list[Facts]] = defaultdict(list)
+    for span in facts:
+        if span.kind or span.status or span.figures.known or span.interventions:
+            by_trace[span.trace_id].append(span)
+    rows: list[Row] = []
+    sessions_seen: set[str] = set()
+    in_order = sorted(
+        by_trace.items(), key=lambda item: (min(s.start_ns for s in item[1]), item[0])
+    )
+    for trace_id, members in in_order:
+        session = family.sessions[trace_id]
+        first = (begun or {}).get(session, trace_id) == trace_id and session not in sessions_seen
+        rows += _Trace(members, family, first_of_session=first, ended=ended).rows()
+        sessions_seen.add(session)
+    _fill_results(rows, facts, family)
+    table = pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
+    return numbered(fingerprinted(table, sameness)), skipped
+
+
+def _merged(facts: list[Facts], family: Family) -> list[Facts]:
+    """Merge a span that another instrumentation wrote of the same thing into its ancestor.
+
+    That is a tool's span within one of the same tool, or a model's within a model's. What one of
+    them does not know the other adds, and a failure seen by either is kept.
+    """
+    by_key = {(span.trace_id, span.span_id): span for span in facts}
+    outermost = _lasts({key: twin for key, span in by_key.items() if (twin := _twin(span, family))})
+    for key, last in outermost.items():
+        by_key[last] = _both(by_key[last], by_key[key])
+    return [span for key, span in by_key.items() if key not in outermost]
+
+
+def _twin(span: Facts, family: Family) -> SpanKey | None:
+    """Return the nearest ancestor that counts, if it is of the same thing."""
+    above = next((a for a in family.ancestors(span) if a.kind), None)
+    if span.kind not in ("tool", "model") or above is None or above.kind != span.kind:
+        return None
+    if span.kind == "tool" and above.name.lower() != span.name.lower():
+        return None
+    return above.trace_id, above.span_id
+
+
+def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:
+    """Return for each key the last of those that follow it; what leads into a circle has none."""
+    found: dict[SpanKey, SpanKey | None] = {}
+    for start in following:
+        key, passed = start, {start: None}
+        while key in following and key not in found:
+            key = following[key]
+            if key in passed:
+                break
+            passed[key] = None
+        last = found.get(key) if key in following else key
+        found |= {each: last for each in passed if each in following}
+    return {key: last for key, last in found.items() if last is not None}
+
+
+def _both(outer: Facts, inner: Facts) -> Facts:
+    failed = True if outer.failed or inner.failed else outer.failed
+    return replace(
+        outer,
+        failed=inner.failed if failed is None else failed,
+        call_id=outer.call_id or inner.call_id,
+        arguments=_known(outer.arguments, inner.arguments),
+        result=_known(outer.result, inner.result),
+        error_type=outer.error_type or inner.error_type,
+        error=outer.error or inner.error,
+        stacktrace=outer.stacktrace or inner.stacktrace,
+        given=outer.given or inner.given,
+        answer=outer.answer or inner.answer,
+        input_tokens=_known(outer.input_tokens, inner.input_tokens),
+        output_tokens=_known(outer.output_tokens, inner.output_tokens),
+    )
+
+
+def _known(first: Any, second: Any) -> Any:
+    return second if first is None else first
+
+
+class _Trace:
+    """The spans of one trace while they become turns."""
+
+    def __init__(
+        self, spans: list[Facts], family: Family, *, first_of_session: bool, ended: bool
+    ) -> None:
+        in_order = sorted(spans, key=lambda s: (s.end_ns, s.start_ns, s.span_id))
+        self.family = family
+        self.tools = [span for span in in_order if span.kind == "tool"]
+        self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
+        self.agents = [span for span in in_order if span.kind == "agent"]
+        self.attempts = [span for span in in_order if span.status]
+        self.progress = [s for s in in_order if s.figures.known and not s.kind and not s.status]
+        self.interventions = [span for span in in_order if span.interventions]
+        self.starts = sorted(span.start_ns for span in self.models)
+        self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
+        self.replay = first_of_session
+        self.ended = ended
+        self.asked = self._asked()
+
+    def rows(self) -> list[Row]:
+        """Make a row of every tool call, response, hand-off, attempt and message of a person."""
+        rows = [self._model_row(span) for span in self.models]
+        matched = self._match()
+        rows += [self._tool_row(span, matched.get(span.span_id)) for span in self.tools]
+        covered = set(matched.values())
+        uncovered = (i for i in range(len(self.asked)) if i not in covered)
+        rows += [self._call_row(i) for i in uncovered if self._is_over(i)]
+        acting = {row["agent"] for row in rows}
+        rows += [row for span in self.agents if (row := self._handoff_row(span, acting))]
+        rows += [self._attempt_row(span) for span in self.attempts]
+        rows += [self._row(span, "progress", name=None) for span in self.progress]
+        return rows + self._switch_rows() + self._user_rows() + self._intervention_rows()
+
+    def _asked(self) -> list[tuple[Call, Facts, int]]:
+        """List every call that a model asked for, with its model's span and how many turns ago.
+
+        What only the first response's history shows is replayed, unless earlier traces of the
+        session have it. Later histories tell nothing new, and some name the calls differently.
+        """
+        found: list[tuple[Call, Facts, int]] = []
+        own = {call.call_id for span in self.models for call in span.calls}
+        if self.replay and self.models:
+            given = self.models[0].given or ()
+            history = [c for m in given for c in m.calls if c.call_id and c.call_id not in own]
+            found += [(c, self.models[0], len(history) - i) for i, c in enumerate(history)]
+        seen: set[str] = set()
+        for span in self.models:
+            for call in span.calls:
+                if call.call_id is None or call.call_id not in seen:
+                    found.append((call, span, 0))
+                    seen |= {call.call_id} if call.call_id else set()
+        return found
+
+    def _match(self) -> dict[str, int]:
+        """Join tool spans with asked calls (index into `asked`) by call id, else by what they do.
+
+        That is name and arguments, in their order; and the name alone where a span has no call id.
+        """
+        by_id = {call.call_id: i for i, (call, _, _) in enumerate(self.asked) if call.call_id}
+        matched = {t.span_id: by_id[t.call_id] for t in self.tools if t.call_id in by_id}
+        taken = set(matched.values())
+        waiting: dict[tuple[str, str | None], deque[int]] = defaultdict(deque)
+        for i, (call, _, _) in enumerate(self.asked):
+            for arguments in {None, call.arguments, _bare(call)} if i not in taken else ():
+                waiting[call.name, arguments].append(i)
+        left = [tool for tool in self.tools if tool.span_id not in matched]
+        left.sort(key=lambda t: (t.start_ns, t.span_id))
+        told = [(tool, tool.arguments) for tool in left if tool.arguments is not None]
+        unnumbered = [(tool, None) for tool in left if tool.call_id is None]
+        for tool, known in (*told, *unnumbered):
+            calls = waiting[tool.name, known]
+            while calls and tool.span_id not in matched:
+                if (i := calls.popleft()) not in taken:
+                    taken.add(i)
+                    matched[tool.span_id] = i
+        return matched
+
+    def _row(self, span: Facts, kind: str, **fields: Any) -> Row:
+        row = dict.fromkeys(TURN_SCHEMA)
+        declared = self.family.declared_task(span)
+        task = self.family.root_of(declared, span)
+        row |= {
+            "task": task,
+            "subtask": None if declared == task else declared,
+            "task_kind": self.family.task_kind(span),
+            "session": self.family.session(span),
+            "trace_id": span.trace_id,
+            "span_id": span.span_id,
+            "kind": kind,
+            "agent": self.family.agent(span),
+            "name": span.name,
+            "phase": self.family.phase(span),
+            "failed": span.failed,
+            "error_type": span.error_type,
+            "error": span.error,
+            "trace_hash": span.stacktrace,  # It is hashed with the rest.
+            "start_ns": span.start_ns,
+            "end_ns": span.end_ns,
+            "service": span.service,
+        }
+        return row | (asdict(span.figures) if kind in _MEASURING else {}) | fields
+
+    def _model_row(self, span: Facts) -> Row:
+        return self._row(
+            span,
+            "model",
+            text=span.text,
+            arguments=_news(span.given),
+            response=_response(span),
+            talks_on=_talks_on(span),
+            input_tokens=span.input_tokens,
+            output_tokens=span.output_tokens,
+        )
+
+    def _tool_row(self, span: Facts, index: int | None) -> Row:
+        call, model, _ = self.asked[index] if index is not None else (None, None, 0)
+        return self._row(
+            span,
+            "tool",
+            call_id=(call.call_id if call else None) or span.call_id,
+            arguments=_named_arguments(span.arguments, call),
+            result=span.result,
+            step=self._step(model),
+        )
+
+    def _is_over(self, index: int) -> bool:
+        """Tell whether a call without a span of its own will not get one any more."""
+        _, model, ago = self.asked[index]
+        return self.ended or bool(ago) or bisect_left(self.starts, model.end_ns) < len(self.starts)
+
+    def _call_row(self, index: int) -> Row:
+        """Make a turn of a call that has no span of its own; it ends when the next model starts."""
+        call, model, ago = self.asked[index]
+        later = bisect_left(self.starts, model.end_ns)
+        end_ns = self.starts[later] if later < len(self.starts) else model.end_ns
+        end_ns = model.start_ns - ago if ago else end_ns
+        return self._row(
+            model,
+            "tool",
+            name=call.name,
+            call_id=call.call_id or f"{call.name}-{index}",
+            arguments=call.arguments,
+            failed=None,
+            error_type=None,
+            error=None,
+            trace_hash=None,
+            step=None if ago else self._step(model),
+            start_ns=end_ns if ago else model.end_ns,
+            end_ns=end_ns,
+        )
+
+    def _step(self, model: Facts | None) -> str | None:
+        """Name the step of calls that a response asked for in parallel; None for a single call."""
+        return model.span_id if model and model.span_id in self.steps else None
+
+    def _handoff_row(self, span: Facts, acting: set[str]) -> Row | None:
+        """Make a hand-off of an agent that another agent called.
+
+        What neither speaks nor calls is no agent: some frameworks call a whole run one.
+        """
+        caller = next((a.agent for a in self.family.ancestors(span) if a.agent), None)
+        if caller not in acting or caller == span.agent:
+            return None
+        asked = span.given[-1].text if span.given else None
+        fields = {"agent": caller, "name": span.agent, "arguments": asked, "text": asked}
+        return self._row(span, "handoff", **fields, result=span.text)
+
+    def _attempt_row(self, span: Facts) -> Row:
+        """Make an attempt of a span that says how far its task has come."""
+        said = {"arguments": span.blockers, "result": span.completed_work}
+        return self._row(span, "attempt", name=span.status, **said)
+
+    def _switch_rows(self) -> list[Row]:
+        """Make each attempt at a declared task a turn of its session too.
+
+        There it is one of several tasks, between which an agent may go to and fro.
+        """
+        rows = [self._attempt_row(span) for span in self.attempts]
+        return [
+            row
+            | {"kind": "switch", "task": row["session"], "subtask": row["subtask"] or row["task"]}
+            for row in rows
+            if row["task"] != row["session"]
+        ]
+
+    def _intervention_rows(self) -> list[Row]:
+        """Make a person's message of each event that says that a person stepped in."""
+        blank = {"agent": "", "failed": None, "error_type": None, "error": None}
+        return [
+            self._row(span, "user", call_id=f"intervention-{i}", **blank)
+            | {"name": done.decision, "text": done.note}
+            | {"start_ns": done.at_ns, "end_ns": done.at_ns}
+            for span in self.interventions
+            for i, done in enumerate(span.interventions)
+        ]
+
+    def _user_rows(self) -> list[Row]:
+        """Make a turn of a person's message: what a trace's first response answers.
+
+        Later messages with the role of a user are mostly written by the framework.
+        """
+        if not self.models or not (given := self.models[0].given) or given[-1].role != "user":
+            return []
+        first = self.models[0]
+        # It starts before the response, which may have taken no time.
+        at = {"start_ns": first.start_ns - 1, "end_ns": first.start_ns}
+        blank = dict.fromkeys(("name", "failed", "error_type", "error", "trace_hash"))
+        return [self._row(first, "user", agent="", text=given[-1].text, **at, **blank)]
+
+
+def _spoke(span: Facts) -> bool:
+    """Tell a response from a model's span that only prepared one."""
+    return bool(span.answer or span.input_tokens or span.output_tokens or span.failed)
+
+
+def _news(given: tuple[Message, ...] | None) -> str | None:
+    """Return what a model was given since it last spoke, None where the trace does not say."""
+    if not given:
+        return None
+    news: list[str] = []
+    for message in reversed(given):
+        if message.role == "assistant":
+            break
+        if message.text is None or any(result.text is None for result in message.results):
+            return None
+        news += [message.text, *(str(result.text) for result in message.results)]
+    return "\n".join(text for text in reversed(news) if text)
+
+
+def _response(span: Facts) -> str | None:
+    """Return a text that two responses share only if they say and ask for the same."""
+    text, calls = span.text, span.calls
+    if text is None or any(call.arguments is None for call in calls) or not (text or calls):
+        return None
+    return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
+
+
+def _talks_on(span: Facts) -> str | None:
+    """Return the response that a model's history ends with, None where it or this one calls."""
+    before = next((m for m in reversed(span.given or ()) if m.role == "assistant"), None)
+    if before is None or before.calls or span.answer is None or span.calls:
+        return None
+    return before.text or None
+
+
+def _named_arguments(arguments: str | None, call: Call | None) -> str | None:
+    """Prefer the call's arguments where the tool's span has none, or only the bare value of one."""
+    if call is None or call.arguments is None or arguments == call.arguments:
+        return arguments
+    if arguments is None:
+        return call.arguments
+    return call.arguments if _bare(call) == arguments else arguments
+
+
+def _bare(call: Call) -> str | None:
+    """Return the value of a call's only argument, as some frameworks show it without its name."""
+    named = parsed(call.arguments)
+    return str(next(iter(named.values()))) if isinstance(named, dict) and len(named) == 1 else None
+
+
+def _fill_results(rows: list[Row], facts: list[Facts], family: Family) -> None:
+    """Add the results that models were given to the calls whose own spans do not tell them.
+
+    A result is looked for by call id in the call's trace, then in other traces of its session whose
+    history shows the same call under that id: some frameworks number the calls of each run alike.
+    """
+    in_trace: dict[tuple[str, str], Result] = {}
+    in_session: dict[tuple[str, Call], Result] = {}
+    for span in sorted(facts, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
+        if span.kind != "model" or not span.given:
+            continue
+        asked = {c.call_id: c for m in span.given for c in m.calls if c.arguments is not None}
+        for result in (r for message in span.given for r in message.results):
+            if result.call_id and result.text is not None:
+                in_trace.setdefault((span.trace_id, result.call_id), result)
+                if result.call_id in asked:
+                    key = (family.session(span), asked[result.call_id])
+                    in_session.setdefault(key, result)
+    for row in rows:
+        if row["kind"] != "tool" or row["call_id"] is None:
+            continue
+        call = Call(row["call_id"], row["name"], row["arguments"])
+        found = in_trace.get((row["trace_id"], row["call_id"]))
+        found = found or in_session.get((row["session"], call))
+        if found:
+            _fill_result(row, found)
+
+
+def _fill_result(row: Row, found: Result) -> None:
+    if row["result"] is None:
+        row["result"] = found.text
+        row["failed"] = _known(row["failed"], found.failed)
+    if row["failed"] and row["error"] is None and found.text and not says_nothing(found.text):
+        error_type, row["error"] = error_of(found.text)
+        row["trace_hash"] = row["trace_hash"] or found.text
+        row["error_type"] = row["error_type"] or error_type

@@ -1,0 +1,223 @@
+"""The report of a backtest: side by side for a person, and as JSON (`docs/backtest.md`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import zip_longest
+
+from rich.console import Console
+from rich.text import Text
+
+from looptrace.analyzer.report.json import json_text
+from looptrace.analyzer.report.wording import (
+    GROUPS_SHOWN_MAX,
+    NAME_LENGTH_MAX,
+    SENTENCE_LENGTH_MAX,
+    counted,
+    duration_text,
+    tokens_text,
+)
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.tuning.backtest import Backtest, Opened, Row, Spent, Total
+from looptrace.rules.contract import ACTIONS
+
+SCHEMA = 1
+AT_MOST = (
+    "A gate would have stopped its task until a person decides. What came after it, up to the next"
+    " message of a person or to the end of the task, is what would have been saved at the most."
+)
+NO_PRICES = "There is no money without a table of prices: --prices FILE."
+
+# More models than this say no more to a reader; the JSON has them all.
+_MODELS_SHOWN_MAX = 10
+# Fewer than a float holds, so that sums in JSON read as they were meant.
+_MONEY_DECIMALS = 6
+# Smaller sums would look like none.
+_SMALLEST_AMOUNT = 0.01
+_INDENT_COLUMNS = 2
+_GAP_COLUMNS = 2
+
+
+def json_backtest(found: Backtest, names: tuple[str, str], skipped: Sequence[Skipped]) -> str:
+    """Write a backtest as JSON: the same input always gives the same text."""
+    report = {
+        "schema": SCHEMA,
+        "tasks": found.tasks,
+        "turns": found.turns,
+        "currency": found.currency,
+        "skipped": [asdict(part) for part in skipped],
+        "a": _total_json(names[0], found.a, found.currency),
+        "b": _total_json(names[1], found.b, found.currency),
+        "gates": [
+            {
+                "task": row.task,
+                "a": _opened_json(row.a, found.currency),
+                "b": _opened_json(row.b, found.currency),
+            }
+            for row in found.rows
+        ],
+    }
+    return json_text(report)
+
+
+def _total_json(name: str, total: Total, currency: str | None) -> dict[str, object]:
+    return {
+        "settings": name,
+        "findings": total.findings,
+        "told": {action: total.told.get(action, 0) for action in ACTIONS},
+        "after": _spent_json(total.after, currency),
+    }
+
+
+def _opened_json(opened: Opened | None, currency: str | None) -> dict[str, object] | None:
+    if opened is None:
+        return None
+    return {
+        "turn": opened.turn,
+        "rule": opened.rule,
+        "why": opened.why,
+        "reason": opened.reason,
+        "after": _spent_json(opened.after, currency),
+    }
+
+
+def _spent_json(spent: Spent, currency: str | None) -> dict[str, object]:
+    return {
+        "turns": spent.turns,
+        "seconds": spent.seconds,
+        "tokens": {"input": spent.input_tokens, "output": spent.output_tokens},
+        "money": None if currency is None else round(spent.money, _MONEY_DECIMALS),
+        "unpriced": dict(sorted(spent.unpriced.items())),
+        "untold": spent.untold,
+    }
+
+
+def print_backtest(found: Backtest, names: tuple[str, str], console: Console) -> None:
+    """Print each task with a gate, A at the left and B at the right, and what both come to."""
+    if not found.turns:
+        _print(["Nothing to judge."], console)
+        return
+    counts = f"{counted(found.tasks, 'task')}, {counted(found.turns, 'turn')}"
+    _print([counts, *_verdict(found)], console)
+    _print_pair(
+        [f"A: {plain(names[0], NAME_LENGTH_MAX)}"],
+        [f"B: {plain(names[1], NAME_LENGTH_MAX)}"],
+        console,
+    )
+    for row in found.rows[:GROUPS_SHOWN_MAX]:
+        _print_row(row, found.currency, console)
+    if len(found.rows) > GROUPS_SHOWN_MAX:
+        more = len(found.rows) - GROUPS_SHOWN_MAX
+        _print([f"and {counted(more, 'more row')}: all are in --format json"], console)
+    _print(["in all"], console)
+    _print_pair(
+        _total_lines(found.a, found.currency), _total_lines(found.b, found.currency), console
+    )
+    _print(_notes(found), console)
+
+
+def _verdict(found: Backtest) -> list[str]:
+    if not found.rows:
+        return ["Neither would have opened a gate."]
+    stopped = f"{found.tasks - found.without_gate:,} of {counted(found.tasks, 'task')}"
+    return [f"A gate would have opened in {stopped}."]
+
+
+def _print_row(row: Row, currency: str | None, console: Console) -> None:
+    _print([f"task {plain(row.task, NAME_LENGTH_MAX)}"], console)
+    _print_pair(_opened_lines(row.a, currency), _opened_lines(row.b, currency), console)
+
+
+def _opened_lines(opened: Opened | None, currency: str | None) -> list[str]:
+    if opened is None:
+        return ["no gate"]
+    why = f" ({opened.why})" if opened.why not in (None, "LADDER") else ""
+    return [
+        f"gate at turn {opened.turn:,}",
+        f"by {opened.rule}{why}",
+        plain(opened.reason, SENTENCE_LENGTH_MAX),
+        *_spent_lines("after it", opened.after, currency),
+    ]
+
+
+def _total_lines(total: Total, currency: str | None) -> list[str]:
+    told = [f"{action} {total.told[action]:,}" for action in ACTIONS if action in total.told]
+    lines = [counted(total.findings, "finding"), *([", ".join(told)] if told else [])]
+    if not total.told.get("gate"):
+        return [*lines, "no gate"]
+    return [*lines, *_spent_lines("after gates", total.after, currency)]
+
+
+def _spent_lines(when: str, spent: Spent, currency: str | None) -> list[str]:
+    if not spent.turns:
+        return [f"{when}: nothing"]
+    lines = [f"{when}: {counted(spent.turns, 'turn')}, {duration_text(spent.seconds)}"]
+    if spent.input_tokens or spent.output_tokens:
+        lines.append(tokens_text(spent.input_tokens, spent.output_tokens))
+    if currency is not None:
+        lines.append(_money_text(spent, plain(currency, NAME_LENGTH_MAX)))
+    return lines
+
+
+def _money_text(spent: Spent, currency: str) -> str:
+    """Write `EUR 0.12`, with a sign where a part of it has no price."""
+    amount = f"{spent.money:,.2f}"
+    is_small = 0 < spent.money < _SMALLEST_AMOUNT
+    written = f"under {currency} {_SMALLEST_AMOUNT}" if is_small else f"{currency} {amount}"
+    return f"{written}, and what has no price" if spent.unpriced else written
+
+
+def _notes(found: Backtest) -> list[str]:
+    """Say how the figures are meant, and what is not in them."""
+    if not found.rows:
+        return []
+    notes = [AT_MOST]
+    if found.currency is None:
+        notes.append(NO_PRICES)
+    unpriced = Counter(found.a.after.unpriced) | Counter(found.b.after.unpriced)
+    if unpriced:
+        shown = [
+            f"{plain(model, NAME_LENGTH_MAX) or 'a model without a name'}"
+            f" ({counted(count, 'response')})"
+            for model, count in sorted(unpriced.items())
+        ]
+        more = len(shown) - _MODELS_SHOWN_MAX
+        rest = f", and {counted(more, 'more model')}" if more > 0 else ""
+        notes.append(f"No price for {', '.join(shown[:_MODELS_SHOWN_MAX])}{rest}.")
+    if untold := max(found.a.after.untold, found.b.after.untold):
+        notes.append(f"{counted(untold, 'response')} without tokens: their cost is not known.")
+    return notes
+
+
+def _print(lines: Sequence[str], console: Console) -> None:
+    """Print a paragraph."""
+    if lines:
+        console.print()
+    for line in lines:
+        for part in _wrapped(line, console, console.width):
+            console.print(part)
+
+
+def _print_pair(left: Sequence[str], right: Sequence[str], console: Console) -> None:
+    """Print two columns, each wrapped within its half of the width."""
+    width = max((console.width - _INDENT_COLUMNS - _GAP_COLUMNS) // 2, 1)
+    halves = [
+        [part for line in lines for part in _wrapped(line, console, width)]
+        for lines in (left, right)
+    ]
+    for a, b in zip_longest(*halves, fillvalue=Text()):
+        a.pad_right(width - a.cell_len + _GAP_COLUMNS)
+        line = Text(" " * _INDENT_COLUMNS) + a + b
+        line.rstrip()
+        console.print(line)
+
+
+def _wrapped(line: str, console: Console, width: int) -> list[Text]:
+    """Wrap a line here, because rich would leave spaces at the ends of wrapped lines."""
+    parts = list(Text(line).wrap(console, width))
+    for part in parts:
+        part.rstrip()
+    return parts

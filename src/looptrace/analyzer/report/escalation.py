@@ -1,0 +1,238 @@
+"""The escalation of a gate: all that a person or a debugging agent needs in order to decide.
+
+It says what was known when the gate opened, and is bounded however long the task is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+import polars as pl
+
+from looptrace.analyzer.detect.findings import Cost, Finding
+from looptrace.analyzer.gates.events import Failure, GateEvent
+from looptrace.analyzer.llm_judge import (
+    GOAL_LENGTH_MAX,
+    NAME_LENGTH_MAX,
+    NoOpinion,
+    Opinion,
+    needs_opinion,
+)
+from looptrace.analyzer.schema.turns import IS_USER
+from looptrace.analyzer.text.display import label, plain
+from looptrace.rules.docs import summary
+from looptrace.rules.registry import RULES
+from looptrace.rules.vocabulary import NS_PER_S
+
+# Turns of the loop: its start, its end at the gate, and some of what lies between.
+_HEAD_MAX = 12
+_MIDDLE_MAX = 6
+_TAIL_MAX = 12
+
+# What was told before; of more the last are given.
+BEFORE_MAX = 20
+
+NOTES_MAX = 10
+
+# An error that somebody is to understand needs more than the line of a report.
+TEXT_LENGTH_MAX = 500
+DONE_LENGTH_MAX = 300
+
+Role = Literal["first", "repeat", "between"]
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """A turn between the first of the loop and the gate.
+
+    `first` is what the others repeat, and `between` what lies between without being in the loop. A
+    person's message is no turn, and has no number.
+    """
+
+    left_out: int  # turns before this one that are not given
+    turn: int | None
+    role: Role
+    agent: str
+    kind: str
+    label: str
+    failed: bool
+    outcome: str | None  # the error or the result; None where the trace says none
+    trace_id: str
+    span_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Something that a person can decide, and what it means."""
+
+    name: str
+    title: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What helped with the same signature before, in a person's words, and the day."""
+
+    text: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """A gate, and what led to it. Texts are on one line each, and of bounded length."""
+
+    gate: GateEvent  # its history are the last failures before it
+    rule_says: str  # what the rule finds
+    is_exact: bool  # whether the turns are the same beyond doubt
+    period: int
+    goal: str | None  # the last that a person said before the gate
+    iterations: tuple[Iteration, ...]
+    before: tuple[GateEvent, ...]  # what was decided of the task before the gate
+    before_left_out: int
+    cost: Cost  # from the first turn of the loop to the gate
+    options: tuple[Option, ...]
+    opinion: Opinion | NoOpinion | None  # None where nobody was asked
+    notes: tuple[Note, ...]
+
+
+OPTIONS = (
+    Option(
+        "different_approach",
+        "Continue with a different approach",
+        "Tell the agent what to do otherwise, and what to leave. That resolves the gate; the "
+        "counts begin anew, and the same again leads to a new gate.",
+    ),
+    Option(
+        "review",
+        "Review and debug",
+        "Leave the gate open and look for the cause, by hand or with a debugging agent that is "
+        "given this report. Resolve the gate when the cause is gone.",
+    ),
+    Option(
+        "cancel",
+        "Cancel",
+        "End the task as it is. What it has done so far stays, and what is not done is not done.",
+    ),
+)
+
+
+def escalation_of(
+    gate: GateEvent,
+    finding: Finding,
+    turns: pl.DataFrame,
+    events: Sequence[GateEvent] = (),
+    opinion: Opinion | NoOpinion | None = None,
+    notes: Iterable[tuple[str, str]] = (),
+) -> Escalation:
+    """Put together what led to a gate that was opened.
+
+    `finding` is that of the gate, however far it has grown since; `turns` (`TURN_SCHEMA`, numbered)
+    and `events` may be those of many tasks; `notes` are what helped before, each with its date.
+    """
+    mine = turns.filter((pl.col("task") == gate.task) & (pl.col("turn") <= gate.turn))
+    mine = mine.filter(~IS_USER | (pl.col("turn") < gate.turn))
+    mine = mine.sort("turn", IS_USER, "order_ns", maintain_order=True)
+    loop = mine.filter(pl.col("turn") >= gate.turn_first)
+    rule = next((rule for rule in RULES if rule.name == gate.rule), None)
+    before = [e for e in events if e.task == gate.task and e.turn <= gate.turn]
+    before = before[: before.index(gate)] if gate in before else before
+    goals = mine.filter(IS_USER)["text"].drop_nulls().tail(1).to_list()
+    return Escalation(
+        gate=_bounded(gate),
+        rule_says=summary(rule) if rule else "",
+        is_exact=not needs_opinion(gate),
+        period=finding.period,
+        goal=plain(goals[0], GOAL_LENGTH_MAX) if goals else None,
+        iterations=_iterations(loop, {turn.turn: turn.role for turn in finding.turns}),
+        before=tuple(map(_bounded, before[-BEFORE_MAX:])),
+        before_left_out=max(0, len(before) - BEFORE_MAX),
+        cost=_cost(loop, gate),
+        options=OPTIONS,
+        opinion=opinion,
+        notes=tuple(_note(*note) for note in notes)[:NOTES_MAX],
+    )
+
+
+def _iterations(loop: pl.DataFrame, roles: dict[int, Role]) -> tuple[Iteration, ...]:
+    """Give the first turns, the last, and some of the middle, preferring those of the loop."""
+    in_loop = loop["turn"].is_in(list(roles)) & loop.select(~IS_USER).to_series()
+    chosen = _chosen(loop.height, in_loop.arg_true().to_list())
+    gaps = [later - earlier - 1 for earlier, later in pairwise([-1, *chosen])]
+    rows = loop[chosen].iter_rows(named=True)
+    return tuple(_iteration(row, roles, left_out) for row, left_out in zip(rows, gaps, strict=True))
+
+
+def _chosen(height: int, in_loop: Sequence[int]) -> list[int]:
+    if height <= _HEAD_MAX + _MIDDLE_MAX + _TAIL_MAX:
+        return list(range(height))
+    tail = height - _TAIL_MAX
+    middle = [row for row in in_loop if _HEAD_MAX <= row < tail] or range(_HEAD_MAX, tail)
+    spread = {middle[i * len(middle) // _MIDDLE_MAX] for i in range(_MIDDLE_MAX)}
+    return [*range(_HEAD_MAX), *sorted(spread), *range(tail, height)]
+
+
+def _iteration(row: dict[str, Any], roles: dict[int, Role], left_out: int) -> Iteration:
+    is_user = row["kind"] == "user"
+    outcome = (row["error"] if row["failed"] else None) or row["result"]
+    return Iteration(
+        left_out=left_out,
+        turn=None if is_user else row["turn"],
+        role="between" if is_user else roles.get(row["turn"], "between"),
+        agent=plain(row["agent"] or "", NAME_LENGTH_MAX),
+        kind=row["kind"],
+        label=label(row, DONE_LENGTH_MAX),
+        failed=bool(row["failed"]),
+        outcome=_short(outcome),
+        trace_id=row["trace_id"],
+        span_id=row["span_id"],
+    )
+
+
+def _cost(loop: pl.DataFrame, gate: GateEvent) -> Cost:
+    """Add up what the loop's agent, or all agents of its task, spent up to the gate."""
+    spent = loop.filter(pl.col("agent") == gate.agent) if gate.agent else loop
+    start_ns = loop.filter(~IS_USER)["start_ns"].first()
+    return Cost(
+        seconds=(gate.at_ns - start_ns) / NS_PER_S if isinstance(start_ns, int) else 0.0,
+        input_tokens=int(spent["input_tokens"].sum()),
+        output_tokens=int(spent["output_tokens"].sum()),
+    )
+
+
+def _bounded(event: GateEvent) -> GateEvent:
+    """Put the texts of an event on one line each."""
+    return replace(
+        event,
+        task=plain(event.task, NAME_LENGTH_MAX),
+        session=plain(event.session, NAME_LENGTH_MAX),
+        agent=plain(event.agent, NAME_LENGTH_MAX),
+        signature=plain(event.signature, TEXT_LENGTH_MAX),
+        reason=plain(event.reason, TEXT_LENGTH_MAX),
+        blockers=tuple(plain(name, TEXT_LENGTH_MAX) for name in event.blockers[:NOTES_MAX]),
+        decision=_short(event.decision),
+        note=_short(event.note),
+        history=tuple(map(_failure, event.history)),
+    )
+
+
+def _failure(failure: Failure) -> Failure:
+    return replace(
+        failure,
+        agent=plain(failure.agent, NAME_LENGTH_MAX),
+        label=plain(failure.label, DONE_LENGTH_MAX),
+        signature=_short(failure.signature),
+        error_type=_short(failure.error_type),
+        error=_short(failure.error),
+    )
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else plain(text, TEXT_LENGTH_MAX)
+
+
+def _note(text: str, date: str) -> Note:
+    return Note(plain(text, TEXT_LENGTH_MAX), plain(date, NAME_LENGTH_MAX))

@@ -1,0 +1,162 @@
+"""The report for machines, as `docs/json-schema.md` describes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.engine.analysis import Analysis, Outage
+from looptrace.analyzer.gates.directives import OWN, Directives
+from looptrace.analyzer.gates.events import Failure, GateEvent
+from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
+from looptrace.analyzer.report.wording import at_text
+from looptrace.analyzer.tuning.explain import Explanation, Progress
+
+SCHEMA = 1
+
+# What is said or printed in a trace stays there, unless somebody asks for an escalation.
+_CONTENT = ("note", "error")
+
+# What says which turn it is, and nothing of what was said.
+_TURN = ("turn", "kind", "agent", "trace_id", "span_id")
+
+_UNASKED = dict.fromkeys(("is_regressive", "no_progress", "is_external", "reasoning", "no_opinion"))
+
+# What JSON lets through unescaped but a terminal or an editor may act on: C1 controls, zero-width
+# and bidirectional characters, line separators; and lone surrogates, which are not UTF-8.
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+
+def json_report(
+    analysis: Analysis, opinions: Opinions = NOBODY_ASKED, directives: Directives = OWN
+) -> str:
+    """Write the analysis as JSON: the same analysis always gives the same text.
+
+    Raises:
+        DirectiveError: if a template of the directives cannot be used.
+    """
+    summary = analysis.summary
+    report = {
+        "schema": SCHEMA,
+        "sessions": summary.sessions,
+        "tasks": summary.tasks,
+        "turns": summary.turns,
+        "spans": summary.spans,
+        "tokens": {"input": summary.input_tokens, "output": summary.output_tokens},
+        "unknown": asdict(summary.unknown),
+        "skipped": [asdict(skipped) for skipped in analysis.skipped],
+        "findings": [asdict(finding) for finding in analysis.findings],
+        "events": [
+            event_object(event, opinions.get(event.gate), directives) for event in analysis.events
+        ],
+        "outages": [outage_object(outage) for outage in analysis.outages],
+    }
+    return json_text(report)
+
+
+def outage_object(outage: Outage) -> dict[str, Any]:
+    """Return an outage, its times as text."""
+    told = asdict(outage)
+    times = {name: at_text(told.pop(f"{name}_ns")) for name in ("first", "last", "known")}
+    return told | times
+
+
+def event_object(
+    event: GateEvent, opinion: Opinion | NoOpinion | None, directives: Directives
+) -> dict[str, Any]:
+    """Return an event as every JSON of looptrace has it; of a gate with the opinion on it.
+
+    Raises:
+        DirectiveError: if a template of the directives cannot be used.
+    """
+    is_gate = event.type == "gate_opened"
+    told = _without_content(asdict(event)) | {
+        "directive": directives.text_of(event),
+        "opinion": opinion_object(opinion) if is_gate else None,
+    }
+    told["history"] = [_without_content(failure) for failure in told["history"]]
+    return told
+
+
+def failure_object(failure: Failure) -> dict[str, Any]:
+    """Return a failure with what it said."""
+    return _without_content(asdict(failure)) | {"error": failure.error}
+
+
+def opinion_object(opinion: Opinion | NoOpinion | None) -> dict[str, Any] | None:
+    """Return an opinion, or in `no_opinion` why there is none; None where nobody was asked."""
+    if opinion is None:
+        return None
+    if isinstance(opinion, NoOpinion):
+        return _UNASKED | {"no_opinion": opinion.why}
+    return _UNASKED | asdict(opinion)
+
+
+def explanation_json(
+    task: str, turns: pl.DataFrame, found: Explanation, directives: Directives = OWN
+) -> str:
+    """Write why a task (numbered turns) was flagged or was not."""
+    report = {
+        "schema": SCHEMA,
+        "task": task,
+        "turns": [
+            {name: row[name] for name in _TURN}
+            | {"reached": [_reached(rule, i) for rule in found.rules if rule.reached[i]]}
+            for i, row in enumerate(turns.select(_TURN).iter_rows(named=True))
+        ],
+        "rules": [
+            _furthest(rule, turns)
+            | {"changes": [asdict(change) for change in found.changes.get(rule.rule, ())]}
+            for rule in found.rules
+        ],
+        "events": [event_object(event, None, directives) for event in found.events],
+        "gates": [
+            {
+                "gate": gate.event.gate,
+                "moves": [asdict(move.change) | {"turn": move.turn} for move in gate.moves],
+                "without_rule": _rule_and_turn(gate.without_rule),
+            }
+            for gate in found.gates
+        ],
+    }
+    return json_text(report)
+
+
+def _reached(rule: Progress, index: int) -> dict[str, Any]:
+    return {"rule": rule.rule, "attempts": rule.reached[index], "needed": rule.needed[index]}
+
+
+def _furthest(rule: Progress, turns: pl.DataFrame) -> dict[str, Any]:
+    """Say how far a rule got, and at which turn; nulls where it looks at none."""
+    place = rule.furthest
+    got = {"rule": rule.rule, "fired": rule.fired}
+    if place is None:
+        return got | dict.fromkeys(("attempts", "needed", "turn"))
+    return got | _reached(rule, place) | {"turn": turns["turn"][place]}
+
+
+def _rule_and_turn(gate: GateEvent | None) -> dict[str, Any] | None:
+    return {"rule": gate.rule, "turn": gate.turn} if gate else None
+
+
+def json_text(report: Mapping[str, Any]) -> str:
+    """Write JSON that is safe to print."""
+    text = json.dumps(report, ensure_ascii=False, indent=2)
+    return _UNSAFE.sub(_escaped, text) + "\n"
+
+
+def _without_content(told: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a person or a tool said, and write the time as text."""
+    kept = {name: value for name, value in told.items() if name not in _CONTENT}
+    return kept | {"at": at_text(kept.pop("at_ns"))}
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    is_surrogate = "\ud800" <= character <= "\udfff"
+    return "\N{REPLACEMENT CHARACTER}" if is_surrogate else f"\\u{ord(character):04x}"

@@ -1,0 +1,172 @@
+"""The report for a person at a terminal; it reads as well without colour and at 80 columns."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis, Summary
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
+from looptrace.analyzer.report.wording import (
+    GATE_IS_OPEN,
+    HOW_TO_HAND_ON,
+    HOW_TO_LOOK_CLOSER,
+    NAME_LENGTH_MAX,
+    SENTENCE_LENGTH_MAX,
+    Group,
+    Told,
+    blind_spots,
+    cost_text,
+    counted,
+    event_name,
+    grouped,
+    left_over_text,
+    opinion_text,
+    outage_more,
+    outage_text,
+    tokens_text,
+    told_of,
+    told_text,
+    verdict,
+)
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.text.display import plain
+from looptrace.rules.contract import Action
+
+# More than these would hide the findings above them.
+_SKIPPED_SHOWN_MAX = 20
+
+_INDENT_COLUMNS = 2
+ACTION_STYLE: dict[Action, str] = {
+    "warn": "yellow",
+    "retry_later": "yellow",
+    "pivot": "magenta",
+    "force_next": "magenta",
+    "unblock_authority": "magenta",
+    "gate": "red",
+}
+
+
+def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
+    """Print the counts, the loops of each task, what was told, and what could not be seen."""
+    shown, left_over = grouped(analysis.own)
+    told = told_of(analysis.events)
+    _print_line(_counts(analysis.summary), console)
+    _print_line(Text(verdict(analysis, shown), style="bold"), console)
+    for outage in analysis.outages:
+        lines = [Text(outage_text(outage), style="bold")]
+        lines.append(
+            Text.assemble(("outage", "bold yellow"), f" {outage_more(outage, analysis.events)}")
+        )
+        _print_paragraph(lines, console)
+    by_task: dict[str, list[Group]] = {}
+    for group in shown:
+        by_task.setdefault(group.lead.task, []).append(group)
+    for task, groups in by_task.items():
+        _print_task(task, groups, console)
+        if task in told:
+            _print_paragraph(_told_lines(told[task], opinions), console, _INDENT_COLUMNS)
+    if left_over:
+        _print_paragraph([Text(left_over_text(left_over))], console)
+    _print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
+    _print_paragraph(_skipped(analysis.skipped), console)
+    if analysis.summary.turns:
+        lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
+        if any(one.gate for one in told.values()):
+            lines.append(Text(f"To hand a gate on: {HOW_TO_HAND_ON}", style="dim"))
+        _print_paragraph(lines, console)
+
+
+def _counts(summary: Summary) -> Text:
+    counts = (
+        counted(summary.sessions, "session"),
+        counted(summary.tasks, "task"),
+        counted(summary.turns, "turn"),
+        counted(summary.spans, "span"),
+        tokens_text(summary.input_tokens, summary.output_tokens),
+    )
+    return Text(", ".join(counts))
+
+
+def _print_task(task: str, groups: list[Group], console: Console) -> None:
+    sessions = dict.fromkeys(group.lead.session for group in groups)
+    others = ", ".join(session for session in sessions if session != task)
+    console.print()
+    _print_line(Text.assemble("task ", (plain(task, NAME_LENGTH_MAX), "bold")), console)
+    if others:
+        _print_line(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"), console)
+    for group in groups:
+        _print_paragraph(_group_lines(group), console, _INDENT_COLUMNS)
+
+
+def _group_lines(group: Group) -> list[Text]:
+    lead = group.lead
+    style = ACTION_STYLE[lead.action]
+    lines = [
+        Text(plain(lead.reason, SENTENCE_LENGTH_MAX), style="bold"),
+        Text.assemble((lead.action, f"bold {style}"), f" by {lead.rule}", _agent(lead)),
+    ]
+    if group.others:
+        lines.append(Text(f"also: {group.also}"))
+    lines.append(Text(f"in the loop: {cost_text(lead.cost)}"))
+    return lines
+
+
+def _told_lines(told: Told, opinions: Opinions) -> list[Text]:
+    """Write what was decided of a task, each on a line, and whether a gate is open."""
+    lines = [Text("what was decided:")]
+    for event in told.head:
+        lines += told_line(event, opinions)
+    if told.between:
+        lines.append(Text(f"… {counted(told.between, 'more event')}: all are in --format json"))
+    for event in told.tail:
+        lines += told_line(event, opinions)
+    if told.gate:
+        lines.append(Text(GATE_IS_OPEN, style="bold red"))
+    return lines
+
+
+def told_line(event: GateEvent, opinions: Opinions) -> list[Text]:
+    """Write one event, and beneath a gate what a judge thinks of it."""
+    name, style = event_name(event), ACTION_STYLE[event.action] if event.action else ""
+    more = told_text(event).removeprefix(name)
+    lines = [Text.assemble(f"turn {event.turn}: ", (name, style), more)]
+    if event.type == "gate_opened" and event.gate in opinions:
+        lines.append(Text(f"judge: {opinion_text(opinions[event.gate])}"))
+    return lines
+
+
+def _agent(finding: Finding) -> str:
+    if finding.agent in ("", finding.task):
+        return ""
+    return f", agent {plain(finding.agent, NAME_LENGTH_MAX)}"
+
+
+def _skipped(skipped: tuple[Skipped, ...]) -> list[Text]:
+    if not skipped:
+        return []
+    lines = [Text(f"{counted(len(skipped), 'part')} of the input skipped:")]
+    for part in skipped[:_SKIPPED_SHOWN_MAX]:
+        where = plain(part.where, SENTENCE_LENGTH_MAX)
+        why = plain(part.why, SENTENCE_LENGTH_MAX)
+        lines.append(Text.assemble((where, "yellow"), f": {why}"))
+    if len(skipped) > _SKIPPED_SHOWN_MAX:
+        more = len(skipped) - _SKIPPED_SHOWN_MAX
+        lines.append(Text(f"and {more:,} more: all are in --format json"))
+    return lines
+
+
+def _print_paragraph(lines: list[Text], console: Console, indent_columns: int = 0) -> None:
+    if lines:
+        console.print()
+    for line in lines:
+        _print_line(line, console, indent_columns)
+
+
+def _print_line(line: Text, console: Console, indent_columns: int = 0) -> None:
+    """Print a line wrapped here, because rich would leave spaces at the ends of wrapped lines."""
+    for part in line.wrap(console, console.width - indent_columns):
+        part.rstrip()
+        console.print(Text(" " * indent_columns) + part)

@@ -1,0 +1,297 @@
+"""What the reports for people share: which findings are one loop, and the words.
+
+The reports themselves are `report_terminal`, `report_html` and `report_json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from looptrace.analyzer.detect.findings import Cost, Finding
+from looptrace.analyzer.engine.analysis import Analysis, Outage, Summary
+from looptrace.analyzer.gates.events import GateEvent, Why
+from looptrace.analyzer.llm_judge import NoOpinion, Opinion
+from looptrace.analyzer.text.display import plain
+from looptrace.rules.contract import ACTIONS
+from looptrace.rules.vocabulary import NS_PER_S
+
+# A reader gives up long before this; `--format json` has every finding.
+GROUPS_SHOWN_MAX = 100
+
+# Long enough for a UUID, a trace id or a path of some depth.
+NAME_LENGTH_MAX = 64
+
+# Long enough for the reason of a finding or of a skipped part, in about three lines.
+SENTENCE_LENGTH_MAX = 240
+
+# Events of one task; of more the first and the last half are shown.
+EVENTS_SHOWN_MAX = 20
+
+HOW_TO_LOOK_CLOSER = "looptrace explain PATH --task ID"
+HOW_TO_HAND_ON = "looptrace escalation PATH --task ID"
+
+GATE_IS_OPEN = "The gate is open: a person must decide how the task goes on."
+
+WHY_TEXTS: dict[Why, str] = {
+    "LADDER": "the ladder of the rule says so",
+    "MAX_PIVOTS_EXCEEDED": "no pivot is left (recovery.max_pivots)",
+    "MAX_FORCED_EXCEEDED": "it was told to move on often enough (recovery.max_forced)",
+    "UNBLOCKING_OFF": "no authority may be granted (recovery.unblock)",
+    "UNBLOCKING_FAILED": "authority was granted, and the same blocks it again",
+}
+_RESET_TEXTS = {
+    "person": "a person spoke",
+    "completed": "the task was completed",
+    "idle": "the task was idle",
+}
+
+SESSIONS_SHOWN_MAX = 5
+
+_US_NS = 1_000
+_MINUTE_SECONDS = 60
+_HOUR_MINUTES = 60
+# Below this a tenth of a second tells two loops apart.
+_TENTHS_SECONDS_MAX = 10
+# Agents with scripted models take less, and `0.0 s` would look like a fault.
+_SHORTEST_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One loop as a reader sees it: the strongest finding, and the others that see it too."""
+
+    lead: Finding
+    others: tuple[Finding, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every finding of this loop, the strongest first."""
+        return (self.lead, *self.others)
+
+    @property
+    def also(self) -> str:
+        """The rules of the other findings, each named once."""
+        return ", ".join(dict.fromkeys(finding.rule for finding in self.others))
+
+
+def grouped(findings: Iterable[Finding]) -> tuple[list[Group], int]:
+    """Put findings that see the same loop together, the strongest first.
+
+    At most `GROUPS_SHOWN_MAX` groups are made; the second value counts the findings left over.
+    """
+    found: list[list[Finding]] = []
+    of_task: dict[str, list[list[Finding]]] = {}
+    left_over = 0
+    for finding in sorted(findings, key=_strongest_first):
+        candidates = of_task.setdefault(finding.task, [])
+        same = next((group for group in candidates if _is_same_loop(group[0], finding)), None)
+        if same is not None:
+            same.append(finding)
+        elif len(found) < GROUPS_SHOWN_MAX:
+            candidates.append([finding])
+            found.append(candidates[-1])
+        else:
+            left_over += 1
+    return [Group(lead, tuple(others)) for lead, *others in found], left_over
+
+
+def _strongest_first(finding: Finding) -> tuple[int, int, str, str, int, str]:
+    strength, attempts = ACTIONS.index(finding.action), finding.attempts
+    return (-strength, -attempts, finding.rule, finding.task, finding.turn_first, finding.id)
+
+
+def _is_same_loop(lead: Finding, other: Finding) -> bool:
+    """Tell whether two findings of one task overlap by at least half of the smaller.
+
+    Stretches are compared, not single turns: a repeated call and the repeated response that asks
+    for it are one loop and share no turn. But two agents side by side are two loops.
+    """
+    shared = min(lead.turn_last, other.turn_last) - max(lead.turn_first, other.turn_first) + 1
+    smaller = min(_length(lead), _length(other))
+    if 2 * shared < smaller:
+        return False
+    return lead.agent == other.agent or not _turns(lead).isdisjoint(_turns(other))
+
+
+def _length(finding: Finding) -> int:
+    return finding.turn_last - finding.turn_first + 1
+
+
+def _turns(finding: Finding) -> set[int]:
+    return {turn.turn for turn in finding.turns}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was told of one task, in its order; of much the start and the end."""
+
+    head: tuple[GateEvent, ...]
+    between: int  # events left out
+    tail: tuple[GateEvent, ...]
+    gate: GateEvent | None  # the gate that is open at the end
+
+
+def told_of(events: Iterable[GateEvent], shown_max: int = EVENTS_SHOWN_MAX) -> dict[str, Told]:
+    """Return by task what was told, as a report shows it."""
+    by_task: dict[str, list[GateEvent]] = {}
+    for event in events:
+        by_task.setdefault(event.task, []).append(event)
+    return {task: _told(mine, shown_max) for task, mine in by_task.items()}
+
+
+def _told(events: list[GateEvent], shown_max: int) -> Told:
+    between = max(0, len(events) - shown_max)
+    head = len(events) if not between else shown_max // 2
+    gates = [event for event in events if event.type in ("gate_opened", "gate_resolved")]
+    return Told(
+        head=tuple(events[:head]),
+        between=between,
+        tail=tuple(events[head + between :]),
+        gate=gates[-1] if gates and gates[-1].type == "gate_opened" else None,
+    )
+
+
+def place_of(event: GateEvent) -> tuple[int, bool]:
+    """Return the turn at which it came about, and whether at a person's message after it."""
+    return event.turn, event.action is None and event.reason == "person"
+
+
+def told_text(event: GateEvent) -> str:
+    """Write `gate by repeated_call, loop count 4: the ladder of the rule says so`."""
+    return f"{event_name(event)}{_told_more(event)}"
+
+
+def event_name(event: GateEvent) -> str:
+    """Name what was told in a word or two: the action, or what became of a gate or a counter."""
+    return event.action or event.type.replace("_", " ")
+
+
+def _told_more(event: GateEvent) -> str:
+    if event.type == "gate_resolved":
+        decision = f": {plain(event.decision, NAME_LENGTH_MAX)}" if event.decision else ""
+        return f" by a person{decision}"
+    if event.type == "counter_reset":
+        why = _RESET_TEXTS.get(event.reason) or plain(event.reason, NAME_LENGTH_MAX)
+        return f" from {event.loop_count}: {why}"
+    more = {
+        "gate": f": {WHY_TEXTS[event.why]}" if event.why else "",
+        "retry_later": f": after {event.retry_after_s} s",
+        "pivot": f": change of course {event.pivots}",
+    }
+    action = event.action or ""
+    return f" by {event.rule}, loop count {event.loop_count}{more.get(action, '')}"
+
+
+def opinion_text(opinion: Opinion | NoOpinion) -> str:
+    """Write what a judge thinks, or why it has no opinion; it is bounded, and on one line."""
+    if isinstance(opinion, NoOpinion):
+        return f"no opinion: {opinion.why}"
+    said = {
+        "regressive": opinion.is_regressive,
+        "no progress": opinion.no_progress,
+        "external": opinion.is_external,
+    }
+    answers = ", ".join(f"{what}: {'yes' if holds else 'no'}" for what, holds in said.items())
+    return f"{answers}. {opinion.reasoning}"
+
+
+def at_text(at_ns: int) -> str:
+    """Write a time, given in nanoseconds since 1970, as `2026-03-14T02:11:09.000000Z`."""
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_ns // _US_NS)
+    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def counted(count: int, noun: str) -> str:
+    """Write `1 turn`, `1,234 turns`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def tokens_text(input_tokens: int, output_tokens: int) -> str:
+    """Write `690 input + 100 output tokens`."""
+    return f"{input_tokens:,} input + {output_tokens:,} output tokens"
+
+
+def duration_text(seconds: float) -> str:
+    """Write `0.4 s`, `46 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < _SHORTEST_SECONDS:
+        return f"under {_SHORTEST_SECONDS} s"
+    if seconds < _TENTHS_SECONDS_MAX:
+        return f"{seconds:.1f} s"
+    minutes, seconds_left = divmod(round(seconds), _MINUTE_SECONDS)
+    if not minutes:
+        return f"{seconds_left} s"
+    hours, minutes_left = divmod(minutes, _HOUR_MINUTES)
+    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {seconds_left} s"
+
+
+def cost_text(cost: Cost) -> str:
+    """Write `46 s, 690 input + 100 output tokens`; only the time where no tokens are recorded."""
+    if not cost.input_tokens and not cost.output_tokens:
+        return duration_text(cost.seconds)
+    return f"{duration_text(cost.seconds)}, {tokens_text(cost.input_tokens, cost.output_tokens)}"
+
+
+def verdict(analysis: Analysis, shown: list[Group]) -> str:
+    """Say in one line what was found."""
+    if not analysis.summary.turns:
+        return "Nothing to judge."
+    outages = counted(len(analysis.outages), "outage") if analysis.outages else ""
+    if not shown:
+        return f"No loops found; {outages}." if outages else "No loops found."
+    tasks = len({finding.task for finding in analysis.own})
+    loops = f"{counted(len(shown), 'loop')} in {tasks:,} of"
+    gates = sum(told.gate is not None for told in told_of(analysis.events).values())
+    is_open = f"; {counted(gates, 'gate')} open" if gates else ""
+    of_outages = f"; {outages}" if outages else ""
+    return f"{loops} {counted(analysis.summary.tasks, 'task')}{of_outages}{is_open}."
+
+
+def outage_text(outage: Outage) -> str:
+    """Write `12 sessions met error:503 in fetch: 40 failures within 8 min 10 s`."""
+    what = plain(outage.signature, NAME_LENGTH_MAX)
+    where = f" in {plain(outage.tool, NAME_LENGTH_MAX)}" if outage.tool else ""
+    lasted = duration_text((outage.last_ns - outage.first_ns) / NS_PER_S)
+    sessions, failures = (
+        counted(len(outage.sessions), "session"),
+        counted(outage.failures, "failure"),
+    )
+    return f"{sessions} met {what}{where}: {failures} within {lasted}"
+
+
+def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
+    """Say when an outage was, which sessions met it, and what it explains."""
+    shown = ", ".join(plain(s, NAME_LENGTH_MAX) for s in outage.sessions[:SESSIONS_SHOWN_MAX])
+    more = len(outage.sessions) - SESSIONS_SHOWN_MAX
+    others = f" and {more:,} more" if more > 0 else ""
+    gates = sum(e.type == "gate_opened" and e.finding in outage.findings for e in events)
+    of_gates = f", with {counted(gates, 'gate')}" if gates else ""
+    explains = counted(len(outage.findings), "finding")
+    return f"since {at_text(outage.first_ns)}, in {shown}{others}; explains {explains}{of_gates}"
+
+
+def left_over_text(left_over: int) -> str:
+    """Say that a report does not show everything, and where the rest is."""
+    return f"and {counted(left_over, 'more finding')}: all are in --format json"
+
+
+def blind_spots(summary: Summary) -> list[str]:
+    """Say what the rules could not see, so that silence is not taken for health."""
+    if not summary.spans:
+        return ["No spans were read."]
+    if not summary.turns:
+        return [
+            f"{counted(summary.spans, 'span')}, but none is a tool call or a model response"
+            " in a dialect looptrace knows."
+        ]
+    missing = (
+        (summary.unknown.arguments, "arguments", "calls"),
+        (summary.unknown.results, "results", "outcomes"),
+    )
+    return [
+        f"{counted(count, 'tool turn')} {'carries' if count == 1 else 'carry'} no {what}:"
+        f" no rule could compare their {compared}."
+        for count, what, compared in missing
+        if count
+    ]

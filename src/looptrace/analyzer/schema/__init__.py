@@ -1,0 +1,1 @@
+"""The tables that steps hand on: spans and turns."""

@@ -1,0 +1,1 @@
+"""`looptrace.toml`: read, checked, written, described."""

@@ -1,0 +1,122 @@
+"""Webhooks as settings: where events are sent on to, in which form, and which events."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Literal, get_args
+
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.rules.contract import SettingError
+
+Format = Literal["standard", "cloudevents", "slack", "pagerduty", "alertmanager"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+# What begins so names where a secret lies, and is none itself.
+VARIABLE, FILE = "env:", "file:"
+
+# Two, so that a receiver can take over a new one before the old one goes.
+SECRETS_MAX = 2
+URL_CHARS_MAX = 2_000
+PORT_MAX = 65_535
+FILTER_MAX = 50
+# The settings of a webhook that choose events, and what of an event each looks at.
+FILTERS = {"rules": "rule", "actions": "action", "agents": "agent", "services": "service"}
+# Both ends of a gate; a receiver that holds states has no use for what has no end.
+_ENDS = ("gate_opened", "gate_resolved")
+_OF_STATES = ("pagerduty", "alertmanager")
+# What a link to a gate may name.
+GATE, TASK = "{gate}", "{task}"
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+_URL = re.compile(rf'(?P<scheme>https?)://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?:[/?][!"$-~]*)?')
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """One receiver. A filter that is empty asks for nothing.
+
+    Raises:
+        SettingError: if a value cannot be; it quotes no address and no secret.
+    """
+
+    name: str
+    url: str  # or where it lies: some contain a secret
+    format: Format = "standard"
+    secrets: tuple[str, ...] = ()  # where they lie; the first is the newest
+    gate_url: str = ""  # with GATE and TASK in it
+    allow_private: tuple[str, ...] = ()  # networks
+    rules: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_address("url", self.url, self.allow_private)
+        if self.gate_url:
+            filled = self.gate_url.replace(GATE, "g").replace(TASK, "t")
+            if not _URL.fullmatch(filled):
+                raise SettingError("webhooks.gate_url is no https:// or http:// address.")
+        for secret in self.secrets:
+            if not _is_reference(secret):
+                raise SettingError(
+                    f"webhooks.secrets must name where each lies: {VARIABLE}VARIABLE or "
+                    f"{FILE}PATH, and never be the secret itself."
+                )
+        if self.format in ("standard", "pagerduty") and not self.secrets:
+            raise SettingError(f"webhooks.secrets must name one: {_WHY_SECRET[self.format]}.")
+        for network in self.allow_private:
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise SettingError(
+                    f"webhooks.allow_private has {network!r}, which is no network such as "
+                    "10.1.0.0/16 or 127.0.0.1."
+                ) from error
+
+    def wants(self, event: GateEvent) -> bool:
+        """Say whether an event fits the format and all filters; what it does not say fits none."""
+        if self.format in _OF_STATES and event.type not in _ENDS:
+            return False
+        filters = ((getattr(self, name), getattr(event, of)) for name, of in FILTERS.items())
+        return all(value in asked for asked, value in filters if asked)
+
+
+def check_url(url: str, allow_private: tuple[str, ...]) -> None:
+    """Refuse an address that nothing can or should be sent to.
+
+    Raises:
+        SettingError: if it is one; it does not quote the address, which may have a secret in it.
+    """
+    match = _URL.fullmatch(url)
+    if not match or len(url) > URL_CHARS_MAX or not 1 <= int(match["port"] or 1) <= PORT_MAX:
+        raise SettingError(
+            "webhooks.url must be https://HOST/PATH in ASCII, without user, password or fragment."
+        )
+    if match["scheme"] == "http" and not allow_private:
+        raise SettingError(
+            "webhooks.url must begin with https://; http:// goes only to networks that "
+            "allow_private names."
+        )
+
+
+_WHY_SECRET = {
+    "standard": "what is sent is signed with it",
+    "pagerduty": "it is the integration key",
+}
+
+
+def _check_address(name: str, value: str, allow_private: tuple[str, ...]) -> None:
+    if value.startswith((VARIABLE, FILE)):
+        if not _is_reference(value):
+            raise SettingError(f"webhooks.{name} must be {VARIABLE}VARIABLE or {FILE}PATH.")
+        return
+    check_url(value, allow_private)
+
+
+def _is_reference(value: str) -> bool:
+    if value.startswith(VARIABLE):
+        return _VARIABLE_NAME.fullmatch(value.removeprefix(VARIABLE)) is not None
+    return value.startswith(FILE) and value != FILE

@@ -1,0 +1,1 @@
+"""The notation of rule cases, for authors of rules."""

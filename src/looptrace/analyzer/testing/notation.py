@@ -1,0 +1,262 @@
+"""A tiny notation for turns, in which rules show what is a loop and what is not.
+
+    run_tests(cart.py)->!"expected 42, got 41" x3
+    (create(a.py)->"exists" remove(a.py)->ok) x3
+
+| written | means |
+| --- | --- |
+| `tool(arguments)->result` | a call; the result is a word or "quoted text" |
+| `->!message` | the call failed with this message; `->!?` nobody knows how |
+| `(?)`, `->?`, `say(?)` | the arguments, the result, the text are unknown |
+| `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
+| `say("text", asked="news")` | the same, given without the agent's responses before it |
+| `say("words "*20)` | a response that says its words so many times |
+| `user("text")` | a message of a person |
+| `handoff(agent, "request")->answer` | a request to another agent |
+| `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
+| `switch(status, blockers)->work` | an attempt, as a turn of its session |
+| `progress(tests_failed=3, coverage=80)` | recorded figures; also `markers=1` |
+| `... x5` | five times; within, `{n}` counts 1, 2, 3, ... |
+| `( ... ) x3` | a group, three times; `{n}` counts the rounds of the innermost `x` |
+| `[ ... ]` | calls that one response asked for in parallel |
+| `@name`, `#name` | the agent, the phase of all turns that follow |
+| `$name`, `$` | the sub-task of all turns that follow, the task itself |
+| `~90000` | a pause of so many seconds before the next turn |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.rules.vocabulary import NS_PER_S
+
+TASK = "example"
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<agent>@\w+)
+      | \#(?P<phase>\w+)
+      | (?P<subtask>\$\w*)
+      | ~(?P<pause>\d+)
+      | x(?P<times>\d+)(?!\w)
+      | (?P<bracket>[()\[\]])
+      | (?P<name>[\w.]+)\((?P<arguments>(?:"[^"]*"|[^()"])*)\)
+        (?:->(?P<failed>!)?(?:"(?P<text>[^"]*)"|(?P<word>[^\s()\[\]"]+)))?
+    )""",
+    re.VERBOSE,
+)
+_GIVEN = re.compile(r'\s*,?\s*(?P<how>given|asked)=(?:"(?P<text>[^"]*)"|(?P<word>\S+))\s*$')
+_CHANTED = re.compile(r'"(?P<text>[^"]*)"\s*\*\s*(?P<times>\d+)')
+_CLOSING = {"(": ")", "[": "]"}
+
+
+class NotationError(ValueError):
+    """A text is not in the notation; the message names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """One turn as it is written; the texts may still hold `{n}`."""
+
+    agent: str
+    name: str
+    arguments: str
+    result: str | None
+    failed: bool
+    phase: str | None = None
+    subtask: str | None = None
+    pause_s: int = 0  # before it
+    step: int = 0
+
+    def counted(self, n: int) -> _Written:
+        def put(text: str) -> str:
+            return text.replace("{n}", str(n))
+
+        result = None if self.result is None else put(self.result)
+        return replace(self, arguments=put(self.arguments), result=result)
+
+
+def turns_in(text: str) -> pl.DataFrame:
+    """Return the turns (`TURN_SCHEMA`) that a text in the notation describes, one a second.
+
+    Raises:
+        NotationError: if the text is not in the notation.
+    """
+    written = _Parser(text).parsed()
+    ends = accumulate(turn.pause_s + 1 for turn in written)
+    rows = [_row(turn, i, end) for i, (turn, end) in enumerate(zip(written, ends, strict=True))]
+    _talk_on(rows, written)
+    return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+
+
+class _Parser:
+    """Reads a text from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.agent = ""
+        self.phase: str | None = None
+        self.subtask: str | None = None
+        self.pause_s = 0
+        self.steps = 0
+
+    def parsed(self) -> list[_Written]:
+        turns = self._sequence("")
+        if not turns:
+            raise NotationError(f"there are no turns in {self.text!r}")
+        return turns
+
+    def _sequence(self, closing: str) -> list[_Written]:
+        turns: list[_Written] = []
+        last: list[_Written] = []
+        for token in self._tokens():
+            if token["bracket"] == closing and closing:
+                return turns + last
+            if token["times"]:
+                rounds = range(1, int(token["times"]) + 1)
+                turns += self._new_steps([turn.counted(n) for n in rounds for turn in last], last)
+                last = []
+                continue
+            turns += last
+            last = self._item(token)
+        if closing:
+            raise NotationError(f"{closing!r} is missing at the end of {self.text!r}")
+        return turns + last
+
+    def _item(self, token: re.Match[str]) -> list[_Written]:
+        if token["agent"]:
+            self.agent = token["agent"][1:]
+            return []
+        if token["phase"]:
+            self.phase = token["phase"]
+            return []
+        if token["subtask"]:
+            self.subtask = token["subtask"][1:] or None
+            return []
+        if token["pause"]:
+            self.pause_s = int(token["pause"])
+            return []
+        if token["bracket"]:
+            if token["bracket"] not in _CLOSING:
+                raise NotationError(f"{token['bracket']!r} closes nothing in {self.text!r}")
+            inner = self._sequence(_CLOSING[token["bracket"]])
+            if token["bracket"] == "[":
+                self.steps += 1
+                inner = [replace(turn, step=self.steps) for turn in inner]
+            return inner
+        return [self._turn(token)]
+
+    def _turn(self, token: re.Match[str]) -> _Written:
+        result = token["text"] if token["text"] is not None else token["word"]
+        known = None if token["text"] is None and token["word"] in ("?", None) else result
+        pause_s, self.pause_s = self.pause_s, 0
+        return _Written(
+            agent=self.agent,
+            name=token["name"],
+            arguments=token["arguments"],
+            result=known,
+            failed=bool(token["failed"]),
+            phase=self.phase,
+            subtask=self.subtask,
+            pause_s=pause_s,
+        )
+
+    def _new_steps(self, repeated: list[_Written], once: list[_Written]) -> list[_Written]:
+        """Give the parallel calls of each round a step of their own."""
+        for i, turn in enumerate(repeated):
+            if turn.step:
+                round_number = i // len(once)
+                repeated[i] = replace(turn, step=turn.step + self.steps * (round_number + 1))
+        self.steps = max([self.steps, *(turn.step for turn in repeated)])
+        return repeated
+
+    def _tokens(self) -> Iterator[re.Match[str]]:
+        while self.text[self.position :].strip():
+            token = _TOKEN.match(self.text, self.position)
+            if token is None:
+                rest = self.text[self.position :].strip()
+                raise NotationError(f"expected a turn at {rest[:30]!r} in {self.text!r}")
+            self.position = token.end()
+            yield token
+
+
+def _row(turn: _Written, index: int, end_s: int) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(TURN_SCHEMA) | {
+        "task": TASK,
+        "session": TASK,
+        "trace_id": TASK,
+        "span_id": f"{index:04d}",
+        "agent": turn.agent,
+        "phase": turn.phase,
+        "subtask": turn.subtask,
+        "start_ns": (end_s - 1) * NS_PER_S,
+        "end_ns": end_s * NS_PER_S,
+    }
+    if turn.name == "say":
+        return row | _said(turn.arguments)
+    if turn.name == "handoff":
+        return row | _handed_on(turn)
+    if turn.name in ("attempt", "switch"):
+        return row | _attempted(turn)
+    if turn.name == "progress":
+        return row | {"kind": "progress"} | _figures(turn.arguments)
+    if turn.name == "user":
+        return row | {"kind": "user", "text": turn.arguments.strip('"')}
+    return row | {
+        "kind": "tool",
+        "name": turn.name,
+        "arguments": None if turn.arguments == "?" else turn.arguments,
+        "result": None if turn.failed else turn.result,
+        "failed": True if turn.failed else None,
+        "error": turn.result if turn.failed else None,
+        "step": str(turn.step) if turn.step else None,
+    }
+
+
+def _talk_on(rows: list[dict[str, Any]], written: list[_Written]) -> None:
+    """Let each response go on from the agent's last one, unless it was asked anew."""
+    last: dict[str, str | None] = {}
+    for row, turn in zip(rows, written, strict=True):
+        if row["kind"] == "model":
+            given = _GIVEN.search(turn.arguments)
+            if given and given["how"] == "given":
+                row["talks_on"] = last.get(turn.agent)
+            last[turn.agent] = row["text"]
+
+
+def _handed_on(turn: _Written) -> dict[str, Any]:
+    agent, _, request = (part.strip() for part in turn.arguments.partition(","))
+    asked = None if request == "?" else request.strip('"')
+    said = {"arguments": asked, "text": asked, "result": turn.result}
+    return {"kind": "handoff", "name": agent} | said
+
+
+def _attempted(turn: _Written) -> dict[str, Any]:
+    status, comma, blockers = (part.strip() for part in turn.arguments.partition(","))
+    known = blockers if comma and blockers != "?" else None
+    return {"kind": turn.name, "name": status, "arguments": known, "result": turn.result}
+
+
+def _figures(written: str) -> dict[str, float]:
+    pairs = (part.split("=") for part in written.split(","))
+    return {name.strip(): float(value) for name, value in pairs}
+
+
+def _said(written: str) -> dict[str, Any]:
+    given = _GIVEN.search(written)
+    text = written[: given.start()] if given else written
+    news = (given["text"] if given["text"] is not None else given["word"]) if given else None
+    chanted = _CHANTED.fullmatch(text.strip())
+    said = None if text.strip() == "?" else text.strip().strip('"')
+    said = chanted["text"] * int(chanted["times"]) if chanted else said
+    known = None if given and given["word"] == "?" else news
+    return {"kind": "model", "name": "model", "text": said, "response": said, "arguments": known}

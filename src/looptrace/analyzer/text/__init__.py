@@ -1,0 +1,1 @@
+"""Texts as spans carry them, and as people read them."""

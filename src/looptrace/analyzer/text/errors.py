@@ -1,0 +1,48 @@
+"""Error texts: their type and message, and those that say nothing."""
+
+from __future__ import annotations
+
+import re
+
+from looptrace.analyzer.text.payloads import is_redacted
+
+# A longer error says something; the pattern below takes the square of the length.
+SAYS_NOTHING_CHARS_MAX = 500
+
+
+# Frameworks put such a text in the place of the real error, so that it tells nothing of it.
+_SAYS_NOTHING = re.compile(
+    r"an error occurred( while running the tool)?\b.*try again|details are redacted"
+    r"|^(error: )?function failed\.?$|^tool_error$|^error$|^\?*$",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+_TYPED = re.compile(
+    r"([A-Za-z_][\w.]*(?:Error|Exception|Failure|Timeout|Interrupt)):\s*(.*)", re.DOTALL
+)
+
+
+_REPR = re.compile(r"([A-Za-z_][\w.]*)\((['\"])(.*)\2,?\)", re.DOTALL)
+
+
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+def says_nothing(error: str) -> bool:
+    """Tell whether a text only says that there was an error, as redaction leaves it."""
+    error = error.strip()
+    if len(error) > SAYS_NOTHING_CHARS_MAX:
+        return False
+    return is_redacted(error) or bool(_SAYS_NOTHING.search(error))
+
+
+def error_of(text: str) -> tuple[str | None, str]:
+    """Split an error into its type and its message, without the stack trace round it."""
+    head, _, trace = text.partition(_TRACEBACK)
+    last = trace.strip().rpartition("\n")[2].strip()
+    # What stands before a stack trace may be no more than the command that was run.
+    text = last if _TYPED.fullmatch(last) else head.strip() or last or text.strip()
+    if match := _REPR.fullmatch(text) or _TYPED.fullmatch(text):
+        return match[1].rsplit(".", 1)[-1], match[match.lastindex or 0].strip()
+    return None, text

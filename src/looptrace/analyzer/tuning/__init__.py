@@ -1,0 +1,1 @@
+"""Settings fitted to tasks: back-tests, calibration, training, explanations."""

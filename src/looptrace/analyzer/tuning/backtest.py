@@ -1,0 +1,207 @@
+"""Two settings over the same turns: which gates each would have opened, and what came after them.
+
+A gate would have stopped its task until a person decides. So what came after it, up to the next
+message of a person or to the end of the task, is what would have been saved at the most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.fingerprint.signatures import compared_by
+from looptrace.analyzer.gates.events import GateEvent, Why
+from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.tuning.prices import TOKENS_PER_PRICE, Price, Prices
+from looptrace.rules.contract import Action
+from looptrace.rules.vocabulary import NS_PER_S
+
+# A task, and how many messages of a person came before.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What turns cost. Money is that of responses with a price and tokens; the others are counted.
+
+    `unpriced` counts the responses of each model without a price ("" where none is named), and
+    `untold` those that do not say their tokens.
+    """
+
+    turns: int = 0
+    duration_ns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    money: float = 0.0
+    unpriced: Mapping[str, int] = field(default_factory=dict)
+    untold: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """The time by the clock."""
+        return self.duration_ns / NS_PER_S
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            turns=self.turns + other.turns,
+            duration_ns=self.duration_ns + other.duration_ns,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            money=self.money + other.money,
+            unpriced=Counter(self.unpriced) + Counter(other.unpriced),
+            untold=self.untold + other.untold,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A gate that would have opened, and what came after its turn until a person stepped in."""
+
+    turn: int
+    rule: str
+    why: Why | None
+    reason: str
+    after: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A task, or what lies in it between two messages of a person: the gate of each, if any.
+
+    There is one at the most, because an open gate waits for a person.
+    """
+
+    task: str
+    a: Opened | None
+    b: Opened | None
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What one of the two comes to: findings, what would have been told, and after the gates."""
+
+    findings: int = 0
+    told: Mapping[Action, int] = field(default_factory=dict)
+    after: Spent = field(default_factory=Spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """Two settings side by side; rows are ordered by task and turn."""
+
+    tasks: int
+    turns: int
+    currency: str | None  # None where there are no prices
+    a: Total
+    b: Total
+    rows: tuple[Row, ...]
+
+    @property
+    def without_gate(self) -> int:
+        """How many tasks neither would have stopped."""
+        return self.tasks - len({row.task for row in self.rows})
+
+
+def backtest(
+    parts: Iterable[pl.DataFrame], a: Settings, b: Settings, prices: Prices | None = None
+) -> Backtest:
+    """Judge parts of whole tasks (`TURN_SCHEMA`), which share none, by two settings."""
+    tasks = turns = 0
+    judged_a, judged_b = _Judged(), _Judged()
+    for part in parts:
+        tasks += part["task"].n_unique()
+        turns += part.filter(IS_STEP).height
+        as_a = compared_by(part, a.sameness)
+        as_b = as_a if a.sameness == b.sameness else compared_by(part, b.sameness)
+        judged_a.add(as_a, a, prices)
+        judged_b.add(as_b, b, prices)
+    places = sorted({*judged_a.gates, *judged_b.gates})
+    return Backtest(
+        tasks=tasks,
+        turns=turns,
+        currency=prices.currency if prices else None,
+        a=judged_a.total(),
+        b=judged_b.total(),
+        rows=tuple(
+            Row(place[0], judged_a.gates.get(place), judged_b.gates.get(place)) for place in places
+        ),
+    )
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What one of the two settings comes to, part by part."""
+
+    findings: int = 0
+    told: Counter[Action] = field(default_factory=Counter)
+    gates: dict[Place, Opened] = field(default_factory=dict)
+
+    def add(self, turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> None:
+        """Judge another part."""
+        judged = judged_of(turns, settings.judging, settings.recovery)
+        self.findings += len(judged.findings)
+        self.told.update(event.action for event in judged.events if event.action)
+        gates = [event for event in judged.events if event.type == "gate_opened"]
+        self.gates |= _opened(gates, turns, prices)
+
+    def total(self) -> Total:
+        """Add up in one order, whatever the order of the parts: sums of money are not exact."""
+        after = (self.gates[place].after for place in sorted(self.gates))
+        return Total(self.findings, dict(self.told), sum(after, Spent()))
+
+
+def _opened(
+    gates: list[GateEvent], turns: pl.DataFrame, prices: Prices | None
+) -> dict[Place, Opened]:
+    """Add to each gate what came after it."""
+    rows = turns.filter(pl.col("task").is_in({gate.task for gate in gates})).with_columns(
+        asked=IS_USER.cum_sum().over("task")
+    )
+    by_task = {str(task): part for (task,), part in rows.partition_by("task", as_dict=True).items()}
+    models = rows.filter(pl.col("kind") == "model")["name"].drop_nulls().unique().to_list()
+    known = prices.of(models) if prices else None
+    found: dict[Place, Opened] = {}
+    for gate in gates:
+        task = by_task[gate.task]
+        # A message has the number of the turn before it, and comes after it.
+        asked = task.filter(IS_USER & (pl.col("turn") < gate.turn)).height
+        after = task.filter((pl.col("asked") == asked) & (pl.col("turn") > gate.turn))
+        spent = _spent(after.filter(IS_STEP), gate.at_ns, known)
+        found[gate.task, asked] = Opened(gate.turn, gate.rule, gate.why, gate.reason, spent)
+    return found
+
+
+def _spent(turns: pl.DataFrame, since_ns: int, prices: Mapping[str, Price] | None) -> Spent:
+    """Add up turns; seconds are by the clock, and money only where there are prices."""
+    if turns.is_empty():
+        return Spent()
+    responses = turns.filter(pl.col("kind") == "model").select(
+        "name", "input_tokens", "output_tokens"
+    )
+    money, unpriced = (0.0, {}) if prices is None else _money(responses, prices)
+    return Spent(
+        turns=turns.height,
+        duration_ns=max(turns.select(pl.col("end_ns").max()).item() - since_ns, 0),
+        input_tokens=int(turns["input_tokens"].sum()),
+        output_tokens=int(turns["output_tokens"].sum()),
+        money=money,
+        unpriced=unpriced,
+        untold=responses.height - responses.drop_nulls(["input_tokens", "output_tokens"]).height,
+    )
+
+
+def _money(responses: pl.DataFrame, prices: Mapping[str, Price]) -> tuple[float, dict[str, int]]:
+    """Return what responses cost, and how many of each model have no price."""
+    money, unpriced = 0.0, Counter[str]()
+    for name, given, said in responses.iter_rows():
+        if (price := prices.get(name)) is None:
+            unpriced[name or ""] += 1
+        else:
+            spent = (given or 0) * price.input_per_million + (said or 0) * price.output_per_million
+            money += spent / TOKENS_PER_PRICE
+    return money, dict(unpriced)

@@ -1,0 +1,356 @@
+"""Thresholds out of one's own finished tasks, one for each kind of task.
+
+A threshold is the smallest at which the tasks that were well would have raised no more false alarms
+a day than are wanted. Each value is tried: the turns are judged with it. An alarm is a task in
+which any rule fires.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import floor
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.detect.columns import coded
+from looptrace.analyzer.detect.counters import DAY_S, counted
+from looptrace.analyzer.detect.evaluate import ruled
+from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.schema.turns import IS_USER
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.rules.contract import Rule, Rung, SettingError
+from looptrace.rules.vocabulary import NS_PER_S
+
+# The setting of each rule that says how much is too much.
+THRESHOLDS = (
+    *("attempts_min", "rounds_min", "times_min", "max_errors", "max_visits", "max_transitions"),
+    *("max_iterations", "max_runtime_s"),
+)
+# Of fewer tasks nothing is told; a kind that has fewer is judged with the others.
+TASKS_MIN = 30
+# However few tasks there are a day, only one in so many may raise a false alarm: else a threshold
+# would be lowered until all of them did.
+TASKS_AN_ALARM_MIN = 100
+# A task is finished when it was silent for so long, or when its last attempt completed it.
+FINISHED_AFTER_S = 3_600
+# What a person decides of a gate where there was no need to stop.
+NOT_A_LOOP = "not_a_loop"
+
+
+class CalibrationError(ValueError):
+    """There is too little to learn from; the message is one line that says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A threshold for a kind of task, None for all others, with the false alarms there were."""
+
+    kind: str | None
+    rule: str
+    setting: str
+    now: int
+    then: int
+    alarms_now: int
+    alarms_then: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is proposed, and what it comes to.
+
+    `tasks` counts by kind those that were well, and `left_out` those that are not finished, or of
+    which nobody knows. `loops` are those that a person confirmed. Alarms are tasks.
+    """
+
+    days: float
+    tasks: Mapping[str | None, int]
+    left_out: int
+    alarms_now: int
+    alarms_then: int
+    loops: int
+    loops_found_now: int
+    loops_found_then: int
+    proposals: tuple[Proposal, ...]
+    settings: Settings
+
+    def a_day(self, alarms: int) -> float:
+        """Return how many alarms a day these are."""
+        return alarms / self.days
+
+
+# What became of a task: it was well, a person confirmed its loop, or nobody knows yet.
+WELL, LOOPED, OPEN = "well", "looped", "open"
+
+
+def calibrated(
+    parts: Iterable[pl.DataFrame], settings: Settings, alarms_per_day: float, now_ns: int
+) -> Calibration:
+    """Propose thresholds out of parts of whole tasks (`TURN_SCHEMA`), which share none.
+
+    Raises:
+        CalibrationError: if there are too few finished tasks.
+    """
+    turns = [sorted_out(part, settings, now_ns) for part in parts if part.height]
+    rows = pl.concat(turns) if turns else None
+    counts = {} if rows is None else _tasks_of(rows, WELL)
+    enough = [kind for kind, count in counts.items() if count >= TASKS_MIN]
+    small = sum(counts[kind] for kind in counts if kind not in enough)
+    if None not in enough and small >= TASKS_MIN:
+        enough.append(None)
+    left_out = 0 if rows is None else sum(_tasks_of(rows, OPEN).values())
+    if rows is None or not enough:
+        raise CalibrationError(
+            f"there are {small} finished tasks without a loop; at least {TASKS_MIN} are needed."
+            f" {left_out} more go on, or have a gate that nobody decided upon."
+        )
+    rows = rows.with_columns(kind_of=_pooled(enough))
+    known = _tasks_of(rows, WELL)
+    seconds = rows.select(pl.col("end_ns").max() - pl.col("end_ns").min()).item() / NS_PER_S
+    days = max(seconds / DAY_S, 1.0)
+    kinds = [_Kind(kind, settings, rows, WELL) for kind in enough]
+    now = {(one.kind, name): one.now(name) for one in kinds for name in one.rules}
+    known = {kind: known[kind] for kind in enough}
+    allowed = min(floor(alarms_per_day * days), sum(known.values()) // TASKS_AN_ALARM_MIN)
+    then = _best(kinds, known, allowed)
+    looped = _tasks_of(rows, LOOPED)
+    loops = [_Kind(kind, settings, rows, LOOPED) for kind in enough if kind in looped]
+    return Calibration(
+        days=days,
+        tasks=known,
+        left_out=left_out + sum(counts.values()) - sum(known.values()),
+        alarms_now=_alarms(kinds, now),
+        alarms_then=_alarms(kinds, then),
+        loops=sum(looped[one.kind] for one in loops),
+        loops_found_now=_alarms(loops, now),
+        loops_found_then=_alarms(loops, then),
+        proposals=tuple(_proposals(kinds, then)),
+        settings=_with(settings, kinds, then),
+    )
+
+
+def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFrame:
+    """Return the turns coded and counted, with `kind_of` each task and what `became` of it."""
+    judged = judged_of(part, settings.judging, settings.recovery)
+    undecided = {state.task for state in judged.states if state.gate}
+    decisions: dict[str, set[str | None]] = defaultdict(set)
+    for event in judged.events:
+        if event.type == "gate_resolved":
+            decisions[event.task].add(event.decision)
+    # What a person said in the trace itself tells nothing of whether there was a loop.
+    undecided |= {task for task, said in decisions.items() if None in said}
+    looped = {task for task, said in decisions.items() if said - {NOT_A_LOOP, None}}
+    rows = counted(coded(part), settings.judging.counting)
+    last = pl.struct("kind", "name").filter(~IS_USER).last().over("task")
+    is_done = (last.struct["kind"] == "attempt") & (last.struct["name"] == "done")
+    quiet_ns = now_ns - pl.col("end_ns").max().over("task")
+    finished = is_done.fill_null(value=False) | (quiet_ns >= FINISHED_AFTER_S * NS_PER_S)
+    task = pl.col("task")
+    return rows.with_columns(
+        kind_of=pl.col("task_kind").drop_nulls().first().over("task"),
+        became=pl.when(task.is_in(looped))
+        .then(pl.lit(LOOPED))
+        .when(task.is_in(undecided) | ~finished)
+        .then(pl.lit(OPEN))
+        .otherwise(pl.lit(WELL)),
+    )
+
+
+def _tasks_of(rows: pl.DataFrame, became: str) -> dict[str | None, int]:
+    """Count by kind the tasks of which this became."""
+    counts = rows.filter(became=became).group_by("kind_of").agg(pl.col("task").n_unique())
+    return dict(sorted(counts.iter_rows(), key=lambda pair: pair[0] or ""))
+
+
+def _pooled(enough: Sequence[str | None]) -> pl.Expr:
+    """Name no kind where there are too few tasks of it, so that they are judged with the others."""
+    kinds = [kind for kind in enough if kind is not None]
+    return pl.when(pl.col("kind_of").is_in(kinds)).then("kind_of")
+
+
+class _Kind:
+    """The tasks of one kind, and which of them a rule with a threshold fires in, once asked."""
+
+    def __init__(
+        self, kind: str | None, settings: Settings, rows: pl.DataFrame, became: str
+    ) -> None:
+        self.kind = kind
+        is_mine = pl.col("kind_of").eq_missing(pl.lit(kind, pl.String))
+        self._turns = rows.filter(is_mine, pl.col("became") == became)
+        self._judging = settings.judging
+        self.rules = {
+            rule.name: rule for rule in _rules_of(kind, settings.judging) if _is_set(rule)
+        }
+        self._alarmed: dict[tuple[str, int], frozenset[str]] = {}
+
+    def now(self, name: str) -> int:
+        """Return the threshold in force."""
+        return _value(self.rules[name])
+
+    def alarmed(self, name: str, value: int) -> frozenset[str]:
+        """Return the tasks in which a rule fires with a threshold."""
+        if (name, value) not in self._alarmed:
+            rule = with_threshold(self.rules[name], value)
+            overrides = _others(self.kind, name, self._judging.overrides)
+            judging = replace(self._judging, rules=(rule,), overrides=overrides)
+            places = [one.lane.rows[one.verdict.fires] for one in ruled(self._turns, judging)]
+            fired = {task for rows in places for task in self._turns["task"].gather(rows).unique()}
+            self._alarmed[name, value] = frozenset(fired)
+        return self._alarmed[name, value]
+
+    def smallest(self, name: str, allowed: int) -> int:
+        """Return the smallest threshold with so many alarms at most, else the greatest there is.
+
+        Where no task comes near any threshold, nothing is known of the rule, and it stays as it is.
+        """
+        rule = self.rules[name]
+        _, about = rule.settings()[threshold_of(rule) or ""]
+        greatest = bisect_left(
+            range(about["ge"], about["le"] + 1), True, key=lambda value: not _may_be(rule, value)
+        )
+        values = range(about["ge"], about["ge"] + greatest)
+        if not self.alarmed(name, values[0]):
+            return self.now(name)
+        place = bisect_left(values, True, key=lambda v: len(self.alarmed(name, v)) <= allowed)
+        return values[min(place, len(values) - 1)]
+
+
+def _rules_of(kind: str | None, judging: RuleSet) -> list[Rule]:
+    """Return the rules as they judge tasks of a kind, wherever their turns are."""
+    forms: dict[str, Rule | None] = {rule.name: rule for rule in judging.rules}
+    for override in judging.overrides:
+        if kind is not None and override.selectors == {"task_kind": kind}:
+            forms |= override.rules
+    return [rule for rule in forms.values() if rule is not None]
+
+
+def _others(kind: str | None, name: str, overrides: Sequence[Override]) -> tuple[Override, ...]:
+    """Return what overrides say of a rule, but for the one that is for this kind of task alone."""
+    return tuple(
+        replace(override, rules={name: override.rules[name]})
+        for override in overrides
+        if name in override.rules and override.selectors != {"task_kind": kind}
+    )
+
+
+def threshold_of(rule: Rule) -> str | None:
+    """Return the name of a rule's threshold, None where it has none."""
+    return next((name for name in THRESHOLDS if name in rule.settings()), None)
+
+
+def _is_set(rule: Rule | None) -> bool:
+    """Say whether a rule has a threshold to be set; one that is off stays off."""
+    return rule is not None and threshold_of(rule) is not None
+
+
+def _value(rule: Rule) -> int:
+    value, _ = rule.settings()[threshold_of(rule) or ""]
+    return value
+
+
+def with_threshold(rule: Rule, value: int) -> Rule:
+    """Return a rule with another threshold, and with its ladder as far above that as it was.
+
+    Raises:
+        SettingError: if the rule cannot have it.
+    """
+    now = _value(rule)
+    changed: dict[str, Any] = {threshold_of(rule) or "": value}
+    if rule.ladder[0].attempts == now:
+        changed["ladder"] = tuple(Rung(r.attempts + value - now, r.action) for r in rule.ladder)
+    return replace(rule, **changed)
+
+
+def _may_be(rule: Rule, value: int) -> bool:
+    try:
+        with_threshold(rule, value)
+    except SettingError:
+        return False
+    return True
+
+
+_Thresholds = Mapping[tuple[str | None, str], int]
+
+
+def _best(kinds: Sequence[_Kind], tasks: Mapping[str | None, int], allowed: int) -> _Thresholds:
+    """Return the smallest thresholds by which no more tasks raise an alarm than are allowed.
+
+    Every rule may alarm in an equal share of tasks, the largest by which all rules together keep to
+    what is allowed.
+    """
+    every = sum(tasks.values())
+
+    def thresholds(share: int) -> _Thresholds:
+        return {
+            (one.kind, name): one.smallest(name, share * tasks[one.kind] // every)
+            for one in kinds
+            for name in one.rules
+        }
+
+    too_many = bisect_left(
+        range(1, allowed + 1), True, key=lambda share: _alarms(kinds, thresholds(share)) > allowed
+    )
+    return thresholds(too_many)
+
+
+def _alarms(kinds: Sequence[_Kind], thresholds: _Thresholds) -> int:
+    """Count the tasks in which any rule fires."""
+    return sum(
+        len(
+            frozenset[str]().union(
+                *(one.alarmed(name, thresholds[one.kind, name]) for name in one.rules)
+            )
+        )
+        for one in kinds
+    )
+
+
+def _proposals(kinds: Sequence[_Kind], then: _Thresholds) -> Iterable[Proposal]:
+    for one in kinds:
+        for name, rule in one.rules.items():
+            before, after = one.now(name), then[one.kind, name]
+            if before != after:
+                yield Proposal(
+                    kind=one.kind,
+                    rule=name,
+                    setting=threshold_of(rule) or "",
+                    now=before,
+                    then=after,
+                    alarms_now=len(one.alarmed(name, before)),
+                    alarms_then=len(one.alarmed(name, after)),
+                )
+
+
+def _with(settings: Settings, kinds: Sequence[_Kind], then: _Thresholds) -> Settings:
+    """Return the settings with these thresholds: of a kind in an override, else for all turns."""
+    judging = settings.judging
+    new = {
+        (one.kind, name): with_threshold(rule, then[one.kind, name])
+        for one in kinds
+        for name, rule in one.rules.items()
+    }
+    rules = tuple(new.get((None, rule.name), rule) for rule in judging.rules)
+    bases = {rule.name: rule for rule in rules}
+    for_kinds = [
+        Override({n: r for (k, n), r in new.items() if k == one.kind}, task_kind=one.kind)
+        for one in kinds
+        if one.kind is not None
+    ]
+    differ = [
+        replace(one, rules={n: r for n, r in one.rules.items() if r != bases.get(n)})
+        for one in for_kinds
+    ]
+    known = {one.task_kind for one in for_kinds}
+    kept = [
+        replace(override, rules={n: r for n, r in override.rules.items() if not _is_set(r)})
+        if override.selectors == {"task_kind": override.task_kind} and override.task_kind in known
+        else override
+        for override in judging.overrides
+    ]
+    # What is set for a phase, an agent or a tool still holds there, so that it comes last.
+    overrides = tuple(override for override in (*differ, *kept) if override.rules)
+    return replace(settings, judging=replace(judging, rules=rules, overrides=overrides))

@@ -1,0 +1,214 @@
+"""Which setting would have changed what a rule or a gate did.
+
+A setting is named only with a value that was tried: the turns are judged anew with it, and with the
+value next to it. Settings are tried one at a time, by bisection between the value in force and each
+of its bounds; what only two settings together would change is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import decided_of
+from looptrace.analyzer.gates.events import GateEvent, Why
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.settings.sections import ENABLED
+from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, Rule, SettingError, numbers
+
+# The settings of recovery that lead to a gate. A flag is tried as 0 and 1.
+_RECOVERY_OF: dict[Why, str] = {
+    "MAX_PIVOTS_EXCEEDED": "max_pivots",
+    "MAX_FORCED_EXCEEDED": "max_forced",
+    "UNBLOCKING_OFF": "unblock",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting, and the value nearest to the one in force that changes what is asked about."""
+
+    setting: str  # as in a settings file, such as rules.repeated_call.attempts_min
+    now: int
+    then: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change that moves a gate, and the turn at which one opens then, if one does."""
+
+    change: Change
+    turn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MovedGate:
+    """A gate, what would have moved it, and the first gate there is where its rule is off."""
+
+    event: GateEvent
+    moves: tuple[Move, ...]
+    without_rule: GateEvent | None
+
+
+Tried = tuple[RuleSet, Recovery]
+
+
+@dataclass(frozen=True, slots=True)
+class _Knob:
+    """A setting that can be tried, its bounds, and the settings with another value of it."""
+
+    setting: str
+    now: int
+    least: int
+    greatest: int
+    turned: Callable[[int], Tried]
+
+
+def changes_of_rule(
+    rows: pl.DataFrame, rule: Rule, judging: RuleSet, recovery: Recovery
+) -> tuple[Change, ...]:
+    """Return the settings of a rule by which it would fire if it is silent, or the reverse.
+
+    `rows` are counted turns. Where no number silences a rule, it may be `enabled` that does.
+    """
+    alone = replace(judging, rules=(rule,))
+
+    def fires(judging: RuleSet, _recovery: Recovery) -> bool:
+        return any(loop.rule.name == rule.name for loop in stretches(rows, judging)[0])
+
+    now = fires(alone, recovery)
+    knobs = _knobs_of_rule(rule, alone, recovery)
+    found = [c for knob in knobs for c in _changes(knob, lambda *tried: fires(*tried) != now)]
+    if now and not found and not fires(_without(rule.name, alone), recovery):
+        found.append(Change(f"rules.{rule.name}.{ENABLED}", now=True, then=False))
+    return tuple(found)
+
+
+def moved_gate(
+    rows: pl.DataFrame, event: GateEvent, told: Sequence[GateEvent], settings: Tried
+) -> MovedGate:
+    """Return by which settings the task would have gone on beyond the turn of a gate.
+
+    `rows` are its counted turns, `told` all events of the task by the settings in force.
+    """
+    resolved = [e.turn for e in told if e.type == "gate_resolved" and e.turn < event.turn]
+    since = max(resolved, default=-1)
+
+    def opened(judging: RuleSet, recovery: Recovery) -> GateEvent | None:
+        _, events = decided_of(rows, stretches(rows, judging)[0], recovery)
+        gates = (e for e in events if e.type == "gate_opened" and e.turn > since)
+        return next(gates, None)
+
+    def moves(judging: RuleSet, recovery: Recovery) -> bool:
+        gate = opened(judging, recovery)
+        return gate is None or gate.turn > event.turn
+
+    found = []
+    for knob in _knobs_of_gate(event, *settings):
+        for change in _changes(knob, moves):
+            gate = opened(*knob.turned(change.then))
+            found.append(Move(change, gate.turn if gate else None))
+    judging, recovery = settings
+    return MovedGate(event, tuple(found), opened(_without(event.rule, judging), recovery))
+
+
+def _knobs_of_gate(event: GateEvent, judging: RuleSet, recovery: Recovery) -> Iterator[_Knob]:
+    """Yield what led to a gate: recovery, the rung of the ladder, and the rule's own settings."""
+    name = _RECOVERY_OF.get(event.why) if event.why else None
+    if name:
+        now = getattr(recovery, name)
+        about = {"ge": 0, "le": 1} if name not in numbers(recovery) else numbers(recovery)[name][1]
+        turned = partial(_with_recovery, judging, recovery, name)
+        yield _Knob(f"recovery.{name}", now, about["ge"], about["le"], turned)
+    for rule in judging.rules:
+        if rule.name == event.rule:
+            yield _knob_of_ladder(rule, event.attempts, judging, recovery)
+            yield from _knobs_of_rule(rule, judging, recovery)
+
+
+def _knobs_of_rule(rule: Rule, judging: RuleSet, recovery: Recovery) -> Iterator[_Knob]:
+    for name, (now, about) in rule.settings().items():
+        turned = partial(_with_number, judging, recovery, rule, name)
+        yield _Knob(f"rules.{rule.name}.{name}", now, about["ge"], about["le"], turned)
+
+
+def _knob_of_ladder(rule: Rule, attempts: int, judging: RuleSet, recovery: Recovery) -> _Knob:
+    """Return the rung of the ladder that so many attempts reach; it may go up to the next one."""
+    reached = [place for place, rung in enumerate(rule.ladder) if rung.attempts <= attempts]
+    place = reached[-1] if reached else 0
+    now = rule.ladder[place].attempts
+    above = [rung.attempts - 1 for rung in rule.ladder[place + 1 :]]
+    turned = partial(_with_rung, judging, recovery, rule, place)
+    greatest = min(above, default=RUNG_ATTEMPTS_MAX)
+    return _Knob(f"rules.{rule.name}.ladder[{place}].attempts", now, now, greatest, turned)
+
+
+def _with_number(judging: RuleSet, recovery: Recovery, rule: Rule, name: str, value: int) -> Tried:
+    return _with_rule(judging, replace(rule, **{name: value})), recovery
+
+
+def _with_rung(
+    judging: RuleSet, recovery: Recovery, rule: Rule, place: int, attempts: int
+) -> Tried:
+    rung = replace(rule.ladder[place], attempts=attempts)
+    ladder = (*rule.ladder[:place], rung, *rule.ladder[place + 1 :])
+    changed: dict[str, Any] = {"ladder": ladder}
+    return _with_rule(judging, replace(rule, **changed)), recovery
+
+
+def _with_recovery(judging: RuleSet, recovery: Recovery, name: str, value: int) -> Tried:
+    kind = type(getattr(recovery, name))
+    return judging, replace(recovery, **{name: kind(value)})
+
+
+def _with_rule(judging: RuleSet, changed: Rule) -> RuleSet:
+    rules = (changed if rule.name == changed.name else rule for rule in judging.rules)
+    return replace(judging, rules=tuple(rules))
+
+
+def _without(name: str, judging: RuleSet) -> RuleSet:
+    """Switch a rule off, as a settings file does; an override may have it on."""
+    return replace(judging, rules=tuple(rule for rule in judging.rules if rule.name != name))
+
+
+def _changes(knob: _Knob, differs: Callable[[RuleSet, Recovery], bool]) -> Iterator[Change]:
+    """Yield the nearest value that makes a difference, below and above the one in force."""
+    for bound in (knob.least, knob.greatest):
+        # Other settings can forbid values within the bounds.
+        forbidden = _nearest(knob.now, bound, lambda value: not _may_be(knob, value))
+        last = bound if forbidden is None else forbidden + (1 if forbidden < knob.now else -1)
+        then = _nearest(knob.now, last, lambda value: differs(*knob.turned(value)))
+        if then is not None:
+            yield Change(knob.setting, knob.now, then)
+
+
+def _may_be(knob: _Knob, value: int) -> bool:
+    try:
+        knob.turned(value)
+    except SettingError:
+        return False
+    return True
+
+
+def _nearest(now: int, bound: int, differs: Callable[[int], bool]) -> int | None:
+    """Return a value that differs though the one next to it, towards `now`, does not.
+
+    Where the difference, once there, lasts up to the bound, that is the nearest of all. None where
+    the bound does not differ.
+    """
+    if now == bound or not differs(bound):
+        return None
+    same, other = now, bound
+    while abs(other - same) > 1:
+        middle = (same + other) // 2
+        if differs(middle):
+            other = middle
+        else:
+            same = middle
+    return other

@@ -1,0 +1,113 @@
+"""Why a task was flagged or was not: how far each rule got, what was decided, what would differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from looptrace.analyzer.detect.columns import coded
+from looptrace.analyzer.detect.counters import counted
+from looptrace.analyzer.detect.evaluate import ruled, stretches
+from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
+from looptrace.analyzer.engine.batch import decided_of
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.tuning.counterfactuals import Change, MovedGate, changes_of_rule, moved_gate
+
+_UNSEEN = -1
+
+# A rule that got less far saw nothing repeat, and no setting of it is looked for.
+REPEATED = 2
+
+# Gates of one task that are explained: each takes some dozen times as long as to judge the task.
+GATES_EXPLAINED_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one rule got: attempts at each turn, and how many make a loop there.
+
+    `reached` is None where the rule does not look at the turn, or is off.
+    """
+
+    rule: str
+    needed: tuple[int, ...]
+    reached: tuple[int | None, ...]
+
+    @property
+    def furthest(self) -> int | None:
+        """Index of the first turn that reached most, among those that fire if there are any."""
+        seen = [
+            (attempts >= needed, attempts, -i)
+            for i, (attempts, needed) in enumerate(zip(self.reached, self.needed, strict=True))
+            if attempts is not None
+        ]
+        return -max(seen)[2] if seen else None
+
+    @property
+    def saw_a_repeat(self) -> bool:
+        """Whether anything came twice."""
+        return self.furthest is not None and (self.reached[self.furthest] or 0) >= REPEATED
+
+    @property
+    def fired(self) -> bool:
+        """Whether it got far enough."""
+        place = self.furthest
+        return place is not None and (self.reached[place] or 0) >= self.needed[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why one task was flagged or was not.
+
+    `changes` has, by rule, the settings by which a rule that saw a repeat would fire or be silent.
+    """
+
+    rules: tuple[Progress, ...]
+    events: tuple[GateEvent, ...]
+    changes: dict[str, tuple[Change, ...]]
+    gates: tuple[MovedGate, ...]
+
+
+def explained(
+    turns: pl.DataFrame, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY
+) -> Explanation:
+    """Explain one task by its numbered turns (`TURN_SCHEMA`)."""
+    rows = counted(coded(turns), judging.counting)
+    progress = tuple(progress_of(turns, judging))
+    _, events = decided_of(rows, stretches(rows, judging)[0], recovery)
+    seen = {rule.rule for rule in progress if rule.saw_a_repeat}
+    opened = [event for event in events if event.type == "gate_opened"]
+    return Explanation(
+        rules=progress,
+        events=tuple(events),
+        changes={
+            rule.name: changes_of_rule(rows, rule, judging, recovery)
+            for rule in judging.rules
+            if rule.name in seen
+        },
+        gates=tuple(
+            moved_gate(rows, event, events, (judging, recovery))
+            for event in opened[:GATES_EXPLAINED_MAX]
+        ),
+    )
+
+
+def progress_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Progress]:
+    """Return for each rule how far it got at each row of numbered turns (`TURN_SCHEMA`).
+
+    0 means that the turn does not say enough to be compared, or that no pattern ends there.
+    """
+    found = []
+    for one in ruled(counted(coded(turns), judging.counting), judging):
+        on = one.held != OFF
+        rows, verdict = one.lane.rows[on], one.verdict
+        reached, needed = np.full(turns.height, _UNSEEN), np.zeros(turns.height, np.int64)
+        reached[rows] = verdict.reached[on]
+        needed[rows] = np.broadcast_to(verdict.needed, on.shape)[on]
+        attempts = (None if count == _UNSEEN else count for count in reached.tolist())
+        found.append(Progress(one.rules[0].name, tuple(needed.tolist()), tuple(attempts)))
+    return found

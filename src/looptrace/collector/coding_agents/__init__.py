@@ -1,0 +1,1 @@
+"""Session logs and log events of coding agents, as spans."""

@@ -1,0 +1,198 @@
+"""The session logs of Claude Code, `~/.claude/projects/<folder>/<session>.jsonl`, to rows.
+
+The format is not documented; what is read of it was the same in versions 1.0 to 2.1. Each line is a
+message with its content parts: an assistant's texts and `tool_use`, a user's `tool_result` or text.
+One response may be split over several lines with one message id, each with the usage so far.
+Sub-agents ("sidechains") stand in the same file or in files of their own beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from looptrace.collector.coding_agents.session_spans import (
+    ANSWERED,
+    INTERRUPTED,
+    REJECTED,
+    Agent,
+    Thread,
+    Usage,
+    Word,
+    time_ns_of,
+)
+from looptrace.collector.otlp.span_rows import Row
+
+PRODUCT = "claude-code"
+
+_CACHED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_NO_MODEL = "<synthetic>"  # Of a response that the program wrote itself.
+_INTERRUPTED = "[Request interrupted by user"
+# How the result of a call begins that a person did not let run, and what they said of it.
+_REJECTED = ("The user doesn't want to proceed with this", "The user doesn't want to take this")
+_SAID = ("the user said:\n", "provided the following reason for the rejection:")
+_ASKING = ("AskUserQuestion", "ExitPlanMode", "exit_plan_mode")  # Tools that a person answers.
+# How texts begin that stand as a user's, but are the program's own.
+_OWN_TEXTS = (
+    "<local-command-",
+    "<bash-stdout>",
+    "<bash-stderr>",
+    "<system-reminder>",
+    "<task-notification>",
+    "<teammate-message",
+    "Caveat: ",
+)
+_OWN_LINES = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
+_SHOWN_ID_CHARS = 8
+
+
+def is_line(names: Collection[str]) -> bool:
+    """Tell a line of such a log by the names of its fields, and the files that lie beside one."""
+    fields = set(names)
+    is_message = "type" in fields and bool(fields & {"sessionId", "leafUuid"})
+    is_snapshot = {"type", "messageId", "snapshot"} <= fields
+    return is_message or is_snapshot or {"version", "entries"} <= fields or "agentType" in fields
+
+
+class ClaudeCodeLog:
+    """One log while it is read, with a thread for each agent in it."""
+
+    def __init__(self) -> None:
+        self._threads: dict[tuple[str, str], Thread] = {}
+        self._roots: dict[str, str] = {}  # of the lines of sub-agents that have no id
+        self._last_ns = 0
+
+    def read(self, line: dict[str, Any]) -> list[Row]:
+        """Give the rows that a line completes. Raises BadSpanError for a time that is none."""
+        kind, message = line.get("type"), line.get("message")
+        if kind == "attachment":
+            line, message = line | _queued(line), _queued(line)
+        elif kind not in ("user", "assistant"):
+            return []
+        if not isinstance(message, dict) or "content" not in message:
+            return []
+        self._last_ns = time_ns_of(line.get("timestamp")) or self._last_ns
+        thread = self._thread(line)
+        if kind == "assistant":
+            _respond(thread, line, message, self._last_ns)
+        else:
+            _hear(thread, line, message, self._last_ns)
+        return thread.taken()
+
+    def rest(self) -> list[Row]:
+        """Give the rows of what is over at the end of the log."""
+        for thread in self._threads.values():
+            thread.end()
+        return [row for thread in self._threads.values() for row in thread.taken()]
+
+    def _thread(self, line: dict[str, Any]) -> Thread:
+        session, name = str(line.get("sessionId", "")), self._agent_name(line)
+        thread = self._threads.get((session, name))
+        if thread is None:
+            thread = self._threads[session, name] = Thread(Agent(PRODUCT, session, name))
+        return thread
+
+    def _agent_name(self, line: dict[str, Any]) -> str:
+        """Name the agent: a sub-agent by its id, else by the line that its talk began with."""
+        if not line.get("isSidechain"):
+            return PRODUCT
+        if line.get("agentId"):
+            return f"agent-{line['agentId']}"
+        own, parent = str(line.get("uuid")), str(line.get("parentUuid"))
+        root = self._roots[own] = self._roots.get(parent, own)
+        return f"agent-{root[:_SHOWN_ID_CHARS]}"
+
+
+def _queued(line: dict[str, Any]) -> dict[str, Any]:
+    """Give the message that a person wrote while the agent was at work, {} where there is none."""
+    attached = line.get("attachment")
+    if not isinstance(attached, dict) or attached.get("type") != "queued_command":
+        return {}
+    if attached.get("commandMode", "prompt") != "prompt":
+        return {}
+    own = {name: attached[name] for name in ("origin", *_OWN_LINES) if name in attached}
+    return {**own, "content": attached.get("prompt")}
+
+
+def _respond(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: int) -> None:
+    """Take the parts of a response that a line holds."""
+    key = str(message.get("id") or line.get("uuid"))
+    model = message.get("model")
+    parts = _parts(message)
+    if line.get("isApiErrorMessage"):
+        thread.fails(key, at_ns, _text(parts), None)
+        return
+    if model == _NO_MODEL:
+        return
+    model = model if isinstance(model, str) else None
+    for part in parts:
+        if part.get("type") == "text" and part.get("text"):
+            thread.says(key, at_ns, str(part["text"]), model)
+        elif part.get("type") == "tool_use":
+            call_id, tool = part.get("id"), str(part.get("name"))
+            thread.calls(key, at_ns, str(call_id), tool, part.get("input"), model)
+    usage = message.get("usage")
+    if isinstance(usage, dict):
+        thread.uses(key, _usage(usage))
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    given = [usage[name] for name in _CACHED if isinstance(usage.get(name), int)]
+    said = usage.get("output_tokens")
+    return Usage(sum(given) if given else None, said if isinstance(said, int) else None)
+
+
+def _hear(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: int) -> None:
+    """Take the results of calls that a line holds, or else what a person says in it."""
+    parts = _parts(message)
+    results = [part for part in parts if part.get("type") == "tool_result"]
+    for part in results:
+        call_id, text, failed = str(part.get("tool_use_id")), _result(part), part.get("is_error")
+        word = _rejection(text or "") if failed else None
+        if not failed and thread.tool_of(call_id) in _ASKING:
+            word = Word(ANSWERED, text)
+        thread.gets(call_id, at_ns, text, True if failed and not word else None, word)
+    if not results and not line.get("isSidechain"):
+        word = _word(line, _text(parts))
+        if word is not None:
+            thread.hears(str(line.get("uuid")), at_ns, word)
+
+
+def _rejection(result: str) -> Word | None:
+    """Give what a person said who did not let a call run; None where it ran."""
+    if not result.startswith(_REJECTED):
+        return None
+    said = next((result.partition(mark)[2].strip() for mark in _SAID if mark in result), "")
+    return Word(REJECTED, said or None)
+
+
+def _word(line: dict[str, Any], text: str) -> Word | None:
+    """Give what a person said or did in a line; None where the program wrote it."""
+    origin = line.get("origin")
+    by_person = not isinstance(origin, dict) or origin.get("kind", "human") == "human"
+    if not text or not by_person or any(line.get(name) for name in _OWN_LINES):
+        return None
+    if text.startswith(_OWN_TEXTS):
+        return None
+    return Word(INTERRUPTED) if text.startswith(_INTERRUPTED) else Word(text=text)
+
+
+def _result(part: dict[str, Any]) -> str | None:
+    content = part.get("content")
+    if content is None or isinstance(content, str):
+        return content
+    return _text(content) if isinstance(content, list) else str(content)
+
+
+def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give the parts of a message's content, which may be one text."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def _text(parts: list[Any]) -> str:
+    """Join the texts of parts; of a picture or a file only its kind is said."""
+    dicts = (part for part in parts if isinstance(part, dict))
+    return "\n".join(str(part.get("text", f"<{part.get('type')}>")) for part in dicts).strip()

@@ -1,0 +1,227 @@
+"""The log events in which Claude Code, Codex and Gemini CLI tell what they do, to rows.
+
+They write no spans, or spans without content; `claude_code.tool_result`, `codex.tool_result` and
+`gemini_cli.tool_call` are a tool call each. Each event is read alone, because they come in any
+order and in any number of requests. How much they hold is for the agent's own settings to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from looptrace.collector.coding_agents import codex
+from looptrace.collector.coding_agents.session_spans import (
+    REJECTED,
+    Agent,
+    Usage,
+    Word,
+    model_row,
+    person_row,
+    time_ns_of,
+    tool_row,
+)
+from looptrace.collector.otlp.span_rows import Row
+
+NS_PER_MS = 1_000_000
+HTTP_ERROR_MIN = 400
+DIGITS_MAX = 18  # What fits 64 bits; Python refuses to read some thousands of digits.
+
+_PRODUCTS = {"claude_code": "claude-code", "codex": "codex", "gemini_cli": "gemini-cli"}
+_SESSION = ("session.id", "conversation.id")
+_AGENT = ("agent.id", "agent_id", "agent.name", "agent_name")
+_TOOL = ("tool_name", "function_name")
+_ARGUMENTS = ("tool_input", "tool_parameters", "arguments", "function_args")
+_CALL_ID = ("tool_use_id", "call_id")
+_PROMPT = ("prompt.id", "prompt_id")
+_ERROR = ("error", "error.message", "error_message")
+_STATUS = ("status_code", "http.response.status_code")
+_INPUT_TOKENS = ("input_tokens", "input_token_count")
+_CACHED_TOKENS = ("cache_read_tokens", "cache_creation_tokens")  # Claude Code counts them apart.
+_OUTPUT_TOKENS = ("output_tokens", "output_token_count")
+_REFUSALS = ("reject", "denied", "abort")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A log record as it was sent: times in nanoseconds since 1970, 0 where it has none."""
+
+    time_ns: int
+    observed_ns: int
+    event_name: str
+    body: Any
+    attributes: Mapping[str, Any]
+    resource: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """An agent's event: whose it is, when it ended, and what it says."""
+
+    agent: Agent
+    at_ns: int
+    said: Mapping[str, Any]
+
+    def first(self, names: tuple[str, ...]) -> Any:
+        """Give the first of some attributes that is there and says something."""
+        return _first(self.said, names)
+
+    def number(self, names: tuple[str, ...]) -> int | None:
+        """Give a number, which some agents write as text."""
+        return _number(self.first(names))
+
+    @property
+    def start_ns(self) -> int:
+        """When what the event tells of began."""
+        return self.at_ns - (self.number(("duration_ms",)) or 0) * NS_PER_MS
+
+    @property
+    def key(self) -> str:
+        """What tells the event from others of its kind; the same when it is sent again."""
+        return f"{self.at_ns} {self.first(_CALL_ID)} {self.first(_ARGUMENTS)}"
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a person did not let the call run."""
+        decision = str(self.first(("decision", "decision_type"))).lower()
+        source = str(self.first(("source", "decision_source")) or "user").lower()
+        return decision.startswith(_REFUSALS) and source.startswith("user")
+
+
+def event_row(record: LogRecord) -> Row | None:
+    """Give the row of an agent's event; None of any other log record.
+
+    Raises BadSpanError where its time cannot be.
+    """
+    name = _name(record)
+    said = record.attributes
+    session = _first(said, _SESSION) or _first(record.resource, _SESSION)
+    if name is None or session is None:
+        return None
+    product = _PRODUCTS[name.partition(".")[0]]
+    agent = Agent(
+        product,
+        session=str(session),
+        name=str(_first(said, _AGENT) or product),
+        trace=str(_first(said, _PROMPT) or ""),
+    )
+    return _READERS[name](_Event(agent, _time_ns(record), said))
+
+
+def _first(said: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((said[name] for name in names if said.get(name) not in (None, "")), None)
+
+
+def _number(value: Any) -> int | None:
+    """Give a number, also one in text; None of anything else, or where it is absurd."""
+    text = str(value) if isinstance(value, int | str) else ""
+    return int(text) if len(text) <= DIGITS_MAX and text.isdecimal() else None
+
+
+def _name(record: LogRecord) -> str | None:
+    """Give the full name of an agent's event, whichever field holds it; None of any other."""
+    short = record.attributes.get("event.name")
+    names = (record.event_name, short, record.body)
+    return next((name for name in names if isinstance(name, str) and name in _READERS), None)
+
+
+def _time_ns(record: LogRecord) -> int:
+    """Give the time of an event; of some in one millisecond their numbers give the order."""
+    stamp = time_ns_of(record.attributes.get("event.timestamp"))
+    time_ns = record.time_ns or stamp or record.observed_ns
+    number = _number(record.attributes.get("event.sequence"))
+    if time_ns % NS_PER_MS == 0 and number is not None:
+        time_ns += number % NS_PER_MS
+    return time_ns
+
+
+def _tool(event: _Event) -> Row:
+    success = event.said.get("success")
+    failed = None if success is None else str(success).lower() != "true"
+    error = event.first(_ERROR) if failed else None
+    result = event.said.get("output")
+    if event.agent.product == codex.PRODUCT and result is not None:
+        result, _ = codex.outcome_of(result)
+    return tool_row(
+        event.agent,
+        event.key,
+        event.start_ns,
+        event.at_ns,
+        tool=str(event.first(_TOOL)),
+        call_id=event.first(_CALL_ID),
+        arguments=event.first(_ARGUMENTS),
+        result=result,
+        failed=None if event.is_refused else failed,
+        error="" if error is None else str(error),
+        error_type=event.said.get("error_type"),
+        word=Word(REJECTED) if event.is_refused else None,
+    )
+
+
+def _prompt(event: _Event) -> Row:
+    return person_row(event.agent, event.key, event.at_ns, Word(text=event.said.get("prompt")))
+
+
+def _decision(event: _Event) -> Row | None:
+    """Give what a person decided of a call, where it was not let run."""
+    if not event.is_refused:
+        return None
+    return person_row(event.agent, event.key, event.at_ns, Word(REJECTED))
+
+
+def _response(event: _Event) -> Row:
+    own = event.number(_INPUT_TOKENS)
+    cached = sum(event.number((name,)) or 0 for name in _CACHED_TOKENS)
+    return model_row(
+        event.agent,
+        event.key,
+        event.start_ns,
+        event.at_ns,
+        model=event.said.get("model"),
+        usage=Usage(None if own is None else own + cached, event.number(_OUTPUT_TOKENS)),
+    )
+
+
+def _error(event: _Event) -> Row:
+    status = event.number(_STATUS)
+    told = event.first((*_ERROR, "error_type"))
+    error = " ".join(str(part) for part in (status, told) if part is not None)
+    return model_row(
+        event.agent,
+        event.key,
+        event.start_ns,
+        event.at_ns,
+        model=event.said.get("model"),
+        failed=True,
+        error=error,
+    )
+
+
+def _part(event: _Event) -> Row | None:
+    """Give the row of a response of Codex, whose last part alone tells the tokens."""
+    return None if event.number(_OUTPUT_TOKENS) is None else _response(event)
+
+
+def _request(event: _Event) -> Row | None:
+    """Give the row of a request of Codex that was refused."""
+    is_refused = (event.number(_STATUS) or 0) >= HTTP_ERROR_MIN or event.first(_ERROR)
+    return _error(event) if is_refused else None
+
+
+_READERS: Mapping[str, Callable[[_Event], Row | None]] = {
+    "claude_code.user_prompt": _prompt,
+    "claude_code.tool_result": _tool,
+    "claude_code.tool_decision": _decision,
+    "claude_code.api_request": _response,
+    "claude_code.api_error": _error,
+    "codex.user_prompt": _prompt,
+    "codex.tool_result": _tool,
+    "codex.tool_decision": _decision,
+    "codex.sse_event": _part,
+    "codex.api_request": _request,
+    "gemini_cli.user_prompt": _prompt,
+    "gemini_cli.tool_call": _tool,
+    "gemini_cli.api_response": _response,
+    "gemini_cli.api_error": _error,
+}

@@ -1,0 +1,309 @@
+"""Rows of the span table for what a coding agent writes of its sessions, in GenAI attributes.
+
+Such an agent has no spans, so ids are made here: the same session, read again, gives the same ones.
+A person's message is the event that `intervened` records, on a span of its own or on a call's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, Row, span_row
+
+PERSON_EVENT = "looptrace.human_intervention"
+# What a person does besides writing.
+INTERRUPTED, REJECTED, ANSWERED = "interrupted", "rejected", "answered"
+
+_TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NS_PER_US = 1_000
+
+
+class Word(NamedTuple):
+    """What a person said or did: a decision, a text, or both."""
+
+    decision: str | None = None
+    text: str | None = None
+
+
+class Usage(NamedTuple):
+    """The tokens of one response; those read from a cache count as input."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent of a session. `trace` names the part of the session that is one trace."""
+
+    product: str  # the service's name, as in "claude-code"
+    session: str
+    name: str
+    trace: str = ""
+
+
+def time_ns_of(text: object) -> int | None:
+    """Give the nanoseconds since 1970 of an ISO 8601 time, UTC where it does not say."""
+    if not isinstance(text, str):
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (time - _EPOCH) // timedelta(microseconds=1) * _NS_PER_US
+
+
+def tool_row(
+    agent: Agent,
+    key: str,
+    start_ns: int,
+    end_ns: int,
+    *,
+    tool: str,
+    call_id: str | None,
+    arguments: Any,
+    result: Any,
+    failed: bool | None,
+    error: str = "",
+    error_type: str | None = None,
+    word: Word | None = None,
+) -> Row:
+    """Give the row of a tool call; `word` is what a person said instead of letting it run."""
+    attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
+        "gen_ai.tool.call.id": call_id,
+        "gen_ai.tool.call.arguments": arguments,
+        "gen_ai.tool.call.result": result,
+        "error.type": error_type,
+    }
+    return _row(
+        agent, key, f"execute_tool {tool}", start_ns, end_ns, attributes, failed, error, word
+    )
+
+
+def model_row(
+    agent: Agent,
+    key: str,
+    start_ns: int,
+    end_ns: int,
+    *,
+    model: str | None,
+    given: Sequence[dict[str, Any]] = (),
+    answer: Sequence[dict[str, Any]] | None = None,
+    usage: Usage = NO_USAGE,
+    failed: bool = False,
+    error: str = "",
+) -> Row:
+    """Give the row of a response: the parts of its `answer`, None where the log does not say.
+
+    `given` are messages. A response that never came is one that failed.
+    """
+    said = None if answer is None else [{"role": "assistant", "parts": list(answer)}]
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": model,
+        "gen_ai.input.messages": list(given) or None,
+        "gen_ai.output.messages": said,
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+    }
+    name = f"chat {model}" if model else "chat"
+    return _row(agent, key, name, start_ns, end_ns, attributes, failed or None, error)
+
+
+def person_row(agent: Agent, key: str, at_ns: int, word: Word) -> Row:
+    """Give the row of what a person said or did."""
+    return _row(agent, key, "person", at_ns, at_ns, {}, word=word)
+
+
+def _row(
+    agent: Agent,
+    key: str,
+    name: str,
+    start_ns: int,
+    end_ns: int,
+    attributes: dict[str, Any],
+    failed: bool | None = None,
+    error: str = "",
+    word: Word | None = None,
+) -> Row:
+    said = {"looptrace.decision": word.decision, "looptrace.note": word.text} if word else {}
+    common = {"gen_ai.conversation.id": agent.session or None, "gen_ai.agent.name": agent.name}
+    return span_row(
+        trace_id=_hex_id(_TRACE_ID_BYTES, agent.product, agent.session, agent.trace),
+        span_id=_hex_id(_SPAN_ID_BYTES, agent.product, agent.session, name, key),
+        parent_span_id="",
+        name=name,
+        start_ns=min(start_ns, end_ns),
+        end_ns=end_ns,
+        status={None: UNSET, False: OK, True: ERROR}[failed],
+        status_message=error,
+        service=agent.product,
+        scope=None,
+        attributes=_known(common | attributes),
+        events=[(PERSON_EVENT, end_ns, _known(said))] if word else [],
+        links=[],
+    )
+
+
+def _known(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _hex_id(size: int, *parts: str) -> str:
+    return blake2b("\0".join(parts).encode(errors="replace"), digest_size=size).hexdigest()
+
+
+@dataclass(slots=True)
+class _Response:
+    """A response while its parts come in; it was given what came since the one before."""
+
+    key: str
+    start_ns: int
+    end_ns: int
+    given: list[dict[str, Any]]
+    model: str | None = None
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    usage: Usage = NO_USAGE
+
+
+class _Call(NamedTuple):
+    tool: str
+    arguments: Any
+    at_ns: int
+
+
+class Thread:
+    """What one agent of a session said, asked for and was told, while its log is read.
+
+    A call becomes a row when its result comes in, and a response when it is over, because logs
+    write its parts one by one.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self._rows: list[Row] = []
+        self._response: _Response | None = None
+        self._calls: dict[str, _Call] = {}
+        self._given: list[dict[str, Any]] = []
+        self._heard_ns: int | None = None
+
+    def says(self, key: str, at_ns: int, text: str, model: str | None) -> None:
+        """Take a text of the response that `key` names."""
+        self._part(key, at_ns, model, {"type": "text", "content": text})
+
+    def calls(
+        self,
+        key: str,
+        at_ns: int,
+        call_id: str | None,
+        tool: str,
+        arguments: Any,
+        model: str | None,
+    ) -> None:
+        """Take a call that the response asks for; without an id its result is never known."""
+        part = {"type": "tool_call", "id": call_id, "name": tool, "arguments": arguments}
+        self._part(key, at_ns, model, part)
+        if call_id is not None:
+            self._calls[call_id] = _Call(tool, arguments, at_ns)
+
+    def uses(self, key: str, usage: Usage) -> None:
+        """Take the tokens of the response that `key` names, unless it is over."""
+        if self._response is not None and self._response.key == key:
+            self._response.usage = usage
+
+    def tool_of(self, call_id: str) -> str | None:
+        """Name the tool of a call that has no result yet."""
+        call = self._calls.get(call_id)
+        return call.tool if call else None
+
+    def gets(
+        self, call_id: str, at_ns: int, result: str | None, failed: bool | None, word: Word | None
+    ) -> None:
+        """Take the result of a call; of a call that is not in the log nothing is known."""
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return
+        tool, arguments, start_ns = call
+        self._rows.append(
+            tool_row(
+                self.agent,
+                call_id,
+                start_ns,
+                at_ns,
+                tool=tool,
+                call_id=call_id,
+                arguments=arguments,
+                result=result,
+                failed=failed,
+                word=word,
+            )
+        )
+        part = {"type": "tool_call_response", "id": call_id, "response": result}
+        self._given.append({"role": "tool", "parts": [part]})
+        self._heard_ns = at_ns
+
+    def hears(self, key: str, at_ns: int, word: Word) -> None:
+        """Take what a person said or did, which ends the response before."""
+        self.close()
+        self._rows.append(person_row(self.agent, key, at_ns, word))
+        self._given, self._heard_ns = [], at_ns
+
+    def fails(self, key: str, at_ns: int, error: str, model: str | None) -> None:
+        """Take a response that never came."""
+        self.close()
+        self._rows.append(
+            model_row(self.agent, key, at_ns, at_ns, model=model, failed=True, error=error)
+        )
+
+    def close(self) -> None:
+        """End the response that came last."""
+        done, self._response = self._response, None
+        if done is None:
+            return
+        self._rows.append(
+            model_row(
+                self.agent,
+                done.key,
+                done.start_ns,
+                done.end_ns,
+                model=done.model,
+                given=done.given,
+                answer=done.parts,
+                usage=done.usage,
+            )
+        )
+        # Where an agent talks on without a call, what it said before is what it goes on from.
+        if all(part["type"] == "text" for part in done.parts):
+            self._given.insert(0, {"role": "assistant", "parts": done.parts})
+
+    def end(self) -> None:
+        """End the log; a response that waits for results may get more parts, and is left out."""
+        parts = self._response.parts if self._response else ()
+        if not any(part.get("id") in self._calls for part in parts):
+            self.close()
+
+    def taken(self) -> list[Row]:
+        """Give the rows that came about since they were last taken."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def _part(self, key: str, at_ns: int, model: str | None, part: dict[str, Any]) -> None:
+        if self._response is None or self._response.key != key:
+            self.close()
+            start_ns = at_ns if self._heard_ns is None else min(self._heard_ns, at_ns)
+            self._response = _Response(key, start_ns, at_ns, self._given, model)
+            self._given = []
+        if not self._given:  # What comes after a result is no later than what asked for it.
+            self._response.end_ns = at_ns
+        self._response.parts.append(part)

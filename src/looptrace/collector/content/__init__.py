@@ -1,0 +1,1 @@
+"""How much of a span's content is stored."""

@@ -1,0 +1,253 @@
+"""Spans without any content: what turns are made of, with a keyed hash for every text.
+
+Nothing of a span is kept but what is listed here, so that what is new or unknown stays out: ids,
+names, kinds, times, token counts and figures as they are, and calls, results, errors and messages
+as hashes. It is written as the GenAI conventions have it, whatever dialect the span spoke.
+
+A text is hashed as it is compared: the arguments of a call as they are, value by value, and what
+comes out of calls without its volatile parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+import msgspec
+import polars as pl
+
+from looptrace.analyzer.fingerprint.signatures import (
+    ERROR_KINDS,
+    ERROR_TYPE,
+    FAILURE_EXIT,
+    FAILURE_HEAD,
+)
+from looptrace.analyzer.normalize.messages import Call, Message, Result
+from looptrace.analyzer.normalize.span_fields import (
+    INTERVENTION_EVENT,
+    PROGRESS_PREFIX,
+    STATUS_ERROR,
+    STATUS_OK,
+    Facts,
+    Figures,
+    facts_of,
+)
+from looptrace.analyzer.text.errors import says_nothing
+from looptrace.analyzer.text.payloads import canonical, parsed
+from looptrace.collector.content.keyed_hashes import hash_of, masked_texts
+
+# How a text is compared: as it is, or without volatile parts, of which an error has more.
+Form = Literal["exact", "result", "error"]
+Hash = Callable[[Form, str], str]
+
+_COLUMNS = ("name", "status", "status_message", "attributes", "events")
+_OPERATIONS = {"tool": "execute_tool", "model": "chat", "agent": "invoke_agent"}
+_NAME_KEYS = {"tool": "gen_ai.tool.name", "model": "gen_ai.request.model"}
+# What is no name is content: sentences do not look so.
+_NAME = re.compile(r"[\w.:/@$-]{1,128}")
+_TYPE = re.compile(ERROR_TYPE)
+_FAILURES = (re.compile(FAILURE_HEAD), re.compile(FAILURE_EXIT))
+_DEPTH_MAX = 20
+# What is added to a type of error so that it tells the kind of failure that its text told.
+_KIND_WORDS = {"network": "connection", "dependency": "importerror", "logic": "assert"}
+
+
+def hashed(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
+    """Return spans (`SPAN_SCHEMA`) with hashes for all content."""
+    facts = _with_kinds(list(facts_of(spans)))
+    seen: dict[Form, dict[str, str]] = {"exact": {}, "result": {}, "error": {}}
+    for span in facts:
+        _columns(span, lambda form, text: seen[form].setdefault(text, ""))
+    known = {
+        "exact": {text: hash_of(text, key) for text in seen["exact"]},
+        **{
+            form: {
+                text: hash_of(without, key)
+                for text, without in masked_texts(seen[form], error=form == "error").items()
+            }
+            for form in ("result", "error")
+        },
+    }
+    columns = [_columns(span, lambda form, text: known[form][text]) for span in facts]
+    return spans.with_columns(
+        pl.DataFrame(columns, schema={name: spans.schema[name] for name in _COLUMNS}, orient="row")
+    )
+
+
+def _with_kinds(facts: list[Facts]) -> list[Facts]:
+    """Let types of errors tell what only texts tell: that of a failing call is what judges it."""
+    failed = [span.failed or _reads_failed(span.result) or False for span in facts]
+    told = [
+        _told(span) if span.kind == "tool" and has_failed else None
+        for span, has_failed in zip(facts, failed, strict=True)
+    ]
+    *kinds, _ = ERROR_KINDS  # The last one only says that there was an error.
+    text = pl.col("told")
+    fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in kinds]
+    found = pl.DataFrame({"told": told}, schema={"told": pl.String}).select(pl.coalesce(fits))
+    return [
+        span if kind is None else replace(span, error_type=_typed(span, kind))
+        for span, kind in zip(facts, found.to_series(), strict=True)
+    ]
+
+
+def _told(span: Facts) -> str | None:
+    """Return what tells the kind of a failure; None where its type does so already."""
+    *kinds, _ = ERROR_KINDS
+    if span.error_type and any(re.search(pattern, span.error_type) for _, pattern in kinds):
+        return None
+    return ": ".join(filter(None, (span.error_type, span.error or span.result)))
+
+
+def _typed(span: Facts, kind: str) -> str:
+    said = span.error_type or _type_in(span.result) or "Error"
+    return f"{said}_{_KIND_WORDS.get(kind, kind)}"
+
+
+def _columns(span: Facts, texts: Hash) -> tuple[str, int | None, str | None, str, str]:
+    """Give what is written of a span: name, status, message, attributes and events."""
+    failed = span.failed or (None if span.failed is False else _reads_failed(span.result))
+    error = None if span.error is None else texts("error", span.error)
+    return (
+        span.name,
+        STATUS_ERROR if failed else STATUS_OK if span.failed is False else 0,
+        error,
+        _json({key: value for key, value in _attributes(span, failed, texts) if value is not None}),
+        _json([*_exceptions(span, error, texts), *_interventions(span, texts)]),
+    )
+
+
+def _attributes(span: Facts, failed: bool | None, texts: Hash) -> Iterable[tuple[str, object]]:
+    yield "gen_ai.operation.name", _OPERATIONS.get(span.kind or "")
+    yield "gen_ai.conversation.id", span.session
+    yield "gen_ai.agent.name", span.agent
+    yield "looptrace.task.id", span.task
+    yield "looptrace.task.parent_id", span.task_parent
+    yield "looptrace.task.kind", span.task_kind
+    yield "looptrace.phase", span.phase
+    yield "looptrace.task.status", span.status
+    yield "looptrace.blockers", _value(parsed(span.blockers), texts)
+    yield "looptrace.completed_work", _value(parsed(span.completed_work), texts)
+    yield from _figures(span.figures)
+    if span.kind in _NAME_KEYS:
+        yield _NAME_KEYS[span.kind], span.name
+    yield "gen_ai.tool.call.id", span.call_id
+    yield "error.type", span.error_type or (_type_in(span.result) if failed else None)
+    yield "gen_ai.tool.call.arguments", _arguments(span.arguments, texts)
+    yield "gen_ai.tool.call.result", _result(span.result, failed, texts)
+    said: Form = "exact" if span.kind == "agent" else "result"
+    yield "gen_ai.input.messages", _messages(span.given, said, texts)
+    yield "gen_ai.output.messages", _messages(span.answer, "exact", texts)
+    yield "gen_ai.usage.input_tokens", span.input_tokens
+    yield "gen_ai.usage.output_tokens", span.output_tokens
+
+
+def _figures(figures: Figures) -> Iterable[tuple[str, object]]:
+    """Give recorded progress; that files, dependencies and code count together loses nothing."""
+    names = {"markers": "files_created"}
+    for name in Figures.__slots__:
+        yield f"{PROGRESS_PREFIX}{names.get(name, name)}", getattr(figures, name)
+
+
+def _exceptions(span: Facts, error: str | None, texts: Hash) -> Iterable[dict[str, Any]]:
+    if span.stacktrace is None:
+        return
+    told = {
+        "exception.type": span.error_type,
+        "exception.message": error,
+        "exception.stacktrace": texts("error", span.stacktrace),
+    }
+    known = {key: value for key, value in told.items() if value is not None}
+    yield {"name": "exception", "time_ns": span.end_ns, "attributes": known}
+
+
+def _interventions(span: Facts, texts: Hash) -> Iterable[dict[str, Any]]:
+    for done in span.interventions:
+        said = {
+            "looptrace.decision": _named(done.decision, texts),
+            "looptrace.note": None if done.note is None else texts("exact", done.note),
+        }
+        known = {key: value for key, value in said.items() if value is not None}
+        yield {"name": INTERVENTION_EVENT, "time_ns": done.at_ns, "attributes": known}
+
+
+def _messages(
+    messages: tuple[Message, ...] | None, said: Form, texts: Hash
+) -> list[dict[str, Any]] | None:
+    if messages is None:
+        return None
+    return [
+        {
+            "role": message.role,
+            "parts": [
+                *_text(message, "exact" if message.role == "assistant" else said, texts),
+                *(_call(call, texts) for call in message.calls),
+                *(_answer(result, texts) for result in message.results),
+            ],
+        }
+        for message in messages
+    ]
+
+
+def _text(message: Message, said: Form, texts: Hash) -> Iterable[dict[str, str]]:
+    if message.text is None:
+        yield {"type": "text", "content": "[redacted]"}
+    elif message.text:
+        yield {"type": "text", "content": texts(said, message.text)}
+
+
+def _call(call: Call, texts: Hash) -> dict[str, Any]:
+    known = {"id": call.call_id, "arguments": _arguments(call.arguments, texts)}
+    told = {key: value for key, value in known.items() if value is not None}
+    return {"type": "tool_call", "name": call.name, **told}
+
+
+def _answer(result: Result, texts: Hash) -> dict[str, Any]:
+    failed = _reads_failed(result.text) if result.failed is None else result.failed
+    known = {"id": result.call_id, "response": _result(result.text, failed, texts)}
+    told = {key: value for key, value in known.items() if value is not None}
+    return {"type": "tool_call_response", **told}
+
+
+def _arguments(arguments: str | None, texts: Hash) -> object:
+    return None if arguments is None else _value(parsed(arguments), texts)
+
+
+def _value(value: Any, texts: Hash, depth: int = 0) -> Any:
+    """Hash each value on its own; names of arguments stay, and what has no content."""
+    if value is None or isinstance(value, bool) or value in ("", [], {}):
+        return value
+    if isinstance(value, dict) and depth < _DEPTH_MAX:
+        return {_named(k, texts): _value(item, texts, depth + 1) for k, item in value.items()}
+    if isinstance(value, list) and depth < _DEPTH_MAX:
+        return [_value(item, texts, depth + 1) for item in value]
+    return texts("exact", canonical(value))
+
+
+def _result(result: str | None, failed: bool | None, texts: Hash) -> object:
+    if result is None:
+        return None
+    form: Form = "error" if failed else "result"
+    said = result if not result or says_nothing(result) else texts(form, result)
+    return said if failed is None else {"isError": failed, "content": said}
+
+
+def _named(name: str | None, texts: Hash) -> str | None:
+    return name if name is None or _NAME.fullmatch(name) else texts("exact", name)
+
+
+def _reads_failed(result: str | None) -> bool | None:
+    """Tell whether a result says that its call failed, which its hash does not; None if not."""
+    said = result is not None and any(failure.search(result) for failure in _FAILURES)
+    return True if said else None
+
+
+def _type_in(result: str | None) -> str | None:
+    found = _TYPE.search(result or "")
+    return found[1] if found else None
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

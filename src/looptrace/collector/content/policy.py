@@ -1,0 +1,136 @@
+"""What of the agents' words is written: all, all but secrets, or nothing but keyed hashes.
+
+A policy is applied to spans before anything is written. `full` changes nothing. `redacted` takes
+secrets out (`redaction`) and cuts long texts. `hashes` keeps what `content_hashes` lists.
+
+The key of the hashes lies in the store, for its owner alone: without it nobody can tell from a hash
+what was said, nor try out guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import msgspec
+import polars as pl
+
+from looptrace.analyzer.text.payloads import parsed
+from looptrace.collector.content.hashing import hashed
+from looptrace.collector.content.keyed_hashes import exact_of, hash_of, masked_texts
+from looptrace.collector.content.redaction import redacted
+
+Content = Literal["full", "redacted", "hashes"]
+CONTENTS: tuple[Content, ...] = get_args(Content)
+
+# A longer text is cut, and so is what is still longer when all texts in it are.
+TEXT_BYTES_MAX = 2_048
+VALUE_CHARS_MAX = 262_144
+
+_JSON = ("attributes", "events", "links")
+_PLAIN = ("name", "status_message", "service", "scope", "parent_span_id")
+_LONG = ("attributes", "events", "status_message")
+_JSON_DEPTH_MAX = 4
+# What is left of a cut text at each end, so that with the mark between them it is not too long.
+_END_BYTES = 960
+
+
+def with_content(spans: pl.DataFrame, content: Content, key: bytes) -> pl.DataFrame:
+    """Return spans (`SPAN_SCHEMA`) with as much of their content as the policy leaves.
+
+    The same span becomes the same again, and texts that are compared as equal stay equal.
+    """
+    if content == "full" or spans.is_empty():
+        return spans
+    spans = _redacted(spans, key)
+    return hashed(spans, key) if content == "hashes" else _cut(spans, key)
+
+
+def _redacted(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
+    """Redact all columns in one go; plain texts as JSON strings, for which the patterns are."""
+    columns = [*(spans[name] for name in _JSON), *(_quoted(spans[name]) for name in _PLAIN)]
+    given = pl.concat(columns)
+    done = redacted(given, key)
+    if done is given:
+        return spans
+    parts = [done.slice(i * spans.height, spans.height) for i in range(len(columns))]
+    plain = [_unquoted(part) for part in parts[len(_JSON) :]]
+    names = (*_JSON, *_PLAIN)
+    return spans.with_columns(
+        part.alias(name) for name, part in zip(names, [*parts[: len(_JSON)], *plain], strict=True)
+    )
+
+
+def _quoted(texts: pl.Series) -> pl.Series:
+    known = [None if text is None else msgspec.json.encode(text).decode() for text in texts]
+    return pl.Series(known, dtype=pl.String)
+
+
+def _unquoted(texts: pl.Series) -> pl.Series:
+    known = [None if text is None else msgspec.json.decode(text) for text in texts]
+    return pl.Series(known, dtype=pl.String)
+
+
+def _cut(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
+    """Cut the long texts of spans, in whatever JSON they lie.
+
+    What is left of a text has its volatile parts masked, and a hash of the whole. So two results
+    compare as they did before, and two calls do as well, by the exact hash.
+    """
+    rows = {name: (spans[name].str.len_bytes() > TEXT_BYTES_MAX).arg_true() for name in _LONG}
+    long = {
+        name: [_read(name, text) for text in spans[name].gather(at)] for name, at in rows.items()
+    }
+    texts: dict[str, str] = {}
+    for value in (value for values in long.values() for value in values):
+        _shortened(value, lambda text: texts.setdefault(text, ""))
+    texts |= {text: _ends(text, whole, key) for text, whole in masked_texts(texts).items()}
+
+    def cut(text: str) -> str:
+        return texts.get(text) or _ends(text, text, key)
+
+    for name, values in long.items():
+        done = [_written(name, _shortened(value, cut)) for value in values]
+        spans = spans.with_columns(spans[name].clone().scatter(rows[name], done))
+    return spans
+
+
+def _read(column: str, text: str) -> Any:
+    return text if column == "status_message" else msgspec.json.decode(text)
+
+
+def _written(column: str, value: Any) -> str:
+    return str(value) if column == "status_message" else msgspec.json.encode(value).decode()
+
+
+def _shortened(value: Any, cut: Callable[[str], str], depth: int = 0) -> Any:
+    """Return a value with each of its long texts cut, also in JSON that is a text itself."""
+    if isinstance(value, str):
+        if len(value.encode("utf-8", "surrogatepass")) <= TEXT_BYTES_MAX:
+            return value
+        return _shortened_json(value, cut, depth) or cut(value)
+    if isinstance(value, dict):
+        return {name: _shortened(item, cut, depth) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_shortened(item, cut, depth) for item in value]
+    return value
+
+
+def _shortened_json(value: str, cut: Callable[[str], str], depth: int) -> str | None:
+    """Shorten a text that is JSON; None where it is none, nested too deep, or still too long."""
+    within = parsed(value) if depth < _JSON_DEPTH_MAX else value
+    if not isinstance(within, dict | list):
+        return None
+    try:
+        text = msgspec.json.encode(_shortened(within, cut, depth + 1)).decode()
+    except RecursionError:
+        return None
+    return text if len(text) <= VALUE_CHARS_MAX else None
+
+
+def _ends(text: str, without: str, key: bytes) -> str:
+    """Return both ends of a text without its volatile parts, and the hashes of all of it."""
+    data = without.encode("utf-8", "surrogatepass")
+    head = data[:_END_BYTES].decode(errors="ignore")
+    tail = data[-_END_BYTES:].decode(errors="ignore")
+    return f"{head} [cut {hash_of(without, key)} {exact_of(text, key)}] {tail}"

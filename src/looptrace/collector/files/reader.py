@@ -1,0 +1,181 @@
+"""Reads traces: whatever paths name, in any form of OTLP, to one table of spans.
+
+Bad input raises nothing. Each part that cannot be read is reported once, and the rest is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.collector.coding_agents.session_logs import decoded_documents
+from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
+from looptrace.collector.otlp.frames import DamagedError, Frame
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.otlp.json_documents import begins_document, documents
+from looptrace.collector.otlp.protobuf import (
+    begins_message,
+    begins_prefixed,
+    decode_message,
+    prefixed_messages,
+    whole_message,
+)
+from looptrace.collector.otlp.span_rows import Decoded, Problem, Row
+from looptrace.collector.otlp.span_table import span_table
+
+# How many rows are held as Python objects before they become columns.
+ROWS_HELD_MAX = 50_000
+# How much of a source is looked at to tell its form.
+HEAD_BYTES = 4096
+
+_EMPTY = "there is nothing in it; check that the exporter was flushed before its process ended"
+
+
+@dataclass(frozen=True, slots=True)
+class SpansRead:
+    """The spans that were read, as SPAN_SCHEMA has them, and what could not be read."""
+
+    spans: pl.DataFrame
+    skipped: tuple[Skipped, ...]
+
+
+def read_spans(
+    paths: Sequence[str], on_bytes: Callable[[int, int], None] | None = None
+) -> SpansRead:
+    """Read the spans of files, folders, patterns and `-` for standard input.
+
+    `on_bytes` is told, again and again, how many bytes are done and how many there are in all, as
+    they lie on disk. Raises nothing for bad input.
+    """
+    sources, skipped = find_sources(paths)
+    bytes_all = sum(source.bytes_on_disk for source in sources)
+    bytes_before = 0
+    table = _Table()
+    for source in sources:
+        problems = _Problems()
+        on_read = _progress(source, on_bytes, bytes_before, bytes_all)
+        for decoded in _decoded(source, on_read):
+            table.add(decoded.rows)
+            problems.add(decoded)
+        skipped.extend(problems.skipped())
+        on_read(source.bytes_on_disk)  # Also where it could not be read to its end.
+        bytes_before += source.bytes_on_disk
+    spans, clashes = distinct_spans(table.frame())
+    return SpansRead(spans, (*skipped, *clashes))
+
+
+def _progress(
+    source: Source, on_bytes: Callable[[int, int], None] | None, before: int, bytes_all: int
+) -> Callable[[int], None]:
+    """Give what turns the bytes read of one source into those of all."""
+    if on_bytes is None:
+        return lambda _: None
+    return lambda done: on_bytes(before + min(done, source.bytes_on_disk), bytes_all)
+
+
+def _decoded(source: Source, on_read: Callable[[int], None]) -> Iterator[Decoded]:
+    """Give what is in a source, piece by piece; if nothing, then why."""
+    head, chunks, damage = _sniffed(unpacked(source, on_read))
+    decoded = None
+    for decoded in _decoded_by_form(source.name, head, chunks):
+        yield decoded
+    if decoded is None:
+        yield Decoded(problems=[Problem(source.name, damage or _EMPTY)])
+
+
+def _sniffed(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]:
+    """Give the first bytes of a stream, all of it again, and why it breaks off so early."""
+    taken = list[bytes]()
+    damage: DamagedError | None = None
+    try:
+        for chunk in chunks:
+            taken.append(chunk)
+            if sum(map(len, taken)) >= HEAD_BYTES:
+                break
+    except DamagedError as error:
+        damage = error
+
+    def again() -> Iterator[bytes]:
+        yield from taken
+        if taken and damage is not None:
+            raise damage
+        yield from chunks
+
+    return b"".join(taken)[:HEAD_BYTES], again(), None if damage is None else str(damage)
+
+
+def _decoded_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[Decoded]:
+    """Decode a stream by what it begins with, not by its name; as JSON where in doubt."""
+    is_text = begins_document(head) or head.isspace()
+    if not is_text and begins_message(head):
+        yield decode_message(name, whole_message(chunks))
+    elif not is_text and begins_prefixed(head):
+        for message in prefixed_messages(chunks):
+            yield _decoded_message(name, message)
+    else:
+        yield from decoded_documents(name, documents(chunks))
+
+
+def _decoded_message(name: str, message: Frame) -> Decoded:
+    """Decode one of the messages that the collector's file exporter writes one after the other."""
+    where = f"{name} message {message.number}"
+    try:
+        data = unpacked_message(message.data)
+    except DamagedError as damage:
+        return Decoded(problems=[Problem(where, message.problem or str(damage))])
+    if begins_document(data):
+        return decode_document(where, Frame(1, data.strip(), message.problem))
+    return decode_message(name, Frame(message.number, data, message.problem))
+
+
+class _Problems:
+    """What could not be read of one source; a run of parts that are no OTLP counts as one."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+        self._repeats: list[int] = []
+        self._is_foreign_run = False
+
+    def add(self, decoded: Decoded) -> None:
+        """Take what is wrong with the next piece of the source."""
+        self._is_foreign_run &= not decoded.rows
+        for problem in decoded.problems:
+            if problem.foreign and self._is_foreign_run:
+                self._repeats[-1] += 1
+                continue
+            self._problems.append(problem)
+            self._repeats.append(0)
+            self._is_foreign_run = problem.foreign
+
+    def skipped(self) -> Iterator[Skipped]:
+        """Give each problem as one line."""
+        for problem, repeats in zip(self._problems, self._repeats, strict=True):
+            more = f" (and so are {repeats:,} more)" if repeats else ""
+            yield Skipped(problem.where, problem.why + more)
+
+
+class _Table:
+    """The span table while it grows: rows, turned into columns by and by."""
+
+    def __init__(self) -> None:
+        self._frames = [SPAN_SCHEMA.to_frame()]
+        self._rows: list[Row] = []
+
+    def add(self, rows: list[Row]) -> None:
+        """Take rows, in their order."""
+        self._rows += rows
+        if len(self._rows) >= ROWS_HELD_MAX:
+            self._flush()
+
+    def frame(self) -> pl.DataFrame:
+        """Give all rows as one table."""
+        self._flush()
+        return pl.concat(self._frames)
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._frames.append(span_table(self._rows))
+            self._rows = []

@@ -1,0 +1,244 @@
+"""Where traces are read from: paths, patterns, folders and standard input, unpacked to bytes.
+
+A source that cannot be opened, or breaks off, is reported and never raised to the reader's user.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import re
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.collector.otlp.frames import (
+    FRAME_BYTES_MAX,
+    GZIP_MAGIC,
+    ZSTD_MAGIC,
+    DamagedError,
+    too_long,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+# The names that a folder is searched for; a file that is named itself may have any ending.
+TRACE_ENDINGS = (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".otlp", ".bin")
+PACKED_ENDINGS = (".gz", ".zst")
+STANDARD_INPUT = "-"
+
+# How much is unpacked at once.
+CHUNK_BYTES = 1 << 20
+# How much compressed input is read at once.
+READ_BYTES = 1 << 17
+# Unpacked bytes that are allowed whatever the ratio, so that small repetitive files pass.
+TRUSTED_BYTES = 64 << 20
+# Unpacked bytes for a packed one, above which input is taken for a decompression bomb.
+# The ids alone keep real traces below 100; gzip ends at 1032.
+UNPACKED_RATIO_MAX = 500
+
+_MAGIC_BYTES = 4
+
+_TRACE_NAME = re.compile(
+    "[^.].*({})({})?".format(
+        "|".join(map(re.escape, TRACE_ENDINGS)), "|".join(map(re.escape, PACKED_ENDINGS))
+    ),
+    re.IGNORECASE,
+)
+_MAGICAL = re.compile(r"[*?\[]")
+_NO_FILES = (
+    f"no trace files in this folder: looked for names ending in {' '.join(TRACE_ENDINGS)}, also "
+    f"with {' or '.join(PACKED_ENDINGS)}; name other files one by one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One stream of bytes to read: a file, or standard input where `path` is None."""
+
+    name: str
+    path: Path | None = None
+    identity: tuple[int, int] | None = None  # device and inode: the file behind all its names
+    bytes_on_disk: int = 0  # 0 where it is not known beforehand
+
+
+def find_sources(paths: Sequence[str]) -> tuple[list[Source], list[Skipped]]:
+    """Find what `paths` name: files, folders, patterns and `-`, each file once, in their order."""
+    sources: dict[tuple[int, int] | None, Source] = {}
+    skipped = []
+    for path in paths:
+        for found in _named(path):
+            if isinstance(found, Skipped):
+                skipped.append(found)
+            else:
+                sources.setdefault(found.identity, found)
+    return list(sources.values()), skipped
+
+
+def unpacked(source: Source, on_read: Callable[[int], None]) -> Iterator[bytes]:
+    """Give the bytes of a source in chunks, unpacked if they are gzip or zstd.
+
+    `on_read` is told how many bytes, as they lie on disk, are read so far. Raises DamagedError
+    after the last chunk that could be read.
+    """
+    try:
+        with _opened(source) as stream:
+            yield from _unpacked(stream, on_read)
+    except OSError as error:
+        raise DamagedError(_trouble(error)) from error
+
+
+def unpacked_message(message: bytes) -> bytes:
+    """Give the bytes of a message, unpacked if they are gzip or zstd. Raises DamagedError."""
+    parts, bytes_left = [], FRAME_BYTES_MAX
+    for chunk in _unpacked(io.BytesIO(message), lambda _: None):
+        bytes_left -= len(chunk)
+        if bytes_left < 0:
+            raise DamagedError(too_long("message"))
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _named(path: str) -> list[Source | Skipped]:
+    """Find what one argument names."""
+    if path == STANDARD_INPUT:
+        return [Source("<stdin>")]
+    try:
+        state = Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path.
+        if _MAGICAL.search(path):
+            return _matching(path)
+        return [Skipped(path, "no such file or folder; check the path")]
+    except OSError as error:
+        return [Skipped(path, _trouble(error))]
+    return _in_folder(path) if stat.S_ISDIR(state.st_mode) else [_file(path, state)]
+
+
+def _file(path: str, state: os.stat_result) -> Source:
+    size = state.st_size if stat.S_ISREG(state.st_mode) else 0
+    return Source(path, Path(path), (state.st_dev, state.st_ino), size)
+
+
+def _matching(pattern: str) -> list[Source | Skipped]:
+    """Find what a pattern that the shell left alone names, hidden files only if it names them."""
+    parts = Path(pattern).parts
+    first = next(i for i, part in enumerate(parts) if _MAGICAL.search(part))
+    folder, below = Path(*parts[:first]), parts[first:]
+    if below == ("**",):
+        return _named(str(folder))
+    try:
+        matches = sorted(folder.glob("/".join(below)))
+    except (ValueError, OSError) as error:
+        return [Skipped(pattern, f"not a usable pattern: {error}; `**` must stand alone")]
+    if not any(part.startswith(".") for part in below):
+        matches = [path for path in matches if not _hidden(path.relative_to(folder))]
+    if "**" in below:  # The files of the folders that match are matched themselves.
+        matches = [path for path in matches if not path.is_dir()]
+    if not matches:
+        return [Skipped(pattern, "no file matches this pattern; check the folder and the ending")]
+    return [found for path in matches for found in _named(str(path))]
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _in_folder(folder: str) -> list[Source | Skipped]:
+    """Find the trace files of a folder and of those in it, each folder entered once."""
+    found: list[Source | Skipped] = []
+    entered = set()
+
+    def refused(error: OSError) -> None:
+        found.append(Skipped(str(error.filename), _trouble(error)))
+
+    for root, folders, files in os.walk(folder, onerror=refused, followlinks=True):
+        state = Path(root).stat()
+        if (state.st_dev, state.st_ino) in entered:  # A symbolic link led back here.
+            folders.clear()
+            continue
+        entered.add((state.st_dev, state.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(root, name) for name in sorted(files) if _TRACE_NAME.fullmatch(name)):
+            if path.is_file() or not path.exists():  # Not a pipe, which might never end.
+                found += _named(str(path))
+    return found or [Skipped(folder, _NO_FILES)]
+
+
+class _CountedReader(io.RawIOBase):
+    """A stream that counts the bytes that were read from it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.bytes_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Read into `buffer`, and count."""
+        view = memoryview(buffer).cast("B")
+        taken = self._stream.read(len(view))
+        view[: len(taken)] = taken
+        self.bytes_read += len(taken)
+        return len(taken)
+
+
+def _opened(source: Source) -> AbstractContextManager[IO[bytes]]:
+    """Open a source; standard input is not closed afterwards."""
+    if source.path is not None:
+        return source.path.open("rb")
+    if sys.stdin is None:  # So it is where a shell closed it.
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return nullcontext(sys.stdin.buffer)
+
+
+def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[bytes]:
+    """Give the unpacked bytes of a stream in chunks; raises DamagedError where they break off."""
+    packed = _CountedReader(stream)
+    reader, kind = _reader(io.BufferedReader(packed, READ_BYTES))
+    bytes_done = 0
+    try:
+        while chunk := reader.read1(CHUNK_BYTES):
+            bytes_done += len(chunk)
+            if bytes_done > max(TRUSTED_BYTES, UNPACKED_RATIO_MAX * packed.bytes_read):
+                raise DamagedError(
+                    f"unpacks to more than {UNPACKED_RATIO_MAX} times its size, so it may be a "
+                    f"decompression bomb; if it is not, unpack it and read it unpacked"
+                )
+            on_read(packed.bytes_read)
+            yield chunk
+    except EOFError as error:
+        raise DamagedError(f"the {kind} data is cut off; copy or export the file again") from error
+    except (gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
+        raise DamagedError(f"the {kind} data is damaged; copy or export the file again") from error
+
+
+def _reader(packed: io.BufferedReader) -> tuple[io.BufferedIOBase, str]:
+    """Give the reader that unpacks a stream, chosen by how it begins, and the packing's name."""
+    magic = packed.peek(_MAGIC_BYTES)
+    if magic.startswith(GZIP_MAGIC):
+        return gzip.GzipFile(fileobj=packed), "gzip"
+    if magic.startswith(ZSTD_MAGIC):
+        return zstd.ZstdFile(packed), "zstd"
+    return packed, "plain"
+
+
+def _trouble(error: OSError) -> str:
+    """Say what the operating system refused."""
+    if isinstance(error, PermissionError):
+        return "permission denied; make it readable for this user"
+    return f"cannot be read: {(error.strerror or str(error)).lower()}; check the path"

@@ -1,0 +1,308 @@
+"""Gates back into the traces: as spans in the trace of the agent whose loop they are about.
+
+Each event of a store becomes a span `looptrace.gate` below the span of its turn, with links to the
+turns of the loop. Its id is made from the event's, so that sending it twice makes one span. How far
+each receiver has come is kept in the store.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from threading import Event, Thread
+from urllib.parse import urlsplit
+
+import polars as pl
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext
+
+from looptrace.analyzer.gates.directives import Directives, told_of
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attributes_of
+from looptrace.collector.store import reader
+from looptrace.collector.store.locks import NAME, StoreError, reading
+from looptrace.collector.store.parquet import BUCKETS, read_bucket
+
+_logger = logging.getLogger(__name__)
+
+BATCH_EVENTS = 256
+# As many as the SDK keeps of a span; of more, those in the middle are left out.
+LINKS_MAX = 128
+TIMEOUT_S = 10.0
+RETRY_S, RETRY_S_MAX = 1.0, 60.0
+POLL_S = 5.0
+
+_LINKED = ["task", "turn", "trace_id", "span_id"]
+_GATES = frozenset({"gate_opened", "gate_resolved"})
+_PROGRESS_FILE = f"{NAME}.exports.json"
+_TRACES_PATH = "/v1/traces"
+_SPAN_ID_BYTES = 8
+_SCHEMES = ("http", "https", "grpc", "grpcs")
+
+
+class ExportError(Exception):
+    """The gates cannot be sent; the message is one line that says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where spans are sent, and which: of gates alone or of all that was told.
+
+    The scheme of `url` is that of OTLP over HTTP, or `grpc` or with TLS `grpcs`. Without `content`
+    a signature is a hash, and no words are sent that an agent may have said.
+    """
+
+    url: str
+    every: bool = False
+    content: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How many spans were sent, and the number of the last event that was looked at."""
+
+    spans: int
+    seq: int
+
+
+def exporter_of(url: str) -> SpanExporter:
+    """Return the official exporter for a URL; what else it should know the OTEL_* variables say.
+
+    Raises:
+        ExportError: if it is no URL to which spans can be sent.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise ExportError(
+            "the address is none of OTLP; it begins with "
+            f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)} and has a host."
+        )
+    if parts.scheme in ("grpc", "grpcs"):
+        from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as over_grpc  # noqa: PLC0415
+
+        insecure = parts.scheme == "grpc"
+        return over_grpc.OTLPSpanExporter(parts.netloc, insecure=insecure, timeout=TIMEOUT_S)
+    from opentelemetry.exporter.otlp.proto.http import trace_exporter as over_http  # noqa: PLC0415
+
+    whole = parts._replace(path=_TRACES_PATH) if parts.path in ("", "/") else parts
+    return over_http.OTLPSpanExporter(whole.geturl(), timeout=TIMEOUT_S)
+
+
+def export(store_dir: Path, target: Target, *, again: bool = False) -> Exported:
+    """Send what was not sent yet to a target, or all of it `again`.
+
+    Raises:
+        ExportError: if the target does not take it; what it took before is noted.
+        StoreError: if the store cannot be read.
+    """
+    sender = _Sender(store_dir, target)
+    seq = 0 if again else sender.seq()
+    spans = 0
+    try:
+        for batch in sender.batches(seq):
+            seq, sent = batch[-1][0], sender.send(batch)
+            if sent is None:
+                raise ExportError(
+                    f"{urlsplit(target.url).hostname}: does not take the spans; what it took is "
+                    "noted, so that the next export goes on from there."
+                )
+            spans += sent
+    finally:
+        sender.close()
+    return Exported(spans, seq)
+
+
+class GateExporter:
+    """Sends what is told as it is told, on a thread of its own, until it is closed.
+
+    What is not sent stays in the store, so that nothing piles up in memory, and whatever is killed
+    when, the next one goes on where it was. A target that is away is tried again ever more rarely.
+    """
+
+    def __init__(self, store_dir: Path, target: Target) -> None:
+        """Prepare to send.
+
+        Raises:
+            ExportError: if it is no URL to which spans can be sent.
+        """
+        self.spans = 0  # sent
+        self.failures = 0  # batches that were not taken
+        self._sender = _Sender(store_dir, target)
+        self._woken = Event()
+        self._closing = Event()
+        self._thread = Thread(target=self._run, name="looptrace-export", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for new events now."""
+        self._woken.set()
+
+    def close(self, timeout_s: float) -> bool:
+        """Stop, and say whether it ended within the time; what it can it sends before."""
+        self._closing.set()
+        self._woken.set()
+        self._thread.join(timeout_s / 2)
+        self._sender.close()  # Ends the waiting within an export.
+        self._thread.join(timeout_s / 2)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        retry_s = RETRY_S
+        while True:
+            last = self._closing.is_set()
+            self._woken.clear()
+            pause_s = POLL_S
+            if self._round():
+                retry_s = RETRY_S
+            else:
+                self.failures += 1
+                pause_s, retry_s = retry_s, min(retry_s * 2, RETRY_S_MAX)
+                self._closing.wait(pause_s)
+            if last:
+                return
+            self._woken.wait(pause_s)
+
+    def _round(self) -> bool:
+        """Send what there is; says whether all of it was taken."""
+        try:
+            for batch in self._sender.batches(self._sender.seq()):
+                sent = self._sender.send(batch)
+                if sent is None:
+                    return False
+                self.spans += sent
+        except StoreError as error:
+            _logger.warning("%s", error)
+            return False
+        return True
+
+
+class _Sender:
+    """Sends events of one store to one target, and notes how far it came."""
+
+    def __init__(self, store_dir: Path, target: Target) -> None:
+        self._dir = store_dir
+        self._target = target
+        self._exporter = exporter_of(target.url)
+
+    def close(self) -> None:
+        self._exporter.shutdown()
+
+    def seq(self) -> int:
+        """Return the number of the last event that the target took."""
+        return _progress(self._dir).get(_name(self._target), 0)
+
+    def batches(self, after_seq: int) -> Iterator[list[tuple[int, GateEvent]]]:
+        with reader.open_gates(self._dir) as gates:
+            events = gates.events(after_seq)
+            while batch := list(islice(events, BATCH_EVENTS)):
+                yield batch
+
+    def send(self, batch: list[tuple[int, GateEvent]]) -> int | None:
+        """Send a batch, and note that; returns how many spans it was, None if it was not taken."""
+        events = [event for _, event in batch if self._is_wanted(event)]
+        turns = _turns_of(self._dir, {event.task for event in events})
+        spans = spans_of(events, turns, content=self._target.content)
+        if spans and self._exporter.export(spans) is not SpanExportResult.SUCCESS:
+            return None
+        _note(self._dir, _name(self._target), batch[-1][0])
+        return len(spans)
+
+    def _is_wanted(self, event: GateEvent) -> bool:
+        has_place = bool(event.trace_id and event.span_id)
+        return has_place and (self._target.every or event.type in _GATES)
+
+
+def spans_of(
+    events: Iterable[GateEvent], turns: pl.DataFrame, *, content: bool
+) -> list[ReadableSpan]:
+    """Return a span for each event, with links to those turns (`TURN_SCHEMA`) that loop."""
+    by_task = turns.partition_by("task", as_dict=True)
+    return [_span(event, by_task.get((event.task,)), content=content) for event in events]
+
+
+def _turns_of(store_dir: Path, tasks: set[str]) -> pl.DataFrame:
+    """Read the turns of some tasks, as far as links need them: a store may be large."""
+    found = TURN_SCHEMA.to_frame().select(_LINKED)
+    for bucket in range(BUCKETS) if tasks else ():
+        with reading(store_dir):
+            turns = read_bucket(store_dir, "turns", bucket, _LINKED)
+        found = found.vstack(turns.filter(pl.col("task").is_in(list(tasks))))
+    return found.sort("task", "turn", maintain_order=True)
+
+
+def _span(event: GateEvent, turns: pl.DataFrame | None, *, content: bool) -> ReadableSpan:
+    trace_id = int(event.trace_id, 16)
+    return ReadableSpan(
+        EVENT,
+        _context(trace_id, _span_id(event)),
+        parent=_context(trace_id, int(event.span_id, 16)),
+        resource=Resource.create({SERVICE_NAME: SCOPE}),
+        attributes=attributes_of(told_of(event, Directives()), content=content),
+        links=[Link(_context(*ids)) for ids in _linked(event, turns)],
+        instrumentation_scope=InstrumentationScope(SCOPE),
+        start_time=event.at_ns,
+        end_time=event.at_ns,
+    )
+
+
+def _linked(event: GateEvent, turns: pl.DataFrame | None) -> list[tuple[int, int]]:
+    """Return trace and span of a loop's turns, each once; of the event where none is known."""
+    known: list[tuple[str, str]] = []
+    if turns is not None:
+        within = pl.col("turn").is_between(event.turn_first, event.turn)
+        pairs = turns.filter(within).select("trace_id", "span_id")
+        known = pairs.unique(maintain_order=True).rows()
+    known = known or [(event.trace_id, event.span_id)]
+    if len(known) > LINKS_MAX:
+        known = [*known[: LINKS_MAX // 2], *known[-LINKS_MAX // 2 :]]
+    return [(int(trace_id, 16), int(span_id, 16)) for trace_id, span_id in known]
+
+
+def _span_id(event: GateEvent) -> int:
+    """Return an id that the event always has; 0 is none."""
+    data = f"{event.trace_id} {event.id}".encode()
+    return int.from_bytes(blake2b(data, digest_size=_SPAN_ID_BYTES).digest(), "big") or 1
+
+
+def _context(trace_id: int, span_id: int) -> SpanContext:
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=SAMPLED)
+
+
+def _name(target: Target) -> str:
+    """Name a target without its URL, which may hold a password."""
+    said = f"{target.url} {'all' if target.every else 'gates'}"
+    return blake2b(said.encode(), digest_size=_SPAN_ID_BYTES).hexdigest()
+
+
+def _progress(store_dir: Path) -> dict[str, int]:
+    path = store_dir / _PROGRESS_FILE
+    try:
+        found: dict[str, int] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read; delete it, and all is sent again.") from error
+    return found
+
+
+def _note(store_dir: Path, name: str, seq: int) -> None:
+    path = store_dir / _PROGRESS_FILE
+    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    try:
+        aside.write_text(json.dumps(_progress(store_dir) | {name: seq}), encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror}).") from error

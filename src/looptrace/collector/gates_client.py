@@ -1,0 +1,88 @@
+"""The gates of a server that runs, asked over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPException
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from looptrace.analyzer.gates.notice import Told
+from looptrace.collector.sdk.gate_stream import OK, Server, events_of
+from looptrace.collector.store.gates import GateDetails, GateError, GateStatus, StoredGate
+from looptrace.collector.store.locks import StoreError
+
+T = TypeVar("T")
+_GATES = "/v1/gates"
+_WRONG = range(400, 500)
+_JSON_BYTES_MAX = 64 << 20
+
+
+class _Listed(msgspec.Struct):
+    gates: list[StoredGate]
+
+
+class _Resolved(msgspec.Struct):
+    gate: StoredGate
+
+
+class _Wrong(msgspec.Struct):
+    error: str
+
+
+class RemoteGates:
+    """What `GateStore` tells of gates and takes, of a server.
+
+    Raises:
+        GateError: by every method, if the server says that it is asked for what cannot be.
+        StoreError: if it cannot be asked.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
+        """Return gates, the open ones first, then the newest."""
+        query = f"?{urlencode({'status': status})}" if status else ""
+        return self._asked("GET", _GATES + query, _Listed).gates
+
+    def gate(self, gate_id: str) -> GateDetails:
+        """Return a gate with what led to it."""
+        return self._asked("GET", f"{_GATES}/{quote(gate_id, safe='')}", GateDetails)
+
+    def resolve(self, gate_id: str, decision: str, note: str | None) -> StoredGate:
+        """Record what a person decided; returns the gate."""
+        body = msgspec.json.encode({"decision": decision, "note": note}).decode()
+        path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
+        return self._asked("POST", path, _Resolved, body).gate
+
+    def watch(self) -> Iterator[Told]:
+        """Follow what is told, beginning with the gates that are open, until the server ends."""
+        try:
+            for _, data in events_of(self._server, ""):
+                yield msgspec.json.decode(data, type=Told)
+        except (OSError, HTTPException, msgspec.DecodeError) as error:
+            raise self._failed(error) from error
+
+    def _asked(self, method: str, path: str, kind: type[T], body: str | None = None) -> T:
+        try:
+            connection, response = self._server.asked(method, path, body=body)
+            with closing(connection):
+                content = response.read(_JSON_BYTES_MAX)
+            if response.status in _WRONG:
+                raise GateError(msgspec.json.decode(content, type=_Wrong).error)
+            if response.status != OK:
+                raise OSError(f"status {response.status}")
+            return msgspec.json.decode(content, type=kind)
+        except (OSError, HTTPException, msgspec.DecodeError) as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> StoreError:
+        why = getattr(error, "strerror", None) or error
+        return StoreError(
+            f"{self._server.url}: cannot be asked for gates ({why}); is `looptrace serve` running "
+            "there?"
+        )

@@ -1,0 +1,1 @@
+"""Language models that are asked for an opinion."""

@@ -1,0 +1,1 @@
+"""OTLP as JSON and protobuf, decoded into the span table."""

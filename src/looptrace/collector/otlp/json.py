@@ -1,0 +1,478 @@
+"""OTLP/JSON export requests to rows of the span table.
+
+Everything down to the span is decoded piece by piece, so that a bad span costs only itself.
+Unknown fields are ignored, as the protocol demands, and a null field is a missing one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json_documents import (
+    CUT_OFF,
+    DEPTH_MAX,
+    begins_document,
+    readable_prefix,
+    request_starts,
+    with_whole_escapes,
+)
+from looptrace.collector.otlp.span_rows import (
+    BadSpanError,
+    Bounds,
+    Decoded,
+    OverBoundsError,
+    Problem,
+    Row,
+    service_name,
+    span_row,
+)
+
+Piece = TypeVar("Piece")
+
+# How much of the input's own text a message repeats.
+SHOWN_CHARACTERS_MAX = 60
+
+# In a JSON document that is longer, not all names are looked at.
+NAMED_BYTES_MAX = 4096
+
+# A hundred attributes have two hundred. Each is an object in memory while a request is decoded, so
+# that a small one of nothing but `{}` would take a gigabyte.
+OBJECTS_A_SPAN = 200
+
+_GIVE_OTLP = "give files that an OTLP exporter wrote"
+_NO_JSON = f"neither OTLP/JSON nor OTLP/protobuf; {_GIVE_OTLP}"
+_JUNK_BEFORE = "what stands before the export request is no JSON; remove it"
+MEND = "correct it or export it again"
+
+DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
+_STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+_OTHER_SIGNAL = re.compile(r"resource_?(?:[lL]ogs|[mM]etrics|[pP]rofiles)")
+_UNDERSCORED = re.compile(rb'"[a-z]++(?:_[a-z0-9]++)++(?="\s*+:)')
+_NAME = re.compile(rb'"([^"\\]*)"\s*+:')
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # Never bare in JSON.
+_BLANK = b" \t\r\n"
+
+# msgspec's messages, and its names of types.
+_WRONG_TYPE = re.compile(
+    r"Expected `(?P<expected>[^`]*)`, got `(?P<found>[^`]*)`(?: - at `\$\.?(?P<at>[^`]*)`)?"
+)
+_MALFORMED = re.compile(r"JSON is malformed: (?P<why>.*) \(byte (?P<byte>\d+)\)")
+_TRUNCATED = "Input data was truncated"
+_TYPE_WORDS = {
+    "str": "a string",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+}
+_DUE_WORDS = _TYPE_WORDS | {"int": "a whole number"}
+
+
+class AnyValue(Struct, rename="camel", gc=False):
+    """A value; at most one field is set."""
+
+    string_value: str | None = None
+    int_value: int | str | None = None
+    double_value: float | str | None = None
+    bool_value: bool | None = None
+    array_value: ArrayValue | None = None
+    kvlist_value: KeyValueList | None = None
+    bytes_value: str | None = None  # base64
+
+
+class KeyValue(Struct, gc=False):
+    """One attribute."""
+
+    key: str = ""
+    value: AnyValue | None = None
+
+
+class ArrayValue(Struct, gc=False):
+    """A list of values."""
+
+    values: list[AnyValue | None] | None = None
+
+
+class KeyValueList(Struct, gc=False):
+    """A map of values."""
+
+    values: list[KeyValue] | None = None
+
+
+class Event(Struct, rename="camel", gc=False):
+    """Something that happened at one moment of a span."""
+
+    name: str | None = None
+    time_unix_nano: int | str | None = None
+    attributes: list[KeyValue] | None = None
+
+
+class Link(Struct, rename="camel", gc=False):
+    """Another span that a span belongs with."""
+
+    trace_id: str | None = None
+    span_id: str | None = None
+
+
+class Status(Struct, gc=False):
+    """How a span went; the code is the number of the enum, or leniently its name."""
+
+    code: int | str | None = None
+    message: str | None = None
+
+
+class Span(Struct, rename="camel", gc=False):
+    """A span as it is sent: ids in hex, times in nanoseconds since 1970."""
+
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    name: str | None = None
+    start_time_unix_nano: int | str | None = None
+    end_time_unix_nano: int | str | None = None
+    attributes: list[KeyValue] | None = None
+    events: list[Event] | None = None
+    links: list[Link] | None = None
+    status: Status | None = None
+
+
+class Scope(Struct):
+    """The instrumentation that made the spans."""
+
+    name: str | None = None
+
+
+class ScopeSpans(Struct):
+    """The spans of one instrumentation, not decoded yet."""
+
+    scope: Raw = Raw(b"null")
+    spans: list[Raw] | None = None
+
+
+class Resource(Struct):
+    """What made the spans: a process, say."""
+
+    attributes: list[KeyValue] | None = None
+
+
+class ResourceSpans(Struct, rename="camel"):
+    """The spans of one resource, not decoded yet."""
+
+    resource: Raw = Raw(b"null")
+    scope_spans: list[Raw] | None = None
+
+
+class Request(Struct, rename="camel"):
+    """An export request; some exports write all its fields with underscores."""
+
+    resource_spans: list[Raw] | UnsetType | None = UNSET
+    underscored: Raw | UnsetType = msgspec.field(default=UNSET, name="resource_spans")
+
+
+_decode_request = msgspec.json.Decoder(Request).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_resource_spans = msgspec.json.Decoder(ResourceSpans).decode
+_decode_resource = msgspec.json.Decoder(Resource | None).decode
+_decode_scope_spans = msgspec.json.Decoder(ScopeSpans).decode
+_decode_scope = msgspec.json.Decoder(Scope | None).decode
+_decode_span = msgspec.json.Decoder(Span).decode
+
+
+class UndecodableError(ValueError):
+    """A request that is no export request; the text says why."""
+
+
+def decode_request(data: bytes, bounds: Bounds) -> Decoded:
+    """Give the spans of a request that is whole, and what is wrong with it.
+
+    Raises UndecodableError and OverBoundsError.
+    """
+    check_request(data, bounds)
+    out = Decoded.within(bounds)
+    try:
+        _read_whole(data, out)
+    except DATA_ERRORS as error:
+        raise UndecodableError(words(error)) from error
+    return out
+
+
+def check_request(data: bytes, bounds: Bounds) -> None:
+    """Refuse a request of any signal that would be too many objects. Raises OverBoundsError."""
+    if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
+        raise OverBoundsError("the request has more JSON objects than may be in one")
+
+
+def _read_whole(data: bytes, out: Decoded) -> None:
+    try:
+        _read_request(data, "the request", out)
+    except DATA_ERRORS:  # Before any span was read; few requests need what follows.
+        _read_request(with_whole_escapes(data), "the request", out)
+
+
+def decode_document(name: str, document: Frame) -> Decoded:
+    """Give the spans of a document, one request or an array of them, and what is wrong with it.
+
+    `name` is the source's. Raises nothing for bad data: what is readable of it is read.
+    """
+    out = Decoded()
+    where = f"{name}:{document.number}"
+    try:
+        _read_document(document.data, where, out)
+    except DATA_ERRORS as error:
+        _recover(name, document, error, out)
+    else:
+        if document.problem is not None:
+            out.problems.append(Problem(where, document.problem))
+    return out
+
+
+def _read_document(data: bytes, where: str, out: Decoded) -> None:
+    if not data.startswith(b"["):
+        _read_request(data, where, out)
+        return
+    for index, raw in enumerate(_decode_array(data)):
+        try:
+            _read_request(raw, f"{where}[{index}]", out)
+        except DATA_ERRORS as error:
+            why = f"no OTLP export request: {words(error)}; {_GIVE_OTLP}"
+            out.problems.append(Problem(f"{where}[{index}]", why, foreign=True))
+
+
+def _read_request(data: bytes | Raw, where: str, out: Decoded) -> None:
+    request = _decode_request(data)
+    if request.underscored is not UNSET:
+        request = _decode_request(camel_case(bytes(data)))
+    if request.resource_spans is UNSET:
+        _note_foreign(_names(bytes(data)), where, out)
+        return
+    for index, raw in enumerate(request.resource_spans or ()):
+        _read_resource_spans(raw, f"resourceSpans[{index}]", where, out)
+
+
+def camel_case(request: bytes) -> bytes:
+    """Give a request whose field names have underscores in lower camel case."""
+
+    def camel(name: re.Match[bytes]) -> bytes:
+        first, *others = name[0].split(b"_")
+        return first + b"".join(word.capitalize() for word in others)
+
+    return _UNDERSCORED.sub(camel, request)
+
+
+def _names(document: bytes) -> list[str]:
+    """Give the names of the fields of a JSON object, of a long one some of those at its start.
+
+    A million names would be a hundred megabytes.
+    """
+    if len(document) <= NAMED_BYTES_MAX:
+        return list(_decode_object(document))
+    return [name.decode(errors="replace") for name in _NAME.findall(document[:NAMED_BYTES_MAX])]
+
+
+def _note_foreign(names: list[str], where: str, out: Decoded) -> None:
+    """Report a JSON object that is an export request of no signal; an empty one is of any."""
+    if names and not any(_OTHER_SIGNAL.fullmatch(name) for name in names):
+        shown = ", ".join(names)[:SHOWN_CHARACTERS_MAX]
+        why = f"JSON, but no OTLP: it has no resourceSpans but {shown}; {_GIVE_OTLP}"
+        out.problems.append(Problem(where, why, foreign=True))
+
+
+def _read_resource_spans(data: Raw, at: str, where: str, out: Decoded) -> None:
+    resource_spans = _piece(data, _decode_resource_spans, at, where, out)
+    if resource_spans is None:
+        return
+    service = _piece(resource_spans.resource, _service, f"{at}.resource", where, out)
+    for index, raw in enumerate(resource_spans.scope_spans or ()):
+        _read_scope_spans(raw, service, f"{at}.scopeSpans[{index}]", where, out)
+
+
+def _read_scope_spans(data: Raw, service: str | None, at: str, where: str, out: Decoded) -> None:
+    scope_spans = _piece(data, _decode_scope_spans, at, where, out)
+    if scope_spans is None:
+        return
+    scope = _piece(scope_spans.scope, _scope_name, f"{at}.scope", where, out)
+    read_row = partial(_row, out, service, scope)
+    for index, raw in enumerate(scope_spans.spans or ()):
+        row = _piece(raw, read_row, f"{at}.spans[{index}]", where, out, is_span=True)
+        if row is not None:
+            out.rows.append(row)
+
+
+def _piece(
+    data: Raw,
+    read: Callable[[Raw], Piece],
+    at: str,
+    where: str,
+    out: Decoded,
+    *,
+    is_span: bool = False,
+) -> Piece | None:
+    """Read one piece of a request; if it is bad, report it alone and give None."""
+    out.count_piece()
+    try:
+        return read(data)
+    except DATA_ERRORS as error:
+        why = f"{at} was left out: {words(error)}; correct what wrote it"
+        out.problems.append(Problem(where, why, is_span=is_span))
+        return None
+
+
+def _service(data: Raw) -> str | None:
+    resource = _decode_resource(data)
+    return service_name(plain_map(resource.attributes)) if resource is not None else None
+
+
+def _scope_name(data: Raw) -> str | None:
+    scope = _decode_scope(data)
+    return scope.name or None if scope is not None else None
+
+
+def _row(out: Decoded, service: str | None, scope: str | None, data: Raw) -> Row:
+    out.check_size(memoryview(data).nbytes)
+    span = _decode_span(data)
+    status = span.status or Status()
+    return span_row(
+        trace_id=span.trace_id or "",
+        span_id=span.span_id or "",
+        parent_span_id=span.parent_span_id or "",
+        name=span.name or "",
+        start_ns=integer(span.start_time_unix_nano),
+        end_ns=integer(span.end_time_unix_nano),
+        status=_status_code(status.code),
+        status_message=status.message or "",
+        service=service,
+        scope=scope,
+        attributes=plain_map(span.attributes),
+        events=[
+            (event.name or "", integer(event.time_unix_nano), plain_map(event.attributes))
+            for event in span.events or ()
+        ],
+        links=[(link.trace_id or "", link.span_id or "") for link in span.links or ()],
+    )
+
+
+def _status_code(code: int | str | None) -> int:
+    return _STATUS_NAMES.get(code, 0) if isinstance(code, str) else code or 0
+
+
+def plain_map(attributes: list[KeyValue] | None) -> dict[str, Any]:
+    """Give attributes as a plain dict; of two with one key the last wins."""
+    return {attribute.key: plain(attribute.value) for attribute in attributes or ()}
+
+
+def plain(value: AnyValue | None) -> Any:
+    """Give an any-value as Python has it; the empty value is None."""
+    if value is None:
+        return None
+    if value.string_value is not None:
+        return value.string_value
+    if value.int_value is not None:
+        return integer(value.int_value)
+    if value.double_value is not None:
+        return _double(value.double_value)
+    if value.bool_value is not None:
+        return value.bool_value
+    if value.array_value is not None:
+        return [plain(item) for item in value.array_value.values or ()]
+    if value.kvlist_value is not None:
+        return plain_map(value.kvlist_value.values)
+    return value.bytes_value
+
+
+def integer(value: int | str | None) -> int:
+    """Give a whole number, 0 where there is none. Raises BadSpanError where it is no number."""
+    try:
+        return int(value or 0)
+    except ValueError as error:
+        raise BadSpanError(f"expected a whole number, found {_shown(value)}") from error
+
+
+def _double(value: float | str) -> float:
+    try:
+        return float(value)  # Also "NaN" and "Infinity", as the protocol writes them.
+    except (ValueError, OverflowError) as error:
+        raise BadSpanError(f"expected a number, found {_shown(value)}") from error
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.{SHOWN_CHARACTERS_MAX}}"
+
+
+def _recover(name: str, document: Frame, error: Exception, out: Decoded) -> None:
+    """Read what is readable of a document that is not JSON as a whole, and say what is not."""
+    data, line = document.data, document.number
+    starts = request_starts(data)
+    if not starts:
+        _note_unreadable(f"{name}:{line}", document, error, out)
+        return
+    around = _BLANK + b"[,]" if data.startswith(b"[") else _BLANK + b","
+    if data[: starts[0]].strip(around):
+        out.problems.append(Problem(f"{name}:{line}", _JUNK_BEFORE))
+    line += data.count(b"\n", 0, starts[0])
+    for start, stop in pairwise([*starts, len(data)]):
+        request = data[start:stop].rstrip(around)
+        problem = document.problem if stop == len(data) else None
+        _recover_request(request, problem, f"{name}:{line}", out)
+        line += data.count(b"\n", start, stop)
+
+
+def _note_unreadable(where: str, document: Frame, error: Exception, out: Decoded) -> None:
+    """Report a document in which no export request begins."""
+    is_damaged = document.problem not in (None, CUT_OFF)
+    is_json = begins_document(document.data) and not _CONTROL.search(document.data)
+    if is_damaged or is_json:
+        why = document.problem or f"{words(error)}; {MEND}"
+        out.problems.append(Problem(where, why))
+    else:
+        out.problems.append(Problem(where, _NO_JSON, foreign=True))
+
+
+def _recover_request(request: bytes, problem: str | None, where: str, out: Decoded) -> None:
+    """Read a request up to where it is broken; `problem` is why, where that is known."""
+    request = with_whole_escapes(request)
+    try:
+        _read_request(request, where, out)
+    except DATA_ERRORS as error:
+        problem = problem or f"{words(error)}; {MEND}"
+        spans_before = len(out.rows)
+        _read_prefix(request, error, where, out)
+        if len(out.rows) > spans_before:
+            problem += f"; whole spans read of it: {len(out.rows) - spans_before}"
+    if problem is not None:
+        out.problems.append(Problem(where, problem))
+
+
+def _read_prefix(request: bytes, error: Exception, where: str, out: Decoded) -> None:
+    malformed = _MALFORMED.fullmatch(str(error))
+    prefix = readable_prefix(request, int(malformed["byte"]) if malformed else len(request))
+    try:
+        _read_request(prefix, where, out)
+    except DATA_ERRORS:  # The caller reports what is wrong with the request.
+        return
+
+
+def words(error: Exception) -> str:
+    """Say in plain words what msgspec, or the making of the row, found wrong."""
+    if isinstance(error, RecursionError):
+        return f"nested too deep, what lies below level {DEPTH_MAX} is not read"
+    if isinstance(error, UnicodeDecodeError):
+        return "its text is not valid UTF-8"
+    text = str(error)
+    if wrong := _WRONG_TYPE.fullmatch(text):
+        at = f" at {wrong['at']}" if wrong["at"] else ""
+        expected = [kind for kind in wrong["expected"].split(" | ") if kind != "null"]
+        due = " or ".join(_DUE_WORDS.get(kind, kind) for kind in expected)
+        return f"expected {due}, found {_TYPE_WORDS.get(wrong['found'], wrong['found'])}{at}"
+    if malformed := _MALFORMED.fullmatch(text):
+        return f"not valid JSON at byte {malformed['byte']}: {malformed['why']}"
+    return "the JSON is cut off" if text == _TRUNCATED else text

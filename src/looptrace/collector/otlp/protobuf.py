@@ -1,0 +1,350 @@
+"""OTLP/protobuf export requests to rows of the span table.
+
+The wire format is walked by hand down to the spans, and each span is decoded alone, so that a bad
+one costs only itself, and a file that is cut off is read up to the cut.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from looptrace.collector.otlp.frames import (
+    FRAME_BYTES_MAX,
+    GZIP_MAGIC,
+    ZSTD_MAGIC,
+    DamagedError,
+    Frame,
+    too_long,
+)
+from looptrace.collector.otlp.json_documents import begins_document
+from looptrace.collector.otlp.span_rows import (
+    BadSpanError,
+    Bounds,
+    Decoded,
+    OverBoundsError,
+    Problem,
+    Row,
+    service_name,
+    span_row,
+)
+
+Piece = TypeVar("Piece")
+
+# The numbers of the fields on the way to a span: in the request, in ResourceSpans, in ScopeSpans.
+_RESOURCE_SPANS = 1
+_RESOURCE, _SCOPE_SPANS, _RESOURCE_SCHEMA_URL = 1, 2, 3
+_SCOPE, _SPANS = 1, 2
+
+# The wire format's types, and the lengths of those that are fixed.
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
+_TYPE_BITS = 3
+_TYPE_MASK = (1 << _TYPE_BITS) - 1
+_VARINT_BITS = 7
+_VARINT_MORE = 1 << _VARINT_BITS
+_VARINT_BITS_MAX = 64
+
+# The collector's file exporter writes the length of a message before it, most significant first.
+_PREFIX_BYTES = 4
+
+_CUT_OFF = "the protobuf message is cut off"
+_MEND = "export it again"
+_NO_SPANS = "no spans, perhaps logs or metrics"
+_UNDECODABLE = "it is not the protobuf that is due here, not UTF-8, or nested too deep"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A message within another: where its bytes lie, and whether all of them are there."""
+
+    start: int
+    stop: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A message that is being read: its bytes, where it lies, and what came out so far.
+
+    Bytes that are no protobuf are often none in many places, so they are gathered and told once.
+    """
+
+    data: bytes
+    where: str
+    out: Decoded
+    wire_errors: list[str] = field(default_factory=list)
+
+
+class _WireError(ValueError):
+    """Bytes that are not in protobuf's wire format; the text says where."""
+
+
+def begins_message(head: bytes) -> bool:
+    """Say whether bytes begin as an export request does: with ResourceSpans and a field of it."""
+    try:
+        tag, at = _varint(head, 0, len(head))
+        size, at = _varint(head, at, len(head))
+        number, kind = _field(_varint(head, at, len(head))[0]) if size else (_RESOURCE, _LENGTH)
+    except _WireError:
+        return False
+    fields = (_RESOURCE, _SCOPE_SPANS, _RESOURCE_SCHEMA_URL)
+    return _field(tag) == (_RESOURCE_SPANS, _LENGTH) and kind == _LENGTH and number in fields
+
+
+def begins_prefixed(head: bytes) -> bool:
+    """Say whether bytes begin as a file of messages does, each after its length.
+
+    With compression on, the collector's file exporter packs each message for itself, JSON too.
+    """
+    body = head[_PREFIX_BYTES:]
+    if not 0 < int.from_bytes(head[:_PREFIX_BYTES], "big") <= FRAME_BYTES_MAX:
+        return False
+    is_packed = body.startswith((GZIP_MAGIC, ZSTD_MAGIC))
+    return is_packed or begins_document(body) or begins_message(body)
+
+
+def whole_message(chunks: Iterable[bytes]) -> Frame:
+    """Give a stream that is one message as a frame; its number is 0."""
+    parts, size = list[bytes](), 0
+    try:
+        for chunk in chunks:
+            size += len(chunk)
+            if size > FRAME_BYTES_MAX:
+                return Frame(0, b"", too_long("message"))
+            parts.append(chunk)
+    except DamagedError as damage:
+        return Frame(0, b"".join(parts), str(damage))
+    return Frame(0, b"".join(parts))
+
+
+def prefixed_messages(chunks: Iterable[bytes]) -> Iterator[Frame]:
+    """Cut a stream into the messages that stand after their lengths."""
+    rest, number, problem = bytearray(), 1, None
+    try:
+        for chunk in chunks:
+            rest += chunk
+            while len(rest) >= _PREFIX_BYTES:
+                stop = _PREFIX_BYTES + int.from_bytes(rest[:_PREFIX_BYTES], "big")
+                if stop - _PREFIX_BYTES > FRAME_BYTES_MAX:
+                    yield Frame(number, b"", too_long("message"))
+                    return
+                if stop > len(rest):
+                    break
+                yield Frame(number, bytes(rest[_PREFIX_BYTES:stop]))
+                del rest[:stop]
+                number += 1
+    except DamagedError as damage:
+        problem = str(damage)
+    if rest or problem is not None:
+        problem = problem or f"{_CUT_OFF}; {_MEND}"
+        yield Frame(number, bytes(rest[_PREFIX_BYTES:]), problem)
+
+
+def decode_request(data: bytes, bounds: Bounds) -> Decoded:
+    """Give the spans of a request that is whole, and what is wrong with it.
+
+    Raises OverBoundsError.
+    """
+    return _decode("the request", Frame(0, data), Decoded.within(bounds))
+
+
+def check_request(data: bytes, bounds: Bounds) -> None:
+    """Refuse a request of any signal that holds more than may be in one, before it is decoded.
+
+    All have resources, scopes and items under the numbers of spans. Raises OverBoundsError.
+    """
+    reading = _Reading(data, "", Decoded.within(bounds))
+    items = 0
+    for resource in _parts(reading, _Part(0, len(data), is_whole=True), "")[_RESOURCE_SPANS]:
+        shared = _parts(reading, resource, "")
+        for scope in shared[_SCOPE_SPANS]:
+            shared[_RESOURCE] += (found := _parts(reading, scope, "")[_SPANS])
+            items += len(found)
+        largest = max((part.stop - part.start for part in shared[_RESOURCE]), default=0)
+        if items > bounds.spans_max or largest > bounds.span_bytes_max:
+            raise OverBoundsError(
+                f"a request may have {bounds.spans_max:,} records of {bounds.span_bytes_max:,} "
+                "bytes; send smaller batches"
+            )
+
+
+def decode_message(name: str, message: Frame) -> Decoded:
+    """Give the spans of a message, and what is wrong with it.
+
+    `name` is the source's. Raises nothing for bad data: what is readable of it is read.
+    """
+    out = _decode(name, message, Decoded())
+    if not out.rows and len(out.problems) > 1:  # Garbage, or logs, fail in every part.
+        last = out.problems[-1]
+        out.problems[:] = [Problem(last.where, f"{_NO_SPANS}: {last.why}", foreign=True)]
+    return out
+
+
+def _decode(name: str, message: Frame, out: Decoded) -> Decoded:
+    where = f"{name} message {message.number}" if message.number else name
+    reading = _Reading(message.data, where, out)
+    request = _Part(0, len(message.data), message.problem is None)
+    for index, part in enumerate(_parts(reading, request, "the request")[_RESOURCE_SPANS]):
+        _read_resource_spans(reading, part, f"resourceSpans[{index}]")
+    problems = reading.out.problems
+    if message.problem is not None:
+        problems.append(Problem(where, message.problem))
+    elif reading.wire_errors:
+        problems.append(Problem(where, f"{reading.wire_errors[0]}; {_MEND}"))
+    return reading.out
+
+
+def _read_resource_spans(reading: _Reading, resource_spans: _Part, at: str) -> None:
+    parts = _parts(reading, resource_spans, at)
+    services = [_piece(reading, part, _service, f"{at}.resource") for part in parts[_RESOURCE]]
+    service = services[-1] if services else None
+    for index, part in enumerate(parts[_SCOPE_SPANS]):
+        _read_scope_spans(reading, part, service, f"{at}.scopeSpans[{index}]")
+
+
+def _read_scope_spans(reading: _Reading, scope_spans: _Part, service: str | None, at: str) -> None:
+    parts = _parts(reading, scope_spans, at)
+    scopes = [_piece(reading, part, _scope_name, f"{at}.scope") for part in parts[_SCOPE]]
+    read_row = partial(_row, service, scopes[-1] if scopes else None)
+    for index, part in enumerate(parts[_SPANS]):
+        row = _piece(reading, part, read_row, f"{at}.spans[{index}]", is_span=True)
+        if row is not None:
+            reading.out.rows.append(row)
+
+
+def _piece(
+    reading: _Reading,
+    part: _Part,
+    read: Callable[[bytes], Piece],
+    at: str,
+    *,
+    is_span: bool = False,
+) -> Piece | None:
+    """Read one part of a request; if it is bad, report it alone and give None.
+
+    A part that is cut off is not reported: what holds it was.
+    """
+    if not part.is_whole:
+        return None
+    reading.out.count_piece()
+    try:
+        reading.out.check_size(part.stop - part.start)
+        return read(reading.data[part.start : part.stop])
+    except (DecodeError, BadSpanError) as error:
+        why = str(error) if isinstance(error, BadSpanError) else _UNDECODABLE
+        why = f"{at} was left out: {why}; correct what wrote it"
+        reading.out.problems.append(Problem(reading.where, why, is_span=is_span))
+        return None
+
+
+def _service(data: bytes) -> str | None:
+    return service_name(plain_map(Resource.FromString(data).attributes))
+
+
+def _scope_name(data: bytes) -> str | None:
+    return InstrumentationScope.FromString(data).name or None
+
+
+def _row(service: str | None, scope: str | None, data: bytes) -> Row:
+    span = Span.FromString(data)
+    return span_row(
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_span_id=span.parent_span_id.hex(),
+        name=span.name,
+        start_ns=span.start_time_unix_nano,
+        end_ns=span.end_time_unix_nano,
+        status=span.status.code,
+        status_message=span.status.message,
+        service=service,
+        scope=scope,
+        attributes=plain_map(span.attributes),
+        events=[
+            (event.name, event.time_unix_nano, plain_map(event.attributes)) for event in span.events
+        ],
+        links=[(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
+    )
+
+
+def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
+    """Give attributes as a plain dict; of two with one key the last wins."""
+    return {attribute.key: plain(attribute.value) for attribute in attributes}
+
+
+def plain(value: AnyValue) -> Any:
+    """Give an any-value as Python has it; the empty value is None, bytes are base64."""
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    if kind == "array_value":
+        return [plain(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return plain_map(value.kvlist_value.values)
+    if kind == "bytes_value":
+        return b64encode(value.bytes_value).decode()
+    return getattr(value, kind)
+
+
+def _parts(reading: _Reading, within: _Part, at: str) -> Mapping[int, list[_Part]]:
+    """Find the messages within a message, by the numbers of their fields, in their order.
+
+    Bytes that are no protobuf are reported, unless the message is known to be cut off.
+    """
+    parts = defaultdict[int, list[_Part]](list)
+    try:
+        for number, part in _walk(reading, within):
+            parts[number].append(part)
+    except _WireError as error:
+        if within.is_whole:
+            reading.wire_errors.append(f"{at}: {error}")
+    return parts
+
+
+def _walk(reading: _Reading, within: _Part) -> Iterator[tuple[int, _Part]]:
+    """Give the fields of a message that have a length; raises _WireError after the last one."""
+    data, at = reading.data, within.start
+    while at < within.stop:
+        reading.out.count_piece()
+        tag, at = _varint(data, at, within.stop)
+        number, kind = _field(tag)
+        if kind == _LENGTH:
+            size, at = _varint(data, at, within.stop)
+            yield number, _Part(at, min(at + size, within.stop), at + size <= within.stop)
+            at += size
+        elif kind == _VARINT:
+            _, at = _varint(data, at, within.stop)
+        elif kind in _FIXED_BYTES:
+            at += _FIXED_BYTES[kind]
+        else:
+            raise _WireError(f"not protobuf at byte {at}")
+    if at > within.stop:
+        raise _WireError(_CUT_OFF)
+
+
+def _field(tag: int) -> tuple[int, int]:
+    """Give the number and the type of a field from its tag."""
+    return tag >> _TYPE_BITS, tag & _TYPE_MASK
+
+
+def _varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
+    """Read a number that ends with the first byte below 128; gives it and where the next begins."""
+    value = 0
+    for shift in range(0, _VARINT_BITS_MAX, _VARINT_BITS):
+        if at >= stop:
+            raise _WireError(_CUT_OFF)
+        byte = data[at]
+        at += 1
+        value |= (byte & ~_VARINT_MORE) << shift
+        if byte < _VARINT_MORE:
+            return value, at
+    raise _WireError(f"not protobuf at byte {at}")

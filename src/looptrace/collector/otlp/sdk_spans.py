@@ -1,0 +1,42 @@
+"""Spans of the OpenTelemetry SDK as rows of the span table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+
+from looptrace.collector.otlp.span_rows import Row, service_name, span_row
+
+
+def row_of(span: ReadableSpan) -> Row:
+    """Return the row of the span table for a span of the SDK."""
+    context, parent, scope = span.get_span_context(), span.parent, span.instrumentation_scope
+    return span_row(
+        trace_id=trace.format_trace_id(context.trace_id if context else 0),
+        span_id=trace.format_span_id(context.span_id if context else 0),
+        parent_span_id=trace.format_span_id(parent.span_id) if parent else "",
+        name=span.name,
+        start_ns=span.start_time or 0,
+        end_ns=span.end_time or 0,
+        status=span.status.status_code.value,
+        status_message=span.status.description or "",
+        service=service_name(span.resource.attributes),
+        scope=scope.name if scope else None,
+        attributes=_plain(span.attributes),
+        events=[(e.name, e.timestamp, _plain(e.attributes)) for e in span.events],
+        links=[
+            (trace.format_trace_id(k.context.trace_id), trace.format_span_id(k.context.span_id))
+            for k in span.links
+        ],
+    )
+
+
+def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return attributes as JSON can write them; bytes are text where they can be."""
+    return {
+        name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        for name, value in (attributes or {}).items()
+    }

@@ -1,0 +1,18 @@
+"""The span table out of decoded rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.otlp.span_rows import Row
+
+
+def span_table(rows: Sequence[Row]) -> pl.DataFrame:
+    """Give rows as a table of SPAN_SCHEMA."""
+    if not rows:
+        return SPAN_SCHEMA.to_frame()
+    columns = zip(SPAN_SCHEMA.items(), zip(*rows, strict=True), strict=True)
+    return pl.DataFrame([pl.Series(name, column, kind) for (name, kind), column in columns])

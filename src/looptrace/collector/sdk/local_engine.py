@@ -1,0 +1,109 @@
+"""The engine in the agent's own process: spans in, events out, the same as in batch."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import polars as pl
+from opentelemetry.sdk.trace import ReadableSpan
+
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.gates.directives import told_of
+from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.resolutions import PersonDecided, decision_turns
+from looptrace.analyzer.normalize.trace_buffer import Arrivals
+from looptrace.analyzer.settings.sections import Settings, default
+from looptrace.collector.otlp.sdk_spans import row_of
+from looptrace.collector.sdk.agent_gate import GateState
+
+# How often idle tasks are looked for.
+FORGET_EVERY_S = 3_600
+
+
+class ForkedError(RuntimeError):
+    """The engine was at work before this process was forked, and cannot go on here."""
+
+
+class LocalEngine:
+    """Turns spans into turns as they end, and judges them.
+
+    Polars cannot be used in a process that was forked after it was: there the engine refuses. A
+    server that forks its workers begins to work after that, or forwards its spans.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        settings = settings or default()
+        self._live = LiveEngine(settings.judging, settings.recovery)
+        self._directives = settings.directives
+        self._arrivals = Arrivals(settings.sameness)
+        self._tell: Callable[[list[Told]], object] = list  # until it is started
+        self._pid: int | None = None  # of the process in which it works
+        self._lock = threading.Lock()
+        self._forget_s = time.monotonic() + FORGET_EVERY_S
+
+    def start(self, tell: Callable[[list[Told]], None]) -> None:
+        """Tell what there is to tell by this."""
+        self._tell = tell
+
+    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
+        """Take spans that have ended, and tell what comes of them.
+
+        The agent's own span mostly ends last, and says what the others belong to, so that what is
+        still open above them is read too.
+
+        Raises:
+            ForkedError: in a process that was forked after the engine had begun to work.
+        """
+        self._enter()
+        with self._lock:
+            told = self._fed(self._arrivals.take(map(row_of, spans), map(row_of, above)))
+        self._tell(told)
+
+    def resolve(self, state: GateState, decision: str, note: str | None) -> None:
+        """Take a person's decision as their message at this moment.
+
+        Raises:
+            ForkedError: as `take`.
+        """
+        self._enter()
+        with self._lock:
+            now_ns = time.time_ns()
+            said = PersonDecided(
+                id=f"resolution-{now_ns}",
+                task=state.task,
+                session=state.task,
+                trace_id=state.trace_id,
+                span_id=state.span_id,
+                at_ns=now_ns,
+                decision=decision,
+                note=note,
+            )
+            told = self._fed(decision_turns([said]))
+        self._tell(told)
+
+    def close(self, timeout_s: float) -> None:  # noqa: ARG002
+        """Judge what was waiting for a span that does not come any more.
+
+        Raises:
+            ForkedError: as `take`.
+        """
+        self._enter()
+        with self._lock:
+            told = self._fed(self._arrivals.rest())
+        self._tell(told)
+
+    def _enter(self) -> None:
+        """Refuse a forked process: a lock may be held there, and Polars would wait for ever."""
+        self._pid = self._pid or os.getpid()
+        if self._pid != os.getpid():
+            raise ForkedError("this process was forked; create the processor after the fork")
+
+    def _fed(self, turns: pl.DataFrame) -> list[Told]:
+        events = self._live.feed(turns).events
+        if time.monotonic() > self._forget_s:
+            self._live.forget(time.time_ns())
+            self._forget_s = time.monotonic() + FORGET_EVERY_S
+        return [told_of(event, self._directives) for event in events]

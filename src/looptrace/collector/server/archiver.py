@@ -1,0 +1,163 @@
+"""Out of the log into the store's files, in the background, and what is too old out of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.collector.server.ingest_log import IngestLog, Logged
+from looptrace.collector.server.receiver_metrics import number
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.writer import Writer, writing
+
+_logger = logging.getLogger(__name__)
+
+# Requests that are stored at once: more would keep who answers waiting, fewer would take longer.
+REQUESTS_A_ROUND = 16
+# Storing may take this share of the time, so that receiving and judging go on.
+BUSY_SHARE_MAX = 0.2
+# Where the log is as full as this it may take all of it: else nothing could be received soon.
+URGENT_SHARE = 0.25
+EXPIRE_EVERY_S = 3_600
+# After a failure, such as a full disk, it is tried again.
+RETRY_S = 5.0
+
+
+@dataclass(slots=True)
+class Kept:
+    """How far storing is; read by other threads."""
+
+    seq: int = number("Request of the log up to which all is in the store.", "gauge")
+    spans: int = number("Spans that were brought to the store.")
+    rounds: int = number("Times that some were brought there.")
+    failed: int = number("Times that it did not work, and is tried again.")
+    days_expired: int = number("Days whose spans, turns and findings were deleted.")
+
+
+class Keeping:
+    """A thread that brings what was judged into the store's files, and keeps other writers out."""
+
+    def __init__(
+        self,
+        store_dir: Path,
+        settings: Settings,
+        log: IngestLog,
+        judged_seq: Callable[[], int],
+    ) -> None:
+        """Store the spans of `log` up to what `judged_seq` says."""
+        self.kept = Kept()
+        self.error: StoreError | None = None  # why it could not begin
+        self._dir = store_dir
+        self._settings = settings
+        self._log = log
+        self._limits = settings.server
+        self._judged_seq = judged_seq
+        self._begun = threading.Event()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="looptrace-keeping", daemon=True)
+
+    def start(self) -> None:
+        """Take hold of the store, and ingest what the log held; returns when that is done.
+
+        Raises:
+            StoreError: if the store cannot be used, or another process writes to it.
+        """
+        self._thread.start()
+        self._begun.wait()
+        if self.error:
+            raise self.error
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive()
+
+    def wake(self) -> None:
+        """Store soon: somebody waits for a report."""
+        self._wake.set()
+
+    def close(self, timeout_s: float) -> bool:
+        """End, and say whether there was time for it; what is not stored stays in the log."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        settings = self._settings
+        try:
+            with writing(
+                self._dir,
+                settings.judging,
+                settings.recovery,
+                settings.sameness,
+                settings.webhooks,
+            ) as writer:
+                self._catch_up(writer)
+                self._begun.set()
+                self._go_on(writer)
+        except StoreError as error:
+            self.error = error
+            self._begun.set()
+
+    def _catch_up(self, writer: Writer) -> None:
+        """Ingest what was acknowledged and not stored; the gates of that are decided here."""
+        logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
+        if logged is None:
+            writer.ingest(SPAN_SCHEMA.to_frame())  # Mends what a killed process left.
+        while logged is not None:
+            writer.ingest(logged.spans)
+            self._done(logged)
+            logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
+
+    def _go_on(self, writer: Writer) -> None:
+        expire_s = time.monotonic()
+        while not self._closing.is_set():
+            began_s = time.monotonic()
+            wait_s = 0.0
+            try:
+                if not self._round(writer):
+                    wait_s = self._limits.store_every_s
+                if began_s >= expire_s:
+                    expire_s = began_s + EXPIRE_EVERY_S
+                    self._expire(writer)
+                pause_s = (time.monotonic() - began_s) * (1 / BUSY_SHARE_MAX - 1)
+                if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
+                    pause_s = 0.0
+            except StoreError as error:
+                _logger.warning("%s", error)
+                self.kept.failed += 1
+                pause_s = RETRY_S
+            self._closing.wait(pause_s)
+            self._wake.wait(wait_s)
+            self._wake.clear()
+
+    def _round(self, writer: Writer) -> bool:
+        """Store some of what was judged; says whether there may be more."""
+        logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND, self._judged_seq())
+        if logged is None:
+            if writer.has_decisions():
+                writer.add(SPAN_SCHEMA.to_frame())
+            return False
+        writer.add(logged.spans)
+        self._done(logged)
+        return True
+
+    def _done(self, logged: Logged) -> None:
+        self._log.drop(logged.seq)
+        self.kept.seq = logged.seq
+        self.kept.spans += logged.spans.height
+        self.kept.rounds += 1
+
+    def _expire(self, writer: Writer) -> None:
+        days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)
+        self.kept.days_expired += len(days)
+        if days:
+            _logger.info("deleted the spans, turns and findings of %s", ", ".join(days))

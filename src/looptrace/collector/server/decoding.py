@@ -1,0 +1,258 @@
+"""Bodies of OTLP requests to spans: unpacked and decoded within limits."""
+
+from __future__ import annotations
+
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import polars as pl
+
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.settings.server_limits import MIB, Limits
+from looptrace.collector.coding_agents import otlp_logs
+from looptrace.collector.otlp import json as otlp_json
+from looptrace.collector.otlp import protobuf as otlp_proto
+from looptrace.collector.otlp.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
+from looptrace.collector.otlp.span_table import span_table
+from looptrace.collector.server.receiver_metrics import Reason
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PACKINGS = ("gzip", "deflate", "zstd")
+
+# How much is unpacked at once.
+CHUNK_BYTES = MIB
+# Below this a high ratio of unpacked to packed bytes says nothing.
+TRUSTED_BYTES = MIB
+# A body is one stream; a few after each other are allowed, as they are in files.
+STREAMS_MAX = 64
+# A zstd stream says itself how much memory it needs; what all decoders must support is 8 MiB.
+_ZSTD_OPTIONS = {int(zstd.DecompressionParameter.window_log_max): 23}
+_GZIP_WBITS, _ZLIB_WBITS, _DEFLATE_WBITS = 31, 15, -15
+_ZLIB_METHOD, _ZLIB_CHECK = 8, 31  # The low bits of its first byte, and what divides the first two.
+
+# How much an error message says: over gRPC it is a header, in which some clients take 8 KiB.
+SHOWN_MAX = 3
+SHOWN_CHARS_MAX = 300
+
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
+
+
+class Form(Enum):
+    """How the messages of a request are written, by their media type."""
+
+    PROTO = "application/x-protobuf"
+    JSON = "application/json"
+
+
+class Signal(Enum):
+    """What a request carries, by the name in its path."""
+
+    TRACES = "traces"
+    LOGS = "logs"
+    METRICS = "metrics"
+
+
+class RefusalError(Exception):
+    """A request that is not taken: why, in a sentence, and when another try may help."""
+
+    def __init__(self, reason: Reason, why: str, retry_after_s: int | None = None) -> None:
+        super().__init__(why)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is taken of a request: spans (SPAN_SCHEMA), how many are left out, and why."""
+
+    spans: pl.DataFrame = field(default_factory=SPAN_SCHEMA.to_frame)
+    rejected: int = 0
+    message: str = ""
+
+
+class _Stream(Protocol):
+    """One compressed stream that is being unpacked."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def unpack(self, data: bytes) -> bytes:
+        """Give at most CHUNK_BYTES; of no data, more of what came before. Nothing: send more."""
+
+
+class _Inflate:
+    """A stream of zlib's, in one of its three forms."""
+
+    def __init__(self, wbits: int) -> None:
+        self._inflate = zlib.decompressobj(wbits)
+
+    @property
+    def eof(self) -> bool:
+        return self._inflate.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inflate.unused_data
+
+    def unpack(self, data: bytes) -> bytes:
+        return self._inflate.decompress(self._inflate.unconsumed_tail + data, CHUNK_BYTES)
+
+
+class _Zstd:
+    """A stream of zstd's."""
+
+    def __init__(self) -> None:
+        self._zstd = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
+
+    @property
+    def eof(self) -> bool:
+        return self._zstd.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zstd.unused_data
+
+    def unpack(self, data: bytes) -> bytes:
+        return self._zstd.decompress(data, CHUNK_BYTES)
+
+
+def unpacked(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[int], None]) -> bytes:
+    """Give a body as it was before it was packed; `packing` is one of PACKINGS, or empty.
+
+    `on_bytes` is told of the bytes that are held, before there are more. Raises RefusalError.
+    """
+    most = min(limits.unpacked_bytes_max, max(limits.unpacked_ratio_max * len(body), TRUSTED_BYTES))
+    parts, size = [], 0
+    for part in _unpacked(body, packing) if packing else (body,):
+        size += len(part)
+        if size > most:
+            why = f"the body unpacks to more than {most:,} bytes; send smaller batches"
+            raise RefusalError(Reason.UNPACKED_TOO_LARGE, why)
+        if packing:
+            on_bytes(len(part))
+        parts.append(part)
+    return b"".join(parts)
+
+
+def decoded_traces(body: bytes, form: Form, limits: Limits) -> Taken:
+    """Decode a request of traces.
+
+    A bad span costs only itself, unless there are no good ones. Raises RefusalError.
+    """
+    decode = otlp_proto.decode_request if form is Form.PROTO else otlp_json.decode_request
+    try:
+        decoded = decode(body, _bounds(limits))
+    except OverBoundsError as error:
+        raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
+    except otlp_json.UndecodableError as error:
+        raise RefusalError(Reason.UNDECODABLE, str(error)) from error
+    return _taken(_without_deep(decoded, limits.depth_max))
+
+
+def decoded_logs(body: bytes, form: Form, limits: Limits) -> Taken:
+    """Decode a request of logs to the spans that agents tell of in them.
+
+    A bad record costs only itself, unless there are no good ones. Raises RefusalError.
+    """
+    check = otlp_proto.check_request if form is Form.PROTO else otlp_json.check_request
+    decode = otlp_logs.decode_proto if form is Form.PROTO else otlp_logs.decode_json
+    try:
+        check(body, _bounds(limits))
+    except OverBoundsError as error:
+        raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
+    decoded = decode(body)
+    if len(decoded.rows) + len(decoded.problems) > limits.spans_max:
+        why = f"a request may tell of {limits.spans_max:,} spans; send smaller batches"
+        raise RefusalError(Reason.TOO_MANY_SPANS, why)
+    return _taken(_without_deep(decoded, limits.depth_max))
+
+
+def _bounds(limits: Limits) -> Bounds:
+    return Bounds(limits.spans_max, limits.span_bytes_max)
+
+
+def _taken(decoded: Decoded) -> Taken:
+    """Tell spans that were left out from a request that is none."""
+    bad = [problem for problem in decoded.problems if problem.is_span]
+    worse = [problem for problem in decoded.problems if not (problem.is_span or problem.foreign)]
+    unread = [problem for problem in decoded.problems if problem.foreign]
+    why = "; ".join(problem.why for problem in (worse or bad or unread)[:SHOWN_MAX])
+    why = why[:SHOWN_CHARS_MAX]
+    if worse or (bad and not decoded.rows):
+        raise RefusalError(Reason.UNDECODABLE, why)
+    return Taken(span_table(decoded.rows), len(bad), why)
+
+
+def _without_deep(decoded: Decoded, depth_max: int) -> Decoded:
+    """Leave out the spans whose attributes are nested too deep."""
+    rows, problems = list[Row](), list(decoded.problems)
+    for row in decoded.rows:
+        attributes, events, _ = row[-3:]
+        if max(_depth(attributes, depth_max), _depth(events, depth_max)) > depth_max:
+            why = f"span {row[1]} was left out: nested more than {depth_max} deep"
+            problems.append(Problem("the request", why, is_span=True))
+        else:
+            rows.append(row)
+    return Decoded(rows, problems)
+
+
+def _depth(text: str, depth_max: int) -> int:
+    """Give how deep JSON is nested; 0 where it has too few brackets to be too deep."""
+    if text.count("[") + text.count("{") <= depth_max:
+        return 0
+    depth = deepest = 0
+    for bracket in _NO_BRACKETS.sub("", _STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _unpacked(body: bytes, packing: str) -> Iterator[bytes]:
+    """Give the unpacked bytes of a body in parts; raises RefusalError."""
+    rest = body
+    try:
+        for _ in range(STREAMS_MAX):
+            stream = _stream(rest, packing)
+            yield from _parts(stream, rest)
+            if not stream.eof:
+                raise RefusalError(Reason.UNDECODABLE, f"the {packing} data is cut off")
+            rest = stream.unused_data
+            if not rest:
+                return
+    except (zlib.error, zstd.ZstdError) as error:
+        raise RefusalError(Reason.UNDECODABLE, f"the {packing} data is damaged") from error
+    why = f"the body is more than {STREAMS_MAX} {packing} streams"
+    raise RefusalError(Reason.UNDECODABLE, why)
+
+
+def _stream(data: bytes, packing: str) -> _Stream:
+    """Give what unpacks the next stream of some data."""
+    if packing == "zstd":
+        return _Zstd()
+    if packing == "gzip":
+        return _Inflate(_GZIP_WBITS)
+    # By the standard it is zlib's form; some clients leave its head out.
+    head = int.from_bytes(data[:2], "big")
+    has_head = data[:1] != b"" and data[0] & 0xF == _ZLIB_METHOD and head % _ZLIB_CHECK == 0
+    return _Inflate(_ZLIB_WBITS if has_head else _DEFLATE_WBITS)
+
+
+def _parts(stream: _Stream, data: bytes) -> Iterator[bytes]:
+    """Give what a stream unpacks to; it may end before its end."""
+    part = stream.unpack(data)
+    while part:
+        yield part
+        part = b"" if stream.eof else stream.unpack(b"")

@@ -1,0 +1,64 @@
+"""What clients are answered: OTLP's response messages, and `google.rpc.Status`, in both forms."""
+
+from __future__ import annotations
+
+from google.protobuf.json_format import MessageToJson  # type: ignore[import-untyped]
+from google.protobuf.message import Message  # type: ignore[import-untyped]
+from google.rpc.error_details_pb2 import BadRequest, RetryInfo  # type: ignore[import-untyped]
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsPartialSuccess,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+
+from looptrace.collector.server.decoding import Form, RefusalError, Signal, Taken
+from looptrace.collector.server.receiver_metrics import Reason
+
+
+def response(signal: Signal, taken: Taken) -> Message:
+    """Return the response to a request; it has no partial success where there is nothing to say."""
+    is_whole = not taken.rejected and not taken.message
+    if signal is Signal.METRICS:
+        return ExportMetricsServiceResponse()
+    if signal is Signal.LOGS:
+        logs = ExportLogsPartialSuccess(
+            rejected_log_records=taken.rejected, error_message=taken.message
+        )
+        return ExportLogsServiceResponse(partial_success=None if is_whole else logs)
+    spans = ExportTracePartialSuccess(rejected_spans=taken.rejected, error_message=taken.message)
+    return ExportTraceServiceResponse(partial_success=None if is_whole else spans)
+
+
+def status(refusal: RefusalError) -> Status:
+    """Return the status of a request that is refused: what is bad, or when to try again."""
+    result = Status(code=refusal.reason.value.code, message=str(refusal))
+    if refusal.reason is Reason.UNDECODABLE:
+        violation = BadRequest.FieldViolation(description=str(refusal))
+        result.details.add().Pack(BadRequest(field_violations=[violation]))
+    if refusal.retry_after_s is not None:
+        result.details.add().Pack(retry_info(refusal.retry_after_s))
+    return result
+
+
+def retry_info(retry_after_s: int) -> RetryInfo:
+    """Return when to try again, as gRPC says it."""
+    info = RetryInfo()
+    info.retry_delay.seconds = retry_after_s
+    return info
+
+
+def written(message: Message, form: Form) -> bytes:
+    """Write a message in the form of the request that it answers."""
+    data: bytes
+    if form is Form.PROTO:
+        data = message.SerializeToString()
+    else:
+        data = MessageToJson(message, indent=None).encode()
+    return data

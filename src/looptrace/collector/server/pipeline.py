@@ -1,0 +1,133 @@
+"""What HTTP and gRPC share: from the body of a request to its spans in the sink."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+
+import polars as pl
+
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.collector.server.decoding import (
+    Form,
+    RefusalError,
+    Signal,
+    Taken,
+    decoded_logs,
+    decoded_traces,
+    unpacked,
+)
+from looptrace.collector.server.receiver_metrics import Counts, Reason
+from looptrace.collector.server.sink import Sink, SinkFull
+from looptrace.collector.store.locks import StoreError
+
+
+class InFlight:
+    """The bytes that all requests hold in memory until they are answered."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = Lock()  # Bodies are read on the event loop, and unpacked on threads.
+        self.bytes_held = 0
+
+    @contextmanager
+    def claim(self) -> Iterator[Claim]:
+        """Give what a request takes bytes with; they are given back when it is answered."""
+        claim = Claim(self)
+        try:
+            yield claim
+        finally:
+            with self._lock:
+                self.bytes_held -= claim.bytes_held
+                claim.is_over = True
+
+    def take(self, claim: Claim, size: int) -> None:
+        """Hold more bytes; raises RefusalError where there is no room for them."""
+        with self._lock:
+            if claim.is_over:  # Its client went away while a thread unpacks.
+                raise RefusalError(Reason.CLIENT_GONE, "the client went away")
+            if self.bytes_held + size > self._limits.in_flight_bytes_max:
+                why = "too much is being received at once; try again later"
+                raise RefusalError(Reason.IN_FLIGHT, why, self._limits.retry_after_s)
+            self.bytes_held += size
+            claim.bytes_held += size
+
+
+class Claim:
+    """The bytes that one request holds in memory."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self.bytes_held = 0
+        self.is_over = False
+
+    def add(self, size: int) -> None:
+        """Hold more; raises RefusalError where all requests together hold too much."""
+        self._in_flight.take(self, size)
+
+
+class Intake:
+    """Takes requests, whatever they came over, until it is closed."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        limits: Limits,
+        counts: Counts,
+        kept: Callable[[pl.DataFrame], pl.DataFrame] = lambda spans: spans,
+    ) -> None:
+        """Bring to `sink` what `kept` leaves of the spans."""
+        self.limits = limits
+        self.counts = counts
+        self.in_flight = InFlight(limits)
+        self._sink = sink
+        self._kept = kept
+        self._decoders = ThreadPoolExecutor(limits.decoders, "looptrace-decode")
+
+    def close(self) -> None:
+        """End the threads; those at work end their request first."""
+        self._decoders.shutdown()
+
+    async def take(
+        self, signal: Signal, form: Form, packing: str, parts: Sequence[bytes], claim: Claim
+    ) -> Taken:
+        """Unpack, decode and commit a body; returns when its spans are on disk.
+
+        Raises RefusalError.
+        """
+        size = sum(map(len, parts))
+        if signal is Signal.METRICS:
+            self.counts.add("metrics_requests")
+            return Taken()
+        loop = asyncio.get_running_loop()
+        taken = await loop.run_in_executor(
+            self._decoders, self._decoded, signal, form, packing, parts, claim
+        )
+        if not taken.spans.is_empty():
+            await self._commit(taken)
+        self.counts.add("requests")
+        self.counts.add("bytes", size)
+        self.counts.add("spans", taken.spans.height)
+        self.counts.add("spans_rejected", taken.rejected)
+        return taken
+
+    def _decoded(
+        self, signal: Signal, form: Form, packing: str, parts: Sequence[bytes], claim: Claim
+    ) -> Taken:
+        body = unpacked(b"".join(parts), packing, self.limits, claim.add)
+        decode = decoded_traces if signal is Signal.TRACES else decoded_logs
+        taken = decode(body, form, self.limits)
+        return replace(taken, spans=self._kept(taken.spans))
+
+    async def _commit(self, taken: Taken) -> None:
+        try:
+            await self._sink.accept(taken.spans)
+        except SinkFull as full:
+            raise RefusalError(Reason.SINK_FULL, str(full), full.retry_after_s) from full
+        except StoreError as error:
+            why = "the spans cannot be kept now; try again later"  # The disk is not theirs.
+            raise RefusalError(Reason.STORE_ERROR, why, self.limits.retry_after_s) from error

@@ -1,0 +1,127 @@
+"""How often tasks loop, how often they are stopped, and how often that was wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from looptrace.collector.store.gates import GateStore
+from looptrace.rules.vocabulary import NS_PER_S
+
+CYCLES = ("cycle", "phase_cycle", "agent_cycle", "cross_task_cycle")
+
+# Several events may tell of the same loop.
+_TOLD = """
+    SELECT DISTINCT task, agent, rule, finding FROM events
+    WHERE type IN ('loop_detected', 'pivot_issued', 'gate_opened')
+"""
+_OPENED = "SELECT task, rule, loop_count, opened_ns, status, resolved_ns, decision FROM gates"
+_LOOPS = pl.Schema({"task": pl.String, "agent": pl.String, "rule": pl.String, "loop": pl.String})
+_GATES = pl.Schema(
+    {
+        "task": pl.String,
+        "rule": pl.String,
+        "loop_count": pl.Int64,
+        "opened_ns": pl.Int64,
+        "status": pl.String,
+        "resolved_ns": pl.Int64,
+        "decision": pl.String,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMetrics:
+    """How often an agent loops; the loops of a whole task are those of its only agent."""
+
+    agent: str
+    tasks: int
+    looping_tasks: int
+    loop_detection_rate: float
+    loops: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateMetrics:
+    """What was told, in numbers. A share or mean of nothing is None.
+
+    A loop is a finding that was told of. `loops_before_gate` is the mean loop count of gates, and
+    `false_positive_rate` the share of resolved gates that a person called no loop.
+    """
+
+    tasks: int
+    looping_tasks: int
+    loop_detection_rate: float | None
+    loops_per_task: float | None
+    loops_before_gate: float | None
+    gate_rate: float | None  # share of tasks with a gate
+    seconds_to_resolution: float | None
+    false_positive_rate: float | None
+    gates_opened: int
+    gates_open: int
+    gates_resolved: int
+    gates_withdrawn: int
+    visits_blocked: int
+    transitions_blocked: int
+    cycles_detected: int
+    agents: tuple[AgentMetrics, ...]  # those that loop most come first
+
+
+def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:
+    """Count what a gate store holds, where `worked` are the pairs of `task` and `agent`.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    # A task that turned out to be a part of another is counted no longer.
+    loops, gates = (
+        store.table(sql, schema).join(worked, on="task", how="semi")
+        for sql, schema in ((_TOLD, _LOOPS), (_OPENED, _GATES))
+    )
+    tasks, resolved = worked["task"].n_unique(), gates.filter(status="resolved")
+    return GateMetrics(
+        tasks=tasks,
+        looping_tasks=loops["task"].n_unique(),
+        loop_detection_rate=_share(loops["task"].n_unique(), tasks),
+        loops_per_task=_share(loops.height, tasks),
+        loops_before_gate=_mean(gates["loop_count"]),
+        gate_rate=_share(gates["task"].n_unique(), tasks),
+        seconds_to_resolution=_mean((resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S),
+        false_positive_rate=_share(resolved.filter(decision="not_a_loop").height, resolved.height),
+        gates_opened=gates.height,
+        gates_open=gates.filter(status="open").height,
+        gates_resolved=resolved.height,
+        gates_withdrawn=gates.filter(status="withdrawn").height,
+        visits_blocked=gates.filter(rule="phase_visits").height,
+        transitions_blocked=gates.filter(rule="transition_repeats").height,
+        cycles_detected=loops.filter(pl.col("rule").is_in(CYCLES)).height,
+        agents=_by_agent(loops, worked),
+    )
+
+
+def _by_agent(loops: pl.DataFrame, worked: pl.DataFrame) -> tuple[AgentMetrics, ...]:
+    """Count by agent; a loop of a whole task with several agents is nobody's alone."""
+    alone = worked.filter(pl.len().over("task") == 1).rename({"agent": "only"})
+    named = loops.join(alone, on="task", how="left").with_columns(
+        agent=pl.when(pl.col("agent") == "").then("only").otherwise("agent")
+    )
+    counted = named.group_by("agent").agg(
+        loops=pl.len().cast(pl.Int64), looping_tasks=pl.col("task").n_unique()
+    )
+    tasks = worked.group_by("agent").agg(tasks=pl.len())
+    rows = tasks.join(counted, on="agent", how="left").with_columns(
+        pl.col("loops", "looping_tasks").fill_null(0)
+    )
+    rows = rows.with_columns(loop_detection_rate=pl.col("looping_tasks") / pl.col("tasks"))
+    rows = rows.sort("loops", "loop_detection_rate", "agent", descending=[True, True, False])
+    names = ("agent", "tasks", "looping_tasks", "loop_detection_rate", "loops")
+    return tuple(AgentMetrics(*row) for row in rows.select(names).iter_rows())
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _mean(values: pl.Series) -> float | None:
+    return float(values.mean()) if len(values) else None  # type: ignore[arg-type]

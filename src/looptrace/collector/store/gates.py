@@ -1,0 +1,340 @@
+"""The gate store: what was told of loops, how tasks stand, and what people decided, in SQLite.
+
+An event comes with all that follows from it, its pivot, its gate and its row in the outbox, and
+with the state of its task, in one transaction: whatever is killed when, none is there without the
+others. Events are only ever added, each once by its id, so that recording the same turns again
+changes nothing. What is told lasts; how a task stands is what was judged last.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal, Self, get_args
+
+import msgspec
+import polars as pl
+
+from looptrace.analyzer.fingerprint.signatures import digest
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.resolutions import PersonDecided
+from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.analyzer.text.display import did_you_mean
+from looptrace.collector.store.outbox import enqueue
+from looptrace.collector.store.sqlite_file import GateFile, connected, read_json
+
+GateStatus = Literal["open", "resolved", "withdrawn"]
+Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
+DECISIONS: tuple[Decision, ...] = get_args(Decision)
+
+NOTE_CHARS_MAX = 4_000
+# Notes of earlier gates that are shown with a gate.
+NOTES_MAX = 10
+_EVENTS_A_BATCH = 1_000
+_IDS_SHOWN_MAX = 5
+
+_ADD_EVENT = """
+    INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
+"""
+_ADD_GATE = """
+    INSERT INTO gates (id, event, task, rule, signature, why, loop_count, opened_ns, status)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'withdrawn')
+"""
+_PUT_STATE = """
+    INSERT INTO tasks
+    VALUES (?1, ?2, ?3, ?4, ?5, (SELECT coalesce(max(at_ns), 0) FROM events WHERE task = ?1))
+    ON CONFLICT (task) DO UPDATE SET
+        status = excluded.status,
+        pivot_count = excluded.pivot_count,
+        loop_count = excluded.loop_count,
+        state = excluded.state,
+        updated_ns = excluded.updated_ns
+"""
+_RESOLVE_GATE = """
+    UPDATE gates SET status = 'resolved', resolved_ns = ?, decision = ?, note = ? WHERE id = ?
+"""
+_WITHDRAW_GATE = """
+    UPDATE gates SET status = 'withdrawn' WHERE task = ? AND status = 'open' AND id <> ?
+"""
+_OPEN_GATE = """
+    UPDATE gates
+    SET status = 'open', opened_ns = ?1, resolved_ns = NULL, decision = NULL, note = NULL
+    WHERE id = ?2 AND (status <> 'open' OR opened_ns <> ?1)
+"""
+_EVENTS = """
+    SELECT seq, body FROM events
+    WHERE seq > ?1 AND (?2 IS NULL OR task = ?2) ORDER BY seq LIMIT ?3
+"""
+_PENDING = """
+    SELECT json_extract(events.body, '$.trace_id') FROM resolutions
+    JOIN gates ON gates.id = resolutions.gate
+    JOIN events ON events.id = gates.event
+    WHERE gates.status = 'open' AND resolutions.at_ns > gates.opened_ns
+"""
+_RESOLUTIONS = """
+    SELECT resolutions.id, events.task, json_extract(events.body, '$.session'),
+        json_extract(events.body, '$.trace_id'), json_extract(events.body, '$.span_id'),
+        resolutions.at_ns, resolutions.decision, resolutions.note
+    FROM resolutions
+    JOIN gates ON gates.id = resolutions.gate
+    JOIN events ON events.id = gates.event
+    ORDER BY resolutions.at_ns, resolutions.id
+"""
+# A resolution that is in effect lies after its gate's opening, and the gate is open no longer.
+_GATES = """
+    SELECT gates.id, gates.task, gates.rule, gates.signature, gates.why, events.agent,
+        json_extract(events.body, '$.reason') AS reason, gates.loop_count, gates.opened_ns,
+        gates.status, gates.resolved_ns, coalesce(gates.decision, resolutions.decision) AS decision,
+        coalesce(gates.note, resolutions.note) AS note
+    FROM gates
+    JOIN events ON events.id = gates.event
+    LEFT JOIN resolutions
+        ON resolutions.gate = gates.id AND resolutions.at_ns > gates.opened_ns
+        AND gates.status = 'open'
+    WHERE (?1 IS NULL OR gates.id = ?1) AND (?2 IS NULL OR gates.status = ?2)
+        AND (?3 IS NULL OR gates.task = ?3)
+    ORDER BY gates.status <> 'open', gates.opened_ns DESC, gates.id
+"""
+_OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
+_NOTES = """
+    SELECT id AS gate, task, decision, note, resolved_ns FROM gates
+    WHERE signature = ? AND signature <> '' AND id <> ? AND status = 'resolved'
+        AND note <> '' AND decision IS NOT 'cancel'
+    ORDER BY resolved_ns DESC, id LIMIT ?
+"""
+
+
+class GateError(Exception):
+    """A gate cannot be shown or resolved; the message is one line that says why."""
+
+
+class NoGateError(GateError):
+    """There is no gate with this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGate:
+    """A gate as it stands.
+
+    `withdrawn` is a gate of which later judging, with late spans or other settings, knows nothing.
+    An open gate with a decision was resolved by a person, which takes effect with the next judging.
+    """
+
+    id: str
+    task: str
+    rule: str
+    signature: str
+    why: str
+    agent: str
+    reason: str
+    loop_count: int
+    opened_ns: int
+    status: GateStatus
+    resolved_ns: int | None
+    decision: str | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a person wrote when resolving an earlier gate."""
+
+    gate: str
+    task: str
+    decision: str | None
+    note: str
+    resolved_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateDetails:
+    """A gate, the event that opened it with the failures before, and notes that worked.
+
+    The notes are those of resolved gates with the same signature, newest first.
+    """
+
+    gate: StoredGate
+    event: GateEvent
+    notes: tuple[Note, ...]
+
+
+class GateStore(GateFile):
+    """One connection to a gate store. Several processes may each have one.
+
+    What it records goes to the outbox of these webhooks.
+    """
+
+    def __init__(
+        self, path: Path, sql: sqlite3.Connection, webhooks: Sequence[Webhook] = ()
+    ) -> None:
+        super().__init__(path, sql)
+        self._webhooks = webhooks
+
+    @classmethod
+    def open(cls, path: Path, webhooks: Sequence[Webhook] = ()) -> Self:
+        """Open a gate store; it is made where there is none.
+
+        Raises:
+            StoreError: if the file is something else, of a newer version, or cannot be used.
+        """
+        return cls(path, connected(path), webhooks)
+
+    def record(
+        self, events: Iterable[GateEvent], states: Iterable[TaskState], now_ns: int
+    ) -> list[GateEvent]:
+        """Record what was told, and how tasks stand, in one transaction; returns what was new.
+
+        Which gates are open is what the states say, so that whoever judges a task again must judge
+        all of its turns so far before it records.
+
+        Raises:
+            StoreError: if the file cannot be written; then nothing of it is recorded.
+        """
+        with self._transaction():
+            new = [event for event in events if self._add(event, now_ns)]
+            for state in states:
+                self._put(state)
+        return new
+
+    def _add(self, event: GateEvent, now_ns: int) -> bool:
+        """Add an event and what follows from it; says whether it was new."""
+        about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
+        row = (*about, event.at_ns, _json(event))
+        if not self._sql.execute(_ADD_EVENT, row).rowcount:
+            return False
+        if event.type == "pivot_issued":
+            pivot = (event.id, event.task, event.pivots, event.attempts, event.at_ns)
+            self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
+        elif event.type == "gate_opened":
+            of = (event.gate, event.id, event.task, event.rule, event.signature)
+            self._sql.execute(_ADD_GATE, (*of, event.why, event.loop_count, event.at_ns))
+        elif event.type == "gate_resolved":
+            said = (event.at_ns, event.decision, event.note, event.gate)
+            self._sql.execute(_RESOLVE_GATE, said)
+        self._send_on(event, now_ns)
+        return True
+
+    def _send_on(self, event: GateEvent, now_ns: int) -> None:
+        """Put an event into the outbox of the webhooks that want it."""
+        if not self._webhooks:
+            return
+        # Whoever was told of a gate is told of its end, which does not say so much of itself.
+        about = self._opening(event.gate) if event.type == "gate_resolved" else event
+        wanting = [webhook for webhook in self._webhooks if webhook.wants(about)]
+        enqueue(self._sql, event.id, wanting, len(self._webhooks), now_ns)
+
+    def _put(self, state: TaskState) -> None:
+        """Let a task stand so, and its gate be the one that is open."""
+        body = msgspec.to_builtins(state)
+        body["granted"] = sorted(state.granted)  # A set has no order of its own.
+        columns = (state.task, state.status, state.pivots, state.loop_count, _json(body))
+        self._sql.execute(_PUT_STATE, columns)
+        gate = state.gate
+        self._sql.execute(_WITHDRAW_GATE, (state.task, gate.id if gate else ""))
+        if gate:
+            self._sql.execute(_OPEN_GATE, (gate.at_ns, gate.id))
+
+    def tasks(self) -> set[str]:
+        """Return the names of all tasks whose state was recorded."""
+        return {task for (task,) in self._rows("SELECT task FROM tasks")}
+
+    def state(self, task: str) -> TaskState:
+        """Return how a task stands; one that is not known is active."""
+        rows = self._rows("SELECT state FROM tasks WHERE task = ?", task)
+        return read_json(rows[0][0], TaskState, self.path) if rows else TaskState(task)
+
+    def last_seq(self) -> int:
+        """Return the number of the last event, 0 where there is none."""
+        return int(self._rows("SELECT coalesce(max(seq), 0) FROM events")[0][0])
+
+    def events(
+        self, after_seq: int = 0, task: str | None = None
+    ) -> Iterator[tuple[int, GateEvent]]:
+        """Return the events after a number, with their numbers, in the order of recording."""
+        while rows := self._rows(_EVENTS, after_seq, task, _EVENTS_A_BATCH):
+            for seq, body in rows:
+                yield seq, read_json(body, GateEvent, self.path)
+            after_seq = rows[-1][0]
+
+    def gates(self, status: GateStatus | None = None, task: str | None = None) -> list[StoredGate]:
+        """Return gates, the open ones first, then the newest."""
+        return [StoredGate(*row) for row in self._rows(_GATES, None, status, task)]
+
+    def gate(self, gate_id: str) -> GateDetails:
+        """Return a gate with what led to it.
+
+        Raises:
+            GateError: if there is none with this id.
+        """
+        rows = self._rows(_GATES, gate_id, None, None)
+        if not rows:
+            ids = [gate.id for gate in self.gates()]
+            near = get_close_matches(gate_id, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
+            raise NoGateError(f"there is no gate {gate_id!r}. {did_you_mean(gate_id, near)}")
+        gate = StoredGate(*rows[0])
+        return GateDetails(gate, self._opening(gate_id), self.notes(gate.signature, gate_id))
+
+    def _opening(self, gate_id: str) -> GateEvent:
+        ((opening,),) = self._rows(_OPENING, gate_id)
+        return read_json(opening, GateEvent, self.path)
+
+    def notes(self, signature: str, gate_id: str) -> tuple[Note, ...]:
+        """Return the notes that resolved other gates of this signature, newest first."""
+        return tuple(Note(*row) for row in self._rows(_NOTES, signature, gate_id, NOTES_MAX))
+
+    def resolve(
+        self, gate_id: str, decision: str, note: str | None, at_ns: int | None = None
+    ) -> StoredGate:
+        """Record what a person decided, by default now; returns the gate.
+
+        It holds from after the gate's opening on, also where the agent's clock runs ahead, and
+        takes effect when the task's turns are judged with `resolutions`.
+
+        Raises:
+            GateError: if there is no such gate or decision, or the gate is open no longer.
+            StoreError: if the file cannot be written.
+        """
+        if decision not in DECISIONS:
+            raise GateError(
+                f"there is no decision {decision!r}. {did_you_mean(decision, DECISIONS)}"
+            )
+        if note and len(note) > NOTE_CHARS_MAX:
+            raise GateError(f"the note has more than {NOTE_CHARS_MAX} characters.")
+        with self._transaction():
+            gate = self.gate(gate_id).gate
+            if gate.status == "withdrawn":
+                raise GateError(f"gate {gate_id} was withdrawn; there is nothing to resolve.")
+            if gate.status == "resolved" or gate.decision:
+                decided = gate.decision or "a message in the trace"
+                raise GateError(f"gate {gate_id} is resolved already, by {decided}.")
+            at_ns = max(time.time_ns() if at_ns is None else at_ns, gate.opened_ns + 1)
+            row = (digest(f"resolution {gate_id} {at_ns}"), gate_id, at_ns, decision, _clean(note))
+            self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?)", row)
+            return self.gate(gate_id).gate
+
+    def pending(self) -> set[str]:
+        """Return the traces with a gate whose resolution is recorded and not yet in effect."""
+        return {trace_id for (trace_id,) in self._rows(_PENDING)}
+
+    def resolutions(self) -> list[PersonDecided]:
+        """Return what people decided, in the order of time."""
+        return [PersonDecided(*row) for row in self._rows(_RESOLUTIONS)]
+
+    def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
+        """Return the answer to a query as a table."""
+        return pl.DataFrame(self._rows(sql), schema, orient="row")
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _clean(note: str | None) -> str | None:
+    """Replace what is no text, such as a part of a terminal's bytes."""
+    return None if note is None else note.encode("utf-8", "replace").decode()

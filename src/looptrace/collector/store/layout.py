@@ -1,0 +1,62 @@
+"""What lies where in a store, and how to tell a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from looptrace.collector.store.locks import MARKER, NAME, StoreError
+from looptrace.collector.store.parquet import BUCKETS
+
+UNFINISHED_FILE = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
+
+
+RULES_FILE = f"{NAME}.rules"  # Hash of the settings that findings and gates come from.
+
+
+GATES_FILE = f"{NAME}.gates.db"
+
+
+SCHEMA_VERSION = 1
+
+
+def is_store(path: Path) -> bool:
+    """Tell whether a path is a store's folder."""
+    return (path / MARKER).is_file()
+
+
+def require_store(store_dir: Path) -> None:
+    """Check that a folder is a store that this version can read.
+
+    Raises:
+        StoreError: if it is none, or one of a newer version.
+    """
+    marker = store_dir / MARKER
+    if not marker.is_file():
+        raise StoreError(f"{store_dir}: is not a store; make one with `looptrace ingest`.")
+    try:
+        found = json.loads(marker.read_bytes())
+        version, buckets = int(found["schema"]), int(found["buckets"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{marker}: cannot be read ({error}); make a new store from the traces."
+        ) from error
+    if version != SCHEMA_VERSION or buckets != BUCKETS:
+        raise StoreError(
+            f"{store_dir}: was written by another version of looptrace (schema {version}, "
+            f"{buckets} buckets; known is schema {SCHEMA_VERSION}, {BUCKETS} buckets); "
+            "update looptrace."
+        )
+
+
+def gates_path(store_dir: Path) -> Path:
+    """Return the file with the gates of a store.
+
+    Raises:
+        StoreError: if the folder is no store, or its gates were never written.
+    """
+    require_store(store_dir)
+    path = store_dir / GATES_FILE
+    if not path.is_file():
+        raise StoreError(f"{store_dir}: holds no gates yet; run `looptrace ingest` once more.")
+    return path

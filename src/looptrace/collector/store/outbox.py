@@ -1,0 +1,178 @@
+"""The outbox: what is still to be sent to which endpoint, and how the endpoints are.
+
+A row is written in the transaction of its event and goes when a receiver has answered, so that
+whatever is killed in between sends the event once more and loses none.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.store.sqlite_file import GateFile, read_json
+from looptrace.rules.vocabulary import NS_PER_S
+
+# What waits for all endpoints together; each has its share, so that none takes that of another.
+ROWS_MAX = 100_000
+# Dead letters are kept so long, and what still waits becomes one.
+KEPT_S = 30 * 86_400
+
+_COUNT = "SELECT count(*) FROM outbox WHERE endpoint = ? AND dead_ns IS NULL"
+_ADD = "INSERT INTO outbox VALUES (?1, ?2, ?3, ?3, 0, NULL, NULL)"
+_KNOW = "INSERT INTO endpoints (name) VALUES (?) ON CONFLICT (name) DO NOTHING"
+_DROP = "UPDATE endpoints SET dropped = dropped + 1 WHERE name = ?"
+_DUE = """
+    SELECT events.body, outbox.tries, outbox.next_try_ns
+    FROM outbox JOIN events ON events.id = outbox.event
+    WHERE outbox.endpoint = ? AND outbox.dead_ns IS NULL
+    ORDER BY outbox.next_try_ns, events.seq LIMIT 1
+"""
+_TAKE = "DELETE FROM outbox WHERE event = ? AND endpoint = ?"
+_DELIVERED = "UPDATE endpoints SET delivered = delivered + 1, failing_ns = NULL WHERE name = ?"
+_TRIED = """
+    UPDATE outbox SET tries = tries + 1, error = ?, next_try_ns = ?, dead_ns = ?
+    WHERE event = ? AND endpoint = ?
+"""
+_FAILING = "UPDATE endpoints SET failing_ns = coalesce(failing_ns, ?) WHERE name = ?"
+_DISABLE = "UPDATE endpoints SET disabled_ns = ?, disabled_why = ? WHERE name = ?"
+_ENABLE = """
+    UPDATE endpoints SET disabled_ns = NULL, disabled_why = NULL, failing_ns = NULL WHERE name = ?
+"""
+_STATE = "SELECT failing_ns, disabled_ns FROM endpoints WHERE name = ?"
+_REPLAY = """
+    UPDATE outbox SET dead_ns = NULL, tries = 0, next_try_ns = ?1, created_ns = ?1
+    WHERE dead_ns >= ?2 AND (?3 IS NULL OR endpoint = ?3)
+"""
+_ENDPOINTS = """
+    SELECT name, count(event) FILTER (WHERE dead_ns IS NULL) AS pending,
+        count(dead_ns) AS dead, delivered, dropped, failing_ns, disabled_ns, disabled_why,
+        (SELECT error FROM outbox AS last WHERE last.endpoint = name AND error IS NOT NULL
+         ORDER BY next_try_ns DESC LIMIT 1) AS error
+    FROM endpoints LEFT JOIN outbox ON endpoint = name
+    WHERE ?1 IS NULL OR name = ?1
+    GROUP BY name ORDER BY name
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event that is to be sent to an endpoint, and how often that was tried."""
+
+    event: GateEvent
+    endpoint: str
+    tries: int
+    next_try_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How an endpoint is; counts are of events."""
+
+    name: str
+    pending: int = 0
+    dead: int = 0
+    delivered: int = 0
+    dropped: int = 0  # there was no room for them
+    failing_ns: int | None = None  # since when every try failed
+    disabled_ns: int | None = None
+    disabled_why: str | None = None
+    error: str | None = None  # of a try, the latest that is known
+
+
+def enqueue(
+    sql: sqlite3.Connection, event: str, webhooks: Iterable[Webhook], endpoints: int, now_ns: int
+) -> None:
+    """Add an event to the outbox of each webhook, within the transaction that records it.
+
+    An endpoint whose share of the rows (one of `endpoints`) waits already gets no more; that is
+    counted.
+    """
+    for webhook in webhooks:
+        sql.execute(_KNOW, (webhook.name,))
+        ((waiting,),) = sql.execute(_COUNT, (webhook.name,))
+        if waiting < ROWS_MAX // endpoints:
+            sql.execute(_ADD, (event, webhook.name, now_ns))
+        else:
+            sql.execute(_DROP, (webhook.name,))
+
+
+class Outbox(GateFile):
+    """One connection to the outbox of a gate store.
+
+    Raises:
+        StoreError: by every method, if the file cannot be used.
+    """
+
+    def next(self, endpoint: str) -> Delivery | None:
+        """Return what is to be tried next at an endpoint, be it due or not; None is nothing."""
+        for body, tries, next_try_ns in self._rows(_DUE, endpoint):
+            event = read_json(body, GateEvent, self.path)
+            return Delivery(event, endpoint, tries, next_try_ns)
+        return None
+
+    def failing_ns(self, endpoint: str) -> int | None:
+        """Return since when every try of an endpoint failed; None where the last one did not."""
+        rows = self._rows(_STATE, endpoint)
+        return rows[0][0] if rows else None
+
+    def is_disabled(self, endpoint: str) -> bool:
+        """Tell whether nothing is to be sent to an endpoint."""
+        rows = self._rows(_STATE, endpoint)
+        return bool(rows) and rows[0][1] is not None
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Take out what a receiver has accepted."""
+        with self._transaction():
+            # Another process may have sent it, too.
+            if self._sql.execute(_TAKE, (delivery.event.id, delivery.endpoint)).rowcount:
+                self._sql.execute(_DELIVERED, (delivery.endpoint,))
+
+    def failed(
+        self,
+        delivery: Delivery,
+        error: str,
+        now_ns: int,
+        *,
+        next_try_ns: int | None,
+        disabled_why: str | None,
+    ) -> None:
+        """Note a try that failed: when the next one is (None: it is dead), and what it ends."""
+        dead_ns = now_ns if next_try_ns is None else None
+        row = (error, next_try_ns or delivery.next_try_ns, dead_ns)
+        with self._transaction():
+            self._sql.execute(_TRIED, (*row, delivery.event.id, delivery.endpoint))
+            self._sql.execute(_FAILING, (now_ns, delivery.endpoint))
+            if disabled_why:
+                self._sql.execute(_DISABLE, (now_ns, disabled_why, delivery.endpoint))
+
+    def enable(self, endpoint: str) -> bool:
+        """Let an endpoint be tried again; says whether there is one of this name."""
+        with self._transaction():
+            return bool(self._sql.execute(_ENABLE, (endpoint,)).rowcount)
+
+    def replay(self, endpoint: str | None, since_ns: int, now_ns: int) -> int:
+        """Put dead letters that died since then back into the outbox; returns how many."""
+        with self._transaction():
+            return self._sql.execute(_REPLAY, (now_ns, since_ns, endpoint)).rowcount
+
+    def sweep(self, now_ns: int) -> None:
+        """Forget dead letters that are too old, and let die what waited for too long."""
+        oldest_ns = now_ns - KEPT_S * NS_PER_S
+        with self._transaction():
+            self._sql.execute("DELETE FROM outbox WHERE dead_ns < ?", (oldest_ns,))
+            self._sql.execute(
+                "UPDATE outbox SET dead_ns = ? WHERE dead_ns IS NULL AND created_ns < ?",
+                (now_ns, oldest_ns),
+            )
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return all endpoints that an event was ever to be sent to."""
+        return [Endpoint(*row) for row in self._rows(_ENDPOINTS, None)]
+
+    def endpoint(self, name: str) -> Endpoint:
+        """Return how an endpoint is."""
+        rows = self._rows(_ENDPOINTS, name)
+        return Endpoint(*rows[0]) if rows else Endpoint(name)

@@ -1,0 +1,237 @@
+"""The files of a store: one Parquet file for each table, day and bucket.
+
+Files are written aside, synced and renamed, and never deleted, so that whoever reads meanwhile, or
+after a crash, finds whole files only.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+
+import polars as pl
+
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.store.locks import StoreError, replacing
+
+# The ids that tie a span's trace to others: its session, its task, the traces it links to. Kept
+# with the span, they tell where its trace belongs without reading what it did.
+STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, "ties": pl.List(pl.String)})
+
+_LOOP_TURN = {
+    "trace_id": pl.String(),
+    "span_id": pl.String(),
+    "turn": pl.UInt32(),
+    "role": pl.String(),
+}
+
+# `Finding`, with its cost flattened.
+FINDING_SCHEMA = pl.Schema(
+    {
+        "id": pl.String(),
+        "rule": pl.String(),
+        "task": pl.String(),
+        "session": pl.String(),
+        "trace_id": pl.String(),
+        "agent": pl.String(),
+        "turn_first": pl.UInt32(),
+        "turn_last": pl.UInt32(),
+        "attempts": pl.Int64(),
+        "loop_count": pl.Int64(),
+        "period": pl.Int64(),
+        "signature": pl.String(),
+        "reason": pl.String(),
+        "action": pl.String(),
+        "turns": pl.List(pl.Struct(_LOOP_TURN)),
+        "cost_seconds": pl.Float64(),
+        "cost_input_tokens": pl.Int64(),
+        "cost_output_tokens": pl.Int64(),
+    }
+)
+
+TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
+
+# Few enough that a small store has few files, and enough that one bucket of a large one fits into
+# memory. Never changed: it decides where a task lies.
+BUCKETS = 16
+
+DATA = "data.parquet"  # The name of every file with rows.
+_ASIDE = f".{DATA}.tmp-"
+_FIRST_DAY = "1970-01-01"
+_FILE = "looptrace file"  # A column for the file that a row came from.
+
+
+# Polars panics over some damaged files, which is no Exception.
+_BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
+def files_pattern(store_dir: Path, table: str) -> str:
+    """Return the glob pattern of a table's files."""
+    return str(Path(glob.escape(str(store_dir)), table, "day=*", "bucket=*", DATA))
+
+
+def read_bucket(
+    store_dir: Path, table: str, bucket: int, columns: list[str] | None = None
+) -> pl.DataFrame:
+    """Read the rows of a bucket, all columns or some, in the order of their days.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    return _read(_files(store_dir, table, bucket), table, columns).drop(_FILE)
+
+
+def write_bucket(
+    store_dir: Path, table: str, bucket: int, rows: pl.DataFrame, start_ns: pl.Series
+) -> None:
+    """Make these rows the bucket's, each on the day of its start; equal files are left alone.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote, or cannot be written.
+    """
+    day = pl.from_epoch(start_ns, time_unit="ns").dt.date().cast(pl.String)
+    by_day = rows.with_columns(day=day).partition_by("day", as_dict=True, include_key=False)
+    wanted = {_file(store_dir, table, str(day), bucket): part for (day,), part in by_day.items()}
+    files = _files(store_dir, table, bucket)
+    stored = _read(files, table).partition_by(_FILE, as_dict=True, include_key=False)
+    empty = TABLES[table].to_frame()
+    changed = {
+        path: part
+        for path in sorted({*wanted, *files})
+        if not (part := wanted.get(path, empty)).equals(stored.get((str(path),), empty))
+        or path not in files
+    }
+    _write_files(store_dir, changed)
+
+
+def prepare_files(store_dir: Path) -> None:
+    """Write an empty file for each table: it gives it its columns before there is a row.
+
+    Raises:
+        StoreError: if a file cannot be written.
+    """
+    empty = {
+        _file(store_dir, table, _FIRST_DAY, 0): schema.to_frame()
+        for table, schema in TABLES.items()
+    }
+    _write_files(store_dir, empty)
+
+
+def expire(store_dir: Path, days_max: int, bytes_max: int) -> list[str]:
+    """Delete the days before the last `days_max` days, and the oldest until the rest is smaller.
+
+    The last day stays. Returned are the days that went.
+
+    Raises:
+        StoreError: if a file cannot be deleted.
+    """
+    sizes: dict[str, int] = defaultdict(int)
+    for table in TABLES:
+        for path in store_dir.glob(f"{table}/day=*/bucket=*/{DATA}"):
+            sizes[path.parent.parent.name] += path.stat().st_size
+    del sizes[_day_folder(_FIRST_DAY)]  # Gives the tables their columns.
+    oldest = _day_folder(str(datetime.now(UTC).date() - timedelta(days=days_max)))
+    gone: list[str] = []
+    for day in sorted(sizes)[:-1]:
+        if day >= oldest and sum(sizes.values()) <= bytes_max:
+            break
+        del sizes[day]
+        gone.append(day)
+    _delete(store_dir, gone)
+    return [day.partition("=")[2] for day in gone]
+
+
+def _delete(store_dir: Path, days: list[str]) -> None:
+    if not days:
+        return
+    try:
+        with replacing(store_dir):
+            for table, day in product(TABLES, days):
+                if (folder := store_dir / table / day).exists():
+                    shutil.rmtree(folder)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename}: cannot be deleted ({error.strerror}); check permissions."
+        ) from error
+
+
+def sweep(store_dir: Path) -> None:
+    """Delete the files that a killed ingest had begun to write aside."""
+    for table in TABLES:
+        for aside in store_dir.glob(f"{table}/day=*/bucket=*/{_ASIDE}*"):
+            aside.unlink()
+
+
+def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame]) -> None:
+    asides = {path: path.with_name(f"{_ASIDE}{os.getpid()}") for path in files}
+    try:
+        for path, rows in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with asides[path].open("wb") as file:
+                rows.write_parquet(file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+        with replacing(store_dir):
+            for path, aside in asides.items():
+                aside.replace(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        for aside in asides.values():
+            aside.unlink(missing_ok=True)
+        raise StoreError(
+            f"{path}: cannot be written ({_first_line(error)}); "
+            "check space and permissions, then try again."
+        ) from error
+
+
+def _read(paths: list[Path], table: str, columns: list[str] | None = None) -> pl.DataFrame:
+    """Read files together, with a column for where each row came from; if one is bad, name it."""
+    schema = TABLES[table]
+    expected = pl.Schema(
+        [*((name, schema[name]) for name in columns or schema), (_FILE, pl.String())]
+    )
+    if not paths:
+        return expected.to_frame()
+    try:
+        rows = pl.read_parquet(
+            paths,
+            columns=expected.names(),
+            glob=False,
+            hive_partitioning=False,
+            include_file_paths=_FILE,
+        )
+        why = "its columns are not those of looptrace"
+    except _BAD_PARQUET as error:
+        rows, why = pl.DataFrame(), _first_line(error)
+    if rows.schema == expected:
+        return rows
+    if len(paths) > 1:
+        return pl.concat(_read([path], table, columns) for path in paths)
+    raise StoreError(
+        f"{paths[0]}: cannot be read ({why}); move it away and ingest the traces of its day again."
+    )
+
+
+def _files(store_dir: Path, table: str, bucket: int) -> list[Path]:
+    return sorted((store_dir / table).glob(f"day=*/{_bucket_folder(bucket)}/{DATA}"))
+
+
+def _file(store_dir: Path, table: str, day: str, bucket: int) -> Path:
+    return store_dir / table / _day_folder(day) / _bucket_folder(bucket) / DATA
+
+
+def _day_folder(day: str) -> str:
+    return f"day={day}"
+
+
+def _bucket_folder(bucket: int) -> str:
+    return f"bucket={bucket:02}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,138 @@
+"""The store as SQL sees it: three views in a DuckDB that can read the store and nothing else."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from looptrace.collector.store.layout import require_store
+from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.parquet import DATA, TABLES, files_pattern
+
+# Longer than a store of millions of turns needs, and short enough for a mistake.
+QUERY_TIME_MAX_S = 30
+_INTERRUPT_AGAIN_S = 0.1
+_ROWS_A_BATCH = 1_000
+_MEMORY_MAX = "1GB"
+_THREADS = 2
+
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": _MEMORY_MAX,
+    "threads": _THREADS,
+    "temp_directory": "",  # Nothing is spilled, so that no query fills a disk.
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+
+# An answer is computed as a whole: the store's files are then needed no longer, however slowly its
+# rows are read, and the memory limit holds for it.
+_ANSWER = "CREATE TEMP TABLE answer AS "
+
+# DuckDB itself refuses in `query()` whatever is not one statement that reads. The type of a
+# statement would not do: a WITH that holds a COPY ... TO counts as a SELECT.
+_READ_ONLY = "SELECT * FROM query($sql)"
+_TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
+
+
+class QueryError(Exception):
+    """SQL that DuckDB refuses, or that takes too much; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The names of the columns, and the rows in batches."""
+
+    columns: tuple[str, ...]
+    batches: Iterator[list[tuple[Any, ...]]]
+
+
+def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
+    """Open the views `spans`, `turns` and `findings` of a store.
+
+    The connection reads no file outside the store and loads no extension, and its settings cannot
+    be changed. Its SQL could still write into the store's folder: `ask_typed` keeps it from that.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    store_dir = store_dir.resolve()
+    connection = duckdb.connect(config=_CONFIG)
+    # DuckDB compares the patterns of files, too, with the folders that are allowed.
+    allowed = ", ".join(map(_quoted, {str(store_dir), glob.escape(str(store_dir))}))
+    connection.execute(f"SET allowed_directories = [{allowed}]")
+    connection.execute("SET enable_external_access = false")
+    try:
+        with reading(store_dir):
+            for table, schema in TABLES.items():
+                pattern = files_pattern(store_dir, table)
+                files = connection.read_parquet(pattern, hive_partitioning=True)
+                files.select(*schema, "day", "bucket").create_view(table)
+    except duckdb.Error as error:
+        connection.close()
+        raise _explained(error) from error
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+@contextmanager
+def ask(store_dir: Path, sql: str, values: Mapping[str, str]) -> Iterator[Answer]:
+    """Run one of looptrace's own queries on a store, with the values of its parameters.
+
+    The whole answer is computed first, so that the store's files are needed no longer.
+
+    Raises:
+        QueryError: if DuckDB refuses it, or it takes too much time or memory.
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    with connect(store_dir) as connection:
+        with reading(store_dir):
+            _heard(connection, lambda: connection.execute(f"{_ANSWER}{sql}", dict(values)))
+        answer = connection.execute("FROM answer")
+        columns = answer.description or []
+        for name, kind, *_ in columns:
+            if str(kind) == _TIME_WITH_ZONE:
+                raise QueryError(f"Column {name} is a {_TIME_WITH_ZONE}; cast it to TIMESTAMP.")
+        batches = iter(lambda: answer.fetchmany(_ROWS_A_BATCH), [])
+        yield Answer(tuple(name for name, *_ in columns), batches)
+
+
+def ask_typed(store_dir: Path, sql: str) -> AbstractContextManager[Answer]:
+    """Run SQL that somebody typed: one statement, which can only read. Raises what `ask` does."""
+    return ask(store_dir, _READ_ONLY, {"sql": sql})
+
+
+def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) -> None:
+    """Let DuckDB work on another thread: on this one it would not always hear Ctrl-C."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        future = pool.submit(work)
+        try:
+            future.result(timeout=QUERY_TIME_MAX_S)
+        except TimeoutError as error:
+            raise QueryError(f"It takes longer than {QUERY_TIME_MAX_S} s; ask for less.") from error
+        except duckdb.Error as error:
+            raise _explained(error) from error
+        finally:
+            # What has not begun yet cannot be interrupted, so that once may be too early.
+            while not future.done():
+                connection.interrupt()
+                wait([future], timeout=_INTERRUPT_AGAIN_S)
+
+
+def _explained(error: duckdb.Error) -> QueryError | StoreError:
+    """Put DuckDB's message on one line, without its excerpt of SQL that nobody typed."""
+    message = " ".join(str(error).partition("\n\nLINE ")[0].split())
+    if DATA in message:
+        return StoreError(f"{message}; move that file away and ingest the traces of its day again.")
+    return QueryError(message)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

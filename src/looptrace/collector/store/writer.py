@@ -1,0 +1,329 @@
+"""The store: spans, turns and findings as Parquet files that any engine can read.
+
+A store is a folder with a marker file and, for each table, files by day and by bucket. A bucket
+holds whole tasks, and whatever else their turns depend on, so that it is the unit of work.
+
+Spans and what people decided are the truth, and turns, findings and gates are made from them. So a
+killed ingest costs nothing: the next one brings every span to its bucket and makes the rest anew.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.engine.batch import Judged, judged_of
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.fingerprint.signatures import digest
+from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.resolutions import decision_turns
+from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, numbered
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.content.policy import Content, with_content
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.key import content_key
+from looptrace.collector.store.layout import (
+    GATES_FILE,
+    RULES_FILE,
+    SCHEMA_VERSION,
+    UNFINISHED_FILE,
+    is_store,
+    require_store,
+)
+from looptrace.collector.store.locks import MARKER, NAME, StoreError, ingesting
+from looptrace.collector.store.parquet import (
+    BUCKETS,
+    FINDING_SCHEMA,
+    TABLES,
+    expire,
+    prepare_files,
+    read_bucket,
+    sweep,
+    write_bucket,
+)
+from looptrace.collector.store.placement import (
+    Traces,
+    buckets_with,
+    count_known,
+    of_traces,
+    place,
+    tied_traces,
+    ties_of,
+)
+from looptrace.collector.store.reader import count_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What one ingest did, and how many turns, findings and open gates the store holds after it.
+
+    `spans_known` were there before. `seq_before` is the number of the last event before those that
+    this ingest recorded. `skipped` are the spans that lost against another with the same id.
+    """
+
+    spans_new: int
+    spans_known: int
+    turns: int
+    findings: int
+    gates_opened: int
+    gates_open: int
+    seq_before: int
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """What was made anew: of these tasks, and what was judged of them."""
+
+    tasks: set[str]
+    judged: Judged
+
+
+def prepare(store_dir: Path) -> None:
+    """Make a store where there is none.
+
+    Raises:
+        StoreError: if the folder is something else, or another process writes to it.
+    """
+    with _locked(store_dir):
+        pass
+
+
+def ingest(
+    spans: pl.DataFrame,
+    store_dir: Path,
+    judging: RuleSet = DEFAULT,
+    recovery: Recovery = RECOVERY,
+    sameness: Sameness = NOTHING,
+    webhooks: Sequence[Webhook] = (),
+    content: Content = "full",
+) -> Ingested:
+    """Add spans to a store as `Writer.ingest` does; raises what `writing` and it raise.
+
+    As much of their content is stored as the policy says.
+    """
+    with writing(store_dir, judging, recovery, sameness, webhooks) as writer:
+        if content != "full":
+            spans = with_content(spans, content, content_key(store_dir))
+        return writer.ingest(spans)
+
+
+@contextmanager
+def writing(
+    store_dir: Path,
+    judging: RuleSet = DEFAULT,
+    recovery: Recovery = RECOVERY,
+    sameness: Sameness = NOTHING,
+    webhooks: Sequence[Webhook] = (),
+) -> Iterator[Writer]:
+    """Be the one who writes to a store, which is made where there is none.
+
+    Raises:
+        StoreError: if the folder is something else than a store, a file cannot be read or
+            written, or another process writes to it.
+    """
+    with _locked(store_dir):
+        if not (store_dir / GATES_FILE).exists():
+            (store_dir / UNFINISHED_FILE).touch()  # What the spans say of gates is not in it.
+        with GateStore.open(store_dir / GATES_FILE, webhooks) as gates:
+            yield Writer(store_dir, (judging, recovery, sameness), gates)
+
+
+class Writer:
+    """The one who writes to a store."""
+
+    def __init__(
+        self, store_dir: Path, settings: tuple[RuleSet, Recovery, Sameness], gates: GateStore
+    ) -> None:
+        self._dir = store_dir
+        self._settings = settings
+        self._gates = gates
+        self._said: set[str] = set()  # decisions that the turns hold
+
+    def ingest(self, spans: pl.DataFrame) -> Ingested:
+        """Add spans (`SPAN_SCHEMA`), and decide on gates.
+
+        What the tables hold afterwards depends only on the set of all spans ever ingested and on
+        what people decided, and the findings on the rules of the last ingest. Events of gates are
+        only ever added, and new ones go to the outbox of the webhooks. One bucket is in memory at
+        a time, beside the given spans. Whatever a writer that was killed left behind is repaired.
+
+        Raises:
+            StoreError: if a file cannot be read or written.
+        """
+        spans, skipped = distinct_spans(spans)
+        unfinished, settings = self._dir / UNFINISHED_FILE, _hash(*self._settings)
+        stale = _stale(self._dir, settings)
+        unfinished.touch()
+        seq_before = self._gates.last_seq()
+        known = count_known(self._dir, spans)
+        touched, replaced = place(self._dir, spans.with_columns(ties=ties_of(spans)))
+        said = self._gates.resolutions()
+        touched |= dict.fromkeys(stale | _decided(self._dir, self._gates))
+        opened = 0
+        for bucket, traces in sorted(touched.items()):
+            opened += self._decide(self._derive(bucket, traces))
+        _forget_tasks(self._dir, self._gates)
+        self._said.update(each.id for each in said)
+        (self._dir / RULES_FILE).write_text(settings, encoding="utf-8")
+        unfinished.unlink()
+        return Ingested(
+            spans_new=spans.height - known,
+            spans_known=known,
+            turns=count_rows(self._dir, "turns", "kind", IS_STEP),
+            findings=count_rows(self._dir, "findings", "id", pl.lit(value=True)),
+            gates_opened=opened,
+            gates_open=len(self._gates.gates("open")),
+            seq_before=seq_before,
+            skipped=(*skipped, *replaced),
+        )
+
+    def has_decisions(self) -> bool:
+        """Tell whether people decided something that the turns do not hold yet."""
+        return any(each.id not in self._said for each in self._gates.resolutions())
+
+    def add(self, spans: pl.DataFrame) -> None:
+        """Add spans, and what people decided, where somebody else decides on gates.
+
+        The store was ingested into before.
+
+        Raises:
+            StoreError: if a file cannot be read or written.
+        """
+        spans, _ = distinct_spans(spans)
+        said = [each for each in self._gates.resolutions() if each.id not in self._said]
+        (self._dir / UNFINISHED_FILE).touch()
+        touched, _ = place(self._dir, spans.with_columns(ties=ties_of(spans)))
+        if said:
+            for bucket in buckets_with(self._dir, {each.trace_id for each in said}):
+                touched[bucket] = None
+        for bucket, traces in sorted(touched.items()):
+            self._derive(bucket, traces)
+        self._said.update(each.id for each in said)
+        (self._dir / UNFINISHED_FILE).unlink()
+
+    def expire(self, days_max: int, bytes_max: int) -> list[str]:
+        """Delete the days before the last `days_max`, and the oldest where that is not enough.
+
+        Returned are the days. Gates and what people decided are kept.
+
+        Raises:
+            StoreError: if a file cannot be deleted.
+        """
+        return expire(self._dir, days_max, bytes_max)
+
+    def _derive(self, bucket: int, traces: Traces) -> _Derived:
+        """Make the turns and findings of a bucket's traces anew from its spans.
+
+        What normalising remarks on concerns how spans are read, not whether they are stored, so
+        that it is left to whoever analyses them.
+        """
+        judging, recovery, sameness = self._settings
+        spans = read_bucket(self._dir, "spans", bucket)
+        mine = of_traces(tied_traces(spans, traces))
+        turns, _ = turns_of(spans.filter(mine).select(list(SPAN_SCHEMA)), sameness)
+        stored = read_bucket(self._dir, "turns", bucket)
+        tasks = {*turns["task"], *stored.filter(mine)["task"]}
+        others = ~pl.col("task").is_in(tasks)
+        said = decision_turns(each for each in self._gates.resolutions() if each.task in tasks)
+        turns = numbered(pl.concat([turns, said]))
+        every = numbered(pl.concat([stored.filter(others), turns]))
+        write_bucket(self._dir, "turns", bucket, every, every["start_ns"])
+        judged = judged_of(turns, judging, recovery)
+        kept = read_bucket(self._dir, "findings", bucket).filter(others)
+        findings = pl.concat([kept, _finding_table(judged.findings)]).sort(
+            "task", "turn_first", "turn_last", "rule", "id"
+        )
+        starts = every.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
+        started = findings.join(
+            starts, on=["task", "turn_first"], how="left", maintain_order="left"
+        )
+        write_bucket(self._dir, "findings", bucket, findings, started["start_ns"])
+        return _Derived(tasks, judged)
+
+    def _decide(self, derived: _Derived) -> int:
+        """Record what was judged; returns how many gates opened."""
+        loops_no_more = (self._gates.tasks() & derived.tasks) - {
+            state.task for state in derived.judged.states
+        }
+        states = [*derived.judged.states, *map(TaskState, sorted(loops_no_more))]
+        new = self._gates.record(derived.judged.events, states, time.time_ns())
+        return sum(event.type == "gate_opened" for event in new)
+
+
+@contextmanager
+def _locked(store_dir: Path) -> Iterator[None]:
+    """Make the store where there is none, and keep other ingests out meanwhile."""
+    try:
+        store_dir.mkdir(parents=True, exist_ok=True)
+        names = {entry.name for entry in store_dir.iterdir()} - set(TABLES)
+        if not is_store(store_dir) and not all(name.startswith(NAME) for name in names):
+            raise StoreError(f"{store_dir}: is a folder of something else; give a new one.")
+        with ingesting(store_dir):
+            _prepare(store_dir)
+            yield
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or store_dir}: cannot be used ({error.strerror}); "
+            "check space and permissions, then try again."
+        ) from error
+
+
+def _prepare(store_dir: Path) -> None:
+    """Sweep what a killed ingest left, and make a new store's marker, last."""
+    sweep(store_dir)
+    if is_store(store_dir):
+        require_store(store_dir)
+        return
+    prepare_files(store_dir)
+    aside = store_dir / f"{MARKER}.tmp"
+    marker = {"schema": SCHEMA_VERSION, "buckets": BUCKETS}
+    aside.write_text(f"{json.dumps(marker)}\n", encoding="utf-8")
+    aside.replace(store_dir / MARKER)
+
+
+def _stale(store_dir: Path, settings: str) -> set[int]:
+    """Return the buckets whose findings may be none of these settings, or lag behind the spans."""
+    noted = store_dir / RULES_FILE
+    same = noted.is_file() and noted.read_bytes() == settings.encode()
+    whole = not (store_dir / UNFINISHED_FILE).exists()
+    return set() if same and whole else set(range(BUCKETS))
+
+
+def _hash(*settings: RuleSet | Recovery | Sameness) -> str:
+    return digest(repr(settings))
+
+
+def _decided(store_dir: Path, gates: GateStore) -> set[int]:
+    """Return the buckets in which a gate was resolved since they were judged."""
+    traces = gates.pending()
+    return buckets_with(store_dir, traces) if traces else set()
+
+
+def _forget_tasks(store_dir: Path, gates: GateStore) -> None:
+    """Let tasks wait for nothing that turned out to be parts of others."""
+    buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
+    gone = gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
+    gates.record((), map(TaskState, sorted(gone)), time.time_ns())
+
+
+def _finding_table(findings: Sequence[Finding]) -> pl.DataFrame:
+    return pl.DataFrame([_flat(asdict(finding)) for finding in findings], schema=FINDING_SCHEMA)
+
+
+def _flat(finding: dict[str, Any]) -> dict[str, Any]:
+    cost = finding.pop("cost")
+    return {**finding, **{f"cost_{name}": value for name, value in cost.items()}}

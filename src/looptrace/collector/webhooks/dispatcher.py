@@ -1,0 +1,176 @@
+"""Delivers on a thread of its own, with a task for each endpoint, so that none delays another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import SystemRandom
+from threading import Event, Thread
+
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.outbox import Outbox
+from looptrace.collector.webhooks.client import Http, Net
+from looptrace.collector.webhooks.endpoint_worker import POLL_S, Courier, Receiver, receiver_of
+
+# How often what is too old is swept out.
+SWEEP_S = 3_600.0
+# Of the time for closing, the part in which what is under way may still end by itself.
+_ENDING_SHARE = 0.8
+
+_logger = logging.getLogger(__name__)
+
+
+class Deliverer:
+    """Brings what is in the outbox of a gate store to webhooks, until it is closed.
+
+    It may be killed at any moment; the next one goes on where it was.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        webhooks: Iterable[Webhook],
+        environment: Mapping[str, str],
+        net: Net | None = None,
+    ) -> None:
+        """Prepare to deliver.
+
+        Raises:
+            SecretError: if a secret cannot be read.
+            StoreError: if the store cannot be used.
+        """
+        self._path = path
+        self._receivers = [receiver_of(webhook, environment) for webhook in webhooks]
+        self._net = net or Http()
+        self._results: Counter[tuple[str, str]] = Counter()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = asyncio.Event()
+        self._woken: dict[str, asyncio.Event] = {}
+        self._closing_s = 0.0
+        self._ended = Event()
+        self._thread = Thread(target=self._work, name="looptrace-webhooks", daemon=True)
+        Outbox.open(path).close()
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._loop = asyncio.new_event_loop()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look into the outbox now: there are new events."""
+        self._call(self._wake_all)
+
+    def close(self, timeout_s: float) -> bool:
+        """Stop; what is under way may end. Says whether all ended within the time."""
+        if not self._thread.is_alive():
+            return True
+        self._closing_s = timeout_s * _ENDING_SHARE
+        self._call(self._stop)
+        return self._ended.wait(timeout_s)
+
+    def results(self) -> dict[tuple[str, str], int]:
+        """Return how often what came of tries, by endpoint and result.
+
+        Results are `delivered`, `failed` (of these `dead` and `disabled`), and `error` where the
+        store could not be used.
+        """
+        return dict(self._results)
+
+    def _call(self, what: Callable[[], None]) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # It has ended, and there is nobody to call.
+                self._loop.call_soon_threadsafe(what)
+
+    def _wake_all(self) -> None:
+        for event in self._woken.values():
+            event.set()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._wake_all()
+
+    def _work(self) -> None:
+        loop = self._loop or asyncio.new_event_loop()
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(self._run())
+        except StoreError:
+            _logger.exception("webhooks are not delivered any more")
+        finally:
+            self._ended.set()
+
+    async def _run(self) -> None:
+        with Outbox.open(self._path) as outbox:
+            tasks = [asyncio.ensure_future(self._sweep(outbox))]
+            for receiver in self._receivers:
+                courier = self._courier(receiver, outbox)
+                tasks.append(asyncio.ensure_future(self._deliver(receiver.webhook.name, courier)))
+            await self._stopping.wait()
+            _, late = await asyncio.wait(tasks, timeout=self._closing_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _courier(self, receiver: Receiver, outbox: Outbox) -> Courier:
+        chance = SystemRandom()
+        return Courier(receiver, outbox, self._net, time.time_ns, chance, self._results)
+
+    async def _sweep(self, outbox: Outbox) -> None:
+        while not self._stopping.is_set():
+            with self._going_on("sweep"):
+                outbox.sweep(time.time_ns())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), SWEEP_S)
+
+    async def _deliver(self, name: str, courier: Courier) -> None:
+        woken = self._woken[name] = asyncio.Event()
+        while not self._stopping.is_set():
+            woken.clear()
+            wait_s = POLL_S
+            with self._going_on(name):
+                wait_s = await courier.step()
+            if wait_s and not self._stopping.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), wait_s)
+
+    @contextmanager
+    def _going_on(self, name: str) -> Iterator[None]:
+        """Say what failed, and let it be tried again later: others have events, too."""
+        try:
+            yield
+        except StoreError as error:
+            _logger.warning("webhook %r: %s", name, error)
+            self._results[name, "error"] += 1
+        except Exception:
+            _logger.exception("webhook %r", name)
+            self._results[name, "error"] += 1
+
+
+def deliver_due(
+    path: Path, receivers: Sequence[Receiver], net: Net | None = None
+) -> dict[tuple[str, str], int]:
+    """Send what is due now, each endpoint beside the others; returns results as `Deliverer` does.
+
+    Raises:
+        StoreError: if the store cannot be used.
+    """
+    results: Counter[tuple[str, str]] = Counter()
+
+    async def emptied(receiver: Receiver, outbox: Outbox) -> None:
+        courier = Courier(receiver, outbox, net or Http(), time.time_ns, SystemRandom(), results)
+        while not await courier.step():
+            pass
+
+    async def run() -> None:
+        with Outbox.open(path) as outbox:
+            outbox.sweep(time.time_ns())
+            await asyncio.gather(*(emptied(receiver, outbox) for receiver in receivers))
+
+    asyncio.run(run())
+    return dict(results)

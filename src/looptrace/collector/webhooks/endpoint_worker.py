@@ -1,0 +1,152 @@
+"""Brings the events of one endpoint to its receiver, one after the other.
+
+Nothing is claimed: a row stays in the outbox until the receiver has accepted, so that whatever is
+killed in between sends the event once more, under the same id, and loses none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from looptrace import __version__
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
+from looptrace.collector.store.outbox import Delivery, Outbox
+from looptrace.collector.webhooks.client import Net, Request
+from looptrace.collector.webhooks.formats import body_of
+from looptrace.collector.webhooks.retry_policy import Answer, Verdict, verdict
+from looptrace.collector.webhooks.signing import SecretError, key_of, secret_text, signed
+from looptrace.rules.contract import SettingError
+from looptrace.rules.vocabulary import NS_PER_S
+
+# How often an outbox is looked into that another process may have written to.
+POLL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """A webhook with what its settings only point to; its text shows no secret."""
+
+    webhook: Webhook
+    url: str
+    keys: tuple[bytes, ...]
+    integration_key: str = ""
+
+    def __repr__(self) -> str:
+        return f"Receiver({self.webhook.name!r})"
+
+    def request(self, event: GateEvent, now_ns: int) -> Request:
+        """Return what is sent of an event at this time."""
+        hook = self.webhook
+        body, content_type = body_of(hook.format, event, hook.gate_url, self.integration_key)
+        headers = {
+            "content-type": content_type,
+            "user-agent": f"looptrace/{__version__}",
+            "connection": "close",
+        }
+        headers |= signed(self.keys, event.id, now_ns // NS_PER_S, body)
+        return Request(self.url, headers, body, hook.allow_private)
+
+
+def receiver_of(webhook: Webhook, environment: Mapping[str, str]) -> Receiver:
+    """Read where a webhook leads to, and its secrets.
+
+    Raises:
+        SecretError: if one cannot be; the message names the webhook.
+    """
+    try:
+        url = webhook.url
+        if url.startswith((VARIABLE, FILE)):
+            url = secret_text(url, environment)
+            check_url(url, webhook.allow_private)
+        texts = [(secret_text(where, environment), where) for where in webhook.secrets]
+        if webhook.format == "pagerduty":
+            return Receiver(webhook, url, (), texts[0][0])
+        return Receiver(webhook, url, tuple(key_of(*text) for text in texts))
+    except (SecretError, SettingError) as error:
+        raise SecretError(f"webhook {webhook.name!r}: {error}") from error
+
+
+class Courier:
+    """Sends what is due at one endpoint, and notes what came of it."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        outbox: Outbox,
+        net: Net,
+        now_ns: Callable[[], int],
+        chance: Random,
+        results: Counter[tuple[str, str]],
+    ) -> None:
+        self._receiver = receiver
+        self._name = receiver.webhook.name
+        self._outbox = outbox
+        self._net = net
+        self._now_ns = now_ns
+        self._chance = chance
+        self._results = results
+        self._rest_until_ns = 0
+        self._failures = 0  # one after the other
+        self._accepted: Delivery | None = None  # and not yet noted
+
+    async def step(self) -> float:
+        """Send what is due next, if anything is; returns the seconds until there is more to do.
+
+        Raises:
+            StoreError: if the outbox cannot be used; what was accepted is noted by the next step.
+        """
+        self._note_accepted()
+        if self._outbox.is_disabled(self._name):
+            return POLL_S
+        delivery = self._outbox.next(self._name)
+        if delivery is None:
+            return POLL_S
+        wait_ns = max(delivery.next_try_ns, self._rest_until_ns) - self._now_ns()
+        if wait_ns > 0:
+            return min(wait_ns / NS_PER_S, POLL_S)
+        answer = await self._net.send(self._receiver.request(delivery.event, self._now_ns()))
+        if answer.error:
+            self._failed(delivery, answer)
+        else:
+            self._accepted = delivery
+            self._note_accepted()
+        return 0.0
+
+    def _note_accepted(self) -> None:
+        if self._accepted is None:
+            return
+        self._outbox.delivered(self._accepted)
+        self._accepted = None
+        self._failures = 0
+        self._results[self._name, "delivered"] += 1
+
+    def _failed(self, delivery: Delivery, answer: Answer) -> None:
+        now_ns = self._now_ns()
+        self._failures += 1
+        found = self._verdict(delivery, answer, now_ns)
+        self._rest_until_ns = now_ns + round(found.rest_s * NS_PER_S)
+        next_ns = None if found.wait_s is None else now_ns + round(found.wait_s * NS_PER_S)
+        self._outbox.failed(
+            delivery,
+            answer.error,
+            now_ns,
+            next_try_ns=next_ns,
+            disabled_why=found.disabled_why,
+        )
+        self._results[self._name, "failed"] += 1
+        self._results[self._name, "dead"] += next_ns is None
+        self._results[self._name, "disabled"] += found.disabled_why is not None
+
+    def _verdict(self, delivery: Delivery, answer: Answer, now_ns: int) -> Verdict:
+        since_ns = self._outbox.failing_ns(self._name)
+        return verdict(
+            answer,
+            tries=delivery.tries + 1,
+            failures=self._failures,
+            failing_s=(now_ns - (now_ns if since_ns is None else since_ns)) / NS_PER_S,
+            chance=self._chance.random(),
+        )
