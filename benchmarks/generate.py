@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -109,7 +109,7 @@ USER, MODEL_TURN, TOOL = range(len(ROW_KINDS))
 
 def turns(count: int, seed: int) -> pl.DataFrame:
     """Return `count` turns (`TURN_SCHEMA`) as an analysis sees them: fingerprinted and numbered."""
-    return numbered(fingerprinted(written(count, seed)))
+    return numbered(add_fingerprints(written(count, seed)))
 
 
 def written(count: int, seed: int) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from statistics import median, quantiles
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.sdk.forward import ForwardEngine
 from looptrace.collector.sdk.processor import FORWARD_LIMITS, LoopSpanProcessor
 
@@ -72,7 +72,7 @@ def us_per_span(processor: SpanProcessor | None, spans: int) -> float:
 def us_per_check() -> tuple[float, float]:
     """Return the microseconds that a look at an open gate takes: p50 and p99.9."""
     processor = LoopSpanProcessor(ForwardEngine(Nowhere(), None))
-    processor._tell([Told("event", "gate_opened", "talk", "", "", directive="Stop.")])
+    processor._tell([GateNotice("event", "gate_opened", "talk", "", "", directive="Stop.")])
     gate = processor.gate("talk")
     taken = []
     for _ in range(CHECKS):

@@ -30,13 +30,13 @@ import polars as pl
 
 from benchmarks import plain
 from benchmarks.generate import sessions, written
-from looptrace.analyzer.detect.columns import coded
-from looptrace.analyzer.detect.counters import Counting, counted
-from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.counters import Counting, add_counters
+from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import findings_of
 from looptrace.analyzer.engine.live import LiveEngine
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.registry import default_rules
 
@@ -100,7 +100,7 @@ def loops_by_looptrace(turns: pl.DataFrame, judging: RuleSet) -> list[plain.Loop
 
 def loops_by_plain(turns: pl.DataFrame, judging: RuleSet) -> list[plain.Loop]:
     """Return what the plain loop finds in the same turns."""
-    return plain.loops(coded(turns).select(plain.COLUMNS).rows(), settings_of(judging))
+    return plain.loops(encode_columns(turns).select(plain.COLUMNS).rows(), settings_of(judging))
 
 
 def main() -> int:
@@ -142,7 +142,9 @@ def _prepare(folder: Path, count: int, seed: int) -> None:
     """Write the turns as they are before fingerprints, and as they are before judging."""
     drafts = written(count, seed)
     drafts.write_parquet(folder / WRITTEN_FILE)
-    counted(coded(numbered(fingerprinted(drafts))), Counting()).write_parquet(folder / CODED_FILE)
+    add_counters(encode_columns(numbered(add_fingerprints(drafts))), Counting()).write_parquet(
+        folder / CODED_FILE
+    )
 
 
 def _peak(folder: Path, stage: str) -> float:
@@ -151,7 +153,7 @@ def _peak(folder: Path, stage: str) -> float:
     table = pl.read_parquet(folder / CODED_FILE)
     whole = table.select(TURN_SCHEMA.names())
     runs: dict[str, Callable[[], object]] = {
-        JUDGE: lambda: stretches(table, judging)[0],
+        JUDGE: lambda: find_stretches(table, judging)[0],
         PLAIN_LOOP: lambda: plain.loops(
             table.select(plain.COLUMNS).iter_rows(), settings_of(judging)
         ),
@@ -165,9 +167,9 @@ def _peak(folder: Path, stage: str) -> float:
 
 def _stages(drafts: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Times]]:
     """Run what comes before the rules, and return the turns with the times."""
-    printed, fingerprint = _timed(lambda: fingerprinted(drafts))
+    printed, fingerprint = _timed(lambda: add_fingerprints(drafts))
     turns, order = _timed(lambda: numbered(printed))
-    _, code = _timed(lambda: counted(coded(turns), Counting()))
+    _, code = _timed(lambda: add_counters(encode_columns(turns), Counting()))
     return turns, {"fingerprint": fingerprint, "order and number": order, "code and count": code}
 
 
@@ -192,13 +194,13 @@ def _judging(turns: pl.DataFrame) -> dict[str, Times]:
     """Time both ways of judging in turn, and everything from turns to findings."""
     judging = rules_compared()
     settings = settings_of(judging)
-    table = counted(coded(turns), Counting())
+    table = add_counters(encode_columns(turns), Counting())
     rows = table.select(plain.COLUMNS).rows()
     # Else the garbage collector walks the plain loop's rows again and again, in both stages.
     gc.collect()
     gc.freeze()
     stages: dict[str, Callable[[], object]] = {
-        JUDGE: lambda: stretches(table, judging)[0],
+        JUDGE: lambda: find_stretches(table, judging)[0],
         PLAIN_LOOP: lambda: plain.loops(rows, settings),
         WHOLE: lambda: findings_of(turns, judging),
     }
@@ -247,7 +249,7 @@ def _show_live(seed: int) -> None:
 
 def _fed(rng: np.random.Generator, tasks: int, history: int, each: int, ticks: int) -> list[Times]:
     """Feed a live engine the history of some tasks, then time ticks of a few turns of each."""
-    turns = fingerprinted(sessions(np.full(tasks, history + each * ticks), rng))
+    turns = add_fingerprints(sessions(np.full(tasks, history + each * ticks), rng))
     turns = numbered(turns).with_columns(place=pl.int_range(pl.len()).over("task"))
     engine = LiveEngine(rules_compared())
     engine.feed(turns.filter(pl.col("place") < history).drop("place"))

@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
-from looptrace.rules.contract import Rule, Verdict, repeats
+from looptrace.rules.contract import Evaluation, Rule, repeats
 from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row
@@ -33,7 +33,7 @@ Fault = Rule | Callable[[pl.DataFrame], pl.DataFrame]
 class SameCall(RepeatedCall):
     """A planted fault: the result plays no part."""
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count calls in a row, whatever came of them."""
         return repeats(in_a_row(lane, lane.call), self.attempts_min, lane.call)
 
@@ -42,7 +42,7 @@ class SameCall(RepeatedCall):
 class SameOutcome(RepeatedCall):
     """A planted fault: what was asked plays no part."""
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count results in a row, whatever was called."""
         return repeats(in_a_row(lane, lane.outcome), self.attempts_min, lane.outcome)
 
@@ -56,7 +56,7 @@ class AnyWindow(RepeatedCall):
         """All turns there are in a case."""
         return 1_000
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count how often each call came before."""
         calls = lane.turns.call[lane.rows].tolist()
         seen = np.array([calls[: i + 1].count(call) for i, call in enumerate(calls)])
@@ -94,7 +94,7 @@ def in_haste(turns: pl.DataFrame) -> pl.DataFrame:
 def without_pausing(turns: pl.DataFrame) -> pl.DataFrame:
     """Let the tool that pauses do something else."""
     name = pl.when(pl.col("name") == "wait").then(pl.lit("act")).otherwise("name")
-    return fingerprinted(turns.with_columns(name=name))
+    return add_fingerprints(turns.with_columns(name=name))
 
 
 def without_progress(turns: pl.DataFrame) -> pl.DataFrame:

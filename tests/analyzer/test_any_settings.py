@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.counters import DAY_S
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.toml_writer import toml_of
@@ -75,7 +75,7 @@ def test_whatever_is_set_what_is_told_is_sound(wanted: Settings, seed: int) -> N
     """No exception, no gate without a finding, no event in a pause; live tells the same."""
     found = read(toml_of(wanted))
     turns = many_tasks(seed)
-    judged = judged_of(turns, found.judging, found.recovery)
+    judged = detect(turns, found.judging, found.recovery)
     engine = LiveEngine(found.judging, found.recovery)
     arriving = turns.sort("order_ns", maintain_order=True)
     size = turns.height // TICKS + 1

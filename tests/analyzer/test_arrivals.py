@@ -9,7 +9,7 @@ import pytest
 
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.gates.state_machine import Gate, TaskState
-from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, Arrivals
+from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, TraceBuffer
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.analyzer.testing.notation import turns_in
@@ -33,7 +33,7 @@ def spans_in(path: Path) -> pl.DataFrame:
 @pytest.mark.parametrize("size", [1, 7])
 def test_turns_are_those_of_all_spans_at_once(path: Path, size: int) -> None:
     """What is known last of each turn is what the whole trace says."""
-    spans, arrivals = spans_in(path), Arrivals()
+    spans, arrivals = spans_in(path), TraceBuffer()
     # What an agent's span says is known while it is open; see the processor.
     rows = spans.rows()
     news = [
@@ -47,7 +47,7 @@ def test_turns_are_those_of_all_spans_at_once(path: Path, size: int) -> None:
 
 def test_a_span_that_comes_again_is_no_news() -> None:
     """Exporters send twice what was not acknowledged."""
-    arrivals = Arrivals()
+    arrivals = TraceBuffer()
     rows = _spans("s1", 3)
     assert arrivals.take(rows).height == 3
     assert arrivals.take(rows).is_empty()
@@ -55,7 +55,7 @@ def test_a_span_that_comes_again_is_no_news() -> None:
 
 def test_traces_go_that_were_touched_longest_ago() -> None:
     """However many come, what is held has a bound."""
-    arrivals = Arrivals(chars_max=20_000)
+    arrivals = TraceBuffer(chars_max=20_000)
     for number in range(100):
         assert arrivals.take(_spans(f"s{number}", 2)).height == 2
     assert len(arrivals) < 10
@@ -64,7 +64,7 @@ def test_traces_go_that_were_touched_longest_ago() -> None:
 
 def test_of_a_long_trace_the_last_spans_are_held() -> None:
     """Each turn of it is news once."""
-    arrivals, rows = Arrivals(), _spans("s1", SPANS_PER_TRACE_MAX + 50)
+    arrivals, rows = TraceBuffer(), _spans("s1", SPANS_PER_TRACE_MAX + 50)
     found = sum(arrivals.take(rows[at : at + 500]).height for at in range(0, len(rows), 500))
     assert found == len(rows)
 

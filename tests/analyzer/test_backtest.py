@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -212,7 +212,7 @@ def test_nothing_is_compared() -> None:
 def test_both_sides_are_judged_as_an_analysis_judges(path: Path) -> None:
     """The same settings give the same twice, and the gates that analyze would show."""
     turns = turns_of(read_spans([str(path)]).spans)[0]
-    judged = judged_of(turns)
+    judged = detect(turns)
     gates = {(e.task, e.turn, e.reason) for e in judged.events if e.type == "gate_opened"}
     found = backtest([turns], default(), default())
 

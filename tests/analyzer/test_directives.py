@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.testing.notation import turns_in
@@ -24,7 +24,7 @@ LOOPS = (
 
 def events_of(*texts: str) -> list[GateEvent]:
     """Return what is told of turns in the notation."""
-    return [event for text in texts for event in judged_of(turns_in(text)).events]
+    return [event for text in texts for event in detect(turns_in(text)).events]
 
 
 @pytest.mark.requirement("E2")

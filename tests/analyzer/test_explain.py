@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.engine.batch import detect, findings_of
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.testing.notation import turns_in
@@ -58,7 +58,7 @@ def changed(change: Change, value: int, judging: RuleSet, recovery: Recovery) ->
 
 def gates(turns: pl.DataFrame, judging: RuleSet, recovery: Recovery) -> list[int]:
     """Return the turns at which gates are opened."""
-    events = judged_of(turns, judging, recovery).events
+    events = detect(turns, judging, recovery).events
     return [event.turn for event in events if event.type == "gate_opened"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint.signatures import EXTERNAL, fingerprinted
+from looptrace.analyzer.fingerprint.signatures import EXTERNAL, add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -67,7 +67,7 @@ def failed(*errors: str | None, **fields: Any) -> pl.DataFrame:
     row: dict[str, Any] = dict.fromkeys(TURN_SCHEMA)
     row |= {"kind": "tool", "name": "run", "arguments": "{}", "failed": True}
     rows = [row | {"error": error} | fields for error in errors]
-    return fingerprinted(pl.DataFrame(rows, TURN_SCHEMA))
+    return add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA))
 
 
 @pytest.mark.requirement("A1")

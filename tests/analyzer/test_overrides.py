@@ -10,9 +10,9 @@ import pytest
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
-from looptrace.analyzer.engine.batch import findings_of, judged_of
+from looptrace.analyzer.engine.batch import detect, findings_of
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.tuning.explain import progress_of
@@ -47,7 +47,7 @@ def turns(*parts: list[Step], gap_s: int = 1) -> pl.DataFrame:
         | step
         for number, step in enumerate(step for part in parts for step in part)
     ]
-    return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
 def found(table: pl.DataFrame, judging: RuleSet) -> list[Finding]:
@@ -179,7 +179,7 @@ def told(table: pl.DataFrame, judging: RuleSet) -> list[tuple[str | None, int]]:
     engine = LiveEngine(judging)
     live = [event for row in range(table.height) for event in engine.feed(table[row]).events]
 
-    assert tuple(live) == judged_of(table, judging).events
+    assert tuple(live) == detect(table, judging).events
     return [(event.action, event.turn) for event in live]
 
 

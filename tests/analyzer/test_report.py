@@ -15,7 +15,7 @@ from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
-from looptrace.analyzer.gates.events import Failure, GateEvent, Told
+from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
@@ -124,7 +124,7 @@ def analysis(
     return Analysis(counts, skipped, findings, events, pl.DataFrame(rows, schema=TURN_SCHEMA))
 
 
-def event(type_: Told, at: int, **fields: Any) -> GateEvent:
+def event(type_: EventType, at: int, **fields: Any) -> GateEvent:
     """Make an event of a loop; a gate event leaves the task paused."""
     is_gate = type_ == "gate_opened"
     known: dict[str, Any] = {

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
-from looptrace.analyzer.engine.batch import findings_of, judged_of
-from looptrace.analyzer.fingerprint.equivalence import Mask, Sameness, Tool
+from looptrace.analyzer.engine.batch import detect, findings_of
+from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.docs_page import page
 from looptrace.analyzer.settings.json_schema import schema
@@ -408,7 +408,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
         ),
         Sameness(
             draw(st.dictionaries(text, tools, max_size=3)),
-            tuple(Mask(f"x{number}[.]", draw(text)) for number in masked),
+            tuple(TextMask(f"x{number}[.]", draw(text)) for number in masked),
         ),
         webhooks=tuple(hooks),
     )
@@ -484,7 +484,7 @@ def test_texts_of_many_dots_read_back() -> None:
     wanted = replace(
         default(),
         judging=RuleSet(counting=Counting(converging={dots: "markers"})),
-        sameness=Sameness({dots: Tool(same_call=(dots, "a"))}, (Mask(dots, dots),)),
+        sameness=Sameness({dots: Tool(same_call=(dots, "a"))}, (TextMask(dots, dots),)),
     )
 
     assert read(toml_of(wanted)) == wanted
@@ -500,7 +500,7 @@ def test_starter_file_changes_nothing() -> None:
     assert examples.judging.overrides[0].selectors == {"phase": "refine"}
     assert examples.judging.counting.converging == {"refine": "tests_failed"}
     assert examples.sameness.tools["get_status"].polling
-    assert examples.sameness.masks == (Mask("build-[0-9]+", "<build>"),)
+    assert examples.sameness.masks == (TextMask("build-[0-9]+", "<build>"),)
     assert examples.webhooks[0].actions == ("gate",)
     for rule in known_rules():
         for _, about in rule.settings().values():
@@ -617,7 +617,7 @@ def test_recovery_and_sameness_are_read() -> None:
     assert found.recovery == Recovery(retry_after_s=5, unblock=False)
     assert found.judging.counting == Counting(60, {"fix": "coverage"})
     assert found.sameness == Sameness(
-        {"a b": Tool(("x.y", "z")), "c": Tool(same_call=("q",))}, (Mask("v[0-9]", "<v>"),)
+        {"a b": Tool(("x.y", "z")), "c": Tool(same_call=("q",))}, (TextMask("v[0-9]", "<v>"),)
     )
 
 
@@ -793,7 +793,7 @@ def test_schema_describes_what_can_be_set() -> None:
         (("overrides", "items"), (*SELECTORS, "rules")),
         (("phases", "additionalProperties"), ("converges_on",)),
         (("tools", "additionalProperties"), tuple(item.name for item in fields(Tool))),
-        (("masks", "items"), tuple(item.name for item in fields(Mask))),
+        (("masks", "items"), tuple(item.name for item in fields(TextMask))),
     ],
 )
 def test_schema_describes_what_can_be_listed(keys: tuple[str, str], known: tuple[str, ...]) -> None:
@@ -834,7 +834,7 @@ def test_a_folder_of_directives_is_named_from_the_file(tmp_path: Path) -> None:
     file = tmp_path / "looptrace.toml"
     file.write_text('directives = "own"\n')
     settings = load(file)
-    (warning,) = judged_of(turns_in("run(a)->b x3")).events
+    (warning,) = detect(turns_in("run(a)->b x3")).events
 
     assert settings.directives.text_of(warning) == "Stop, 3 times is enough."
     assert read(toml_of(settings)) == settings

@@ -7,8 +7,8 @@ import json
 import polars as pl
 import pytest
 
-from looptrace.analyzer.detect.columns import coded
-from looptrace.analyzer.detect.counters import Counting, counted
+from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_fields import COUNT_MAX
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -117,7 +117,7 @@ def test_an_attempt_at_a_declared_task_is_also_a_turn_of_its_session() -> None:
 
 def resets(text: str) -> list[tuple[int, str | None]]:
     """Return the epoch of each turn, and the reset that it begins with."""
-    rows = counted(coded(turns_in(text)), Counting())
+    rows = add_counters(encode_columns(turns_in(text)), Counting())
     return rows.select("epoch", "reset").rows()
 
 
@@ -144,6 +144,6 @@ def test_progress_is_a_new_best() -> None:
             *("tests_failed=2", "coverage=50", "coverage=49", "coverage=51", "markers=1"),
         )
     )
-    rows = counted(coded(turns_in(text)), Counting())
+    rows = add_counters(encode_columns(turns_in(text)), Counting())
 
     assert rows["better"].to_list() == [0, 0, 1, 1, 2, 2, 2, 3, 4]

@@ -19,19 +19,19 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.detect.ruleset import DEFAULT
-from looptrace.analyzer.engine.batch import Judged, judged_of
+from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.resolutions import decision_turns
+from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.store import reader, sqlite_file, writer
 from looptrace.collector.store.gate_metrics import AgentMetrics, metrics_of
-from looptrace.collector.store.gates import NOTE_CHARS_MAX, GateError, GateStore, Note
+from looptrace.collector.store.gates import NOTE_CHARS_MAX, GateError, GateStore, ResolutionNote
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.rules.vocabulary import NS_PER_S
@@ -69,11 +69,11 @@ def turns_of(text: str, task: str = "t") -> pl.DataFrame:
     return turns_in(text).with_columns(task=pl.lit(task), session=pl.lit(task))
 
 
-def recorded(gates: GateStore, text: str, task: str = "t") -> Judged:
+def recorded(gates: GateStore, text: str, task: str = "t") -> Detection:
     """Judge turns in the notation and what was decided on them, and record it."""
     turns = turns_of(text, task)
-    turns = numbered(pl.concat([turns, decision_turns(gates.resolutions())]))
-    judged = judged_of(turns)
+    turns = numbered(pl.concat([turns, resolution_turns(gates.resolutions())]))
+    judged = detect(turns)
     gates.record(judged.events, judged.states or [TaskState(task)], NOW_NS)
     return judged
 
@@ -199,7 +199,7 @@ for line in sys.stdin:
 
 def judged_tasks(turns: pl.DataFrame) -> Iterator[Step]:
     """Judge the turns of several tasks together, and give a step for each."""
-    judged = judged_of(turns)
+    judged = detect(turns)
     for state in judged.states:
         told = tuple(event for event in judged.events if event.task == state.task)
         yield Step(told, (state,))
@@ -221,7 +221,7 @@ def prepared(folder: Path) -> list[Step]:
         rounds.append([Step(gate=g.id, at_ns=at_ns) for g in decided.gates()])
         for step in rounds[-1]:
             step.take(decided)
-        turns = numbered(pl.concat([turns, decision_turns(decided.resolutions())]))
+        turns = numbered(pl.concat([turns, resolution_turns(decided.resolutions())]))
     rounds += [until(12), until(15), until(18)]
     by_task: dict[str, list[Step]] = {name: [] for name in names}
     tasks = {step.gate: event.task for step in rounds[3] for event in _opening(rounds[2], step)}
@@ -426,8 +426,8 @@ def test_batch_and_live_see_a_resolution_alike(gates: GateStore) -> None:
     (gate,) = gates.gates()
     # The person's clock is behind; the decision holds after the opening all the same.
     gates.resolve(gate.id, "reviewed", None, gate.opened_ns - 3 * NS_PER_S)
-    turns = numbered(pl.concat([turns_of(text), decision_turns(gates.resolutions())]))
-    judged = judged_of(turns)
+    turns = numbered(pl.concat([turns_of(text), resolution_turns(gates.resolutions())]))
+    judged = detect(turns)
     assert [e.type for e in judged.events][1:4] == ["gate_opened", "gate_resolved", "counter_reset"]
     assert turns.filter(kind="user").select("turn", "name").rows() == [(5, "reviewed")]
 
@@ -444,7 +444,7 @@ def test_two_messages_on_one_span_are_told_apart(gates: GateStore) -> None:
         span_id=pl.when(person).then(pl.lit("agent")).otherwise("span_id"),
         call_id=pl.when(person).then("text").otherwise("call_id"),
     )
-    judged = judged_of(turns)
+    judged = detect(turns)
     gates.record(judged.events, judged.states, NOW_NS)
     assert [gate.status for gate in gates.gates()] == ["resolved"] * 2
     assert sum(event.type == "counter_reset" for _, event in gates.events()) == 2
@@ -485,7 +485,9 @@ def test_notes_that_worked_are_shown_with_the_same_signature(gates: GateStore) -
     notes = gates.gate(gate.id).notes
     assert [note.note for note in notes] == ["Note of t2.", "Note of t1."]
     first = gates.gates(task="t1")[0]
-    assert notes[1] == Note(first.id, "t1", "continue", "Note of t1.", first.resolved_ns or 0)
+    assert notes[1] == ResolutionNote(
+        first.id, "t1", "continue", "Note of t1.", first.resolved_ns or 0
+    )
 
 
 def test_a_gate_shows_the_failures_before_it(gates: GateStore) -> None:

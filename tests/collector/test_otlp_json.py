@@ -8,14 +8,14 @@ import pytest
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.otlp.span_rows import Decoded, Problem
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 from tests.collector.conftest import TRACE_ID, Json, attributes, request, span
 
 AGAIN = span(9)
 DEEP = 50_000  # Deeper than any interpreter's stack.
 
 
-def decoded(document: Any) -> Decoded:
+def decoded(document: Any) -> DecodedSpans:
     """Decode a document, JSON text or what becomes it, that stands in line 7 of `t.json`."""
     text = document if isinstance(document, str | bytes) else json.dumps(document)
     return decode_document("t.json", Frame(7, text if isinstance(text, bytes) else text.encode()))

@@ -20,7 +20,7 @@ from opentelemetry.sdk.resources import Resource
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.coding_agents.otlp_logs import decode_json, decode_proto
-from looptrace.collector.otlp.span_rows import Decoded
+from looptrace.collector.otlp.span_rows import DecodedSpans
 from tests.collector.conftest import Write, line, span
 from tests.collector.logs import rules, shown, turns
 from tests.otlp import any_value, key_values
@@ -165,7 +165,7 @@ def in_json(events: list[Event]) -> bytes:
     return json.dumps({"resourceLogs": [logs]}).encode() + b"\n"
 
 
-def table_of(decoded: Decoded) -> pl.DataFrame:
+def table_of(decoded: DecodedSpans) -> pl.DataFrame:
     """Give the turns of what was decoded, in which nothing is wrong."""
     assert decoded.problems == []
     return turns_of(pl.DataFrame(decoded.rows, schema=SPAN_SCHEMA, orient="row"))[0]
@@ -242,7 +242,7 @@ def test_other_records_are_passed_over() -> None:
         (0, {"event.name": "codex.tool_result", "tool_name": "shell"}),
     ]
 
-    assert decode_proto(in_proto(events)) == decode_json(in_json(events)) == Decoded()
+    assert decode_proto(in_proto(events)) == decode_json(in_json(events)) == DecodedSpans()
 
 
 def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:

@@ -233,7 +233,7 @@ def test_the_store_gives_back_the_turns_and_findings_of_the_spans(tmp_path: Path
     assert stored.sort("task", maintain_order=True).equals(turns)
     assert in_order([f for part in parts for f in findings_of(part)]) == findings_of(turns)
     assert sum(part["task"].n_unique() for part in parts) == turns["task"].n_unique()
-    assert reader.counts(tmp_path) == reader.Counts(spans.height, turns["session"].n_unique())
+    assert reader.counts(tmp_path) == reader.StoreCounts(spans.height, turns["session"].n_unique())
 
 
 def test_a_session_stays_together_although_its_traces_declare_different_tasks(
@@ -499,7 +499,7 @@ def test_a_store_of_nothing_can_be_read(tmp_path: Path) -> None:
     assert done == writer.Ingested(0, 0, 0, 0, 0, 0, 0, ())
     assert layout.is_store(tmp_path)
     assert list(reader.read_turns(tmp_path)) == []
-    assert reader.counts(tmp_path) == reader.Counts(0, 0)
+    assert reader.counts(tmp_path) == reader.StoreCounts(0, 0)
 
 
 def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None:

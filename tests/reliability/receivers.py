@@ -24,8 +24,8 @@ from starlette.applications import Starlette
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
-from looptrace.collector.server.pipeline import Intake
-from looptrace.collector.server.receiver_metrics import Counts
+from looptrace.collector.server.pipeline import Pipeline
+from looptrace.collector.server.receiver_metrics import ReceiverCounts
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
@@ -60,7 +60,7 @@ class Memory:
 class Receiver:
     """A receiver that runs, and what it keeps and counts."""
 
-    intake: Intake
+    intake: Pipeline
     sink: Memory
     http: str = ""
     grpc: str = ""
@@ -80,7 +80,7 @@ class Receiver:
 def intake(limits: Limits | None = None) -> Iterator[Receiver]:
     """Give what takes requests, without a server."""
     sink = Memory()
-    one = Intake(sink, limits or Limits(), Counts())
+    one = Pipeline(sink, limits or Limits(), ReceiverCounts())
     try:
         yield Receiver(one, sink)
     finally:

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
 from looptrace.collector.content.policy import CONTENTS, TEXT_BYTES_MAX, with_content
-from looptrace.collector.content.redaction import redacted
+from looptrace.collector.content.redaction import redact_texts
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
@@ -228,7 +228,7 @@ def shape(value: Any) -> Any:
 @given(VALUES)
 def test_json_stays_json_of_the_same_shape(value: Any) -> None:
     """P17: no pattern eats a quote or half of an escape, however deep a JSON lies in another."""
-    (done,) = redacted(_texts([value]), KEY)
+    (done,) = redact_texts(_texts([value]), KEY)
 
     assert shape(json.loads(done)) == shape(json.loads(json.dumps(value)))
 
@@ -245,7 +245,7 @@ def test_json_stays_json_of_the_same_shape(value: Any) -> None:
 )
 def test_ends_of_texts_and_escapes_are_left_alone(value: Any) -> None:
     """P17: what only looks like the begin of a secret is the end of something else."""
-    (done,) = redacted(_texts([value]), KEY)
+    (done,) = redact_texts(_texts([value]), KEY)
 
     assert shape(json.loads(done)) == shape(value)
     assert '"other"' in done or '"other"' not in json.dumps(value)
@@ -259,7 +259,7 @@ def test_json_within_json_stays_json(depth: int, secret: str | int) -> None:
     for _ in range(depth):
         value = json.dumps(value)
 
-    (done,) = redacted(_texts([value]), KEY)
+    (done,) = redact_texts(_texts([value]), KEY)
 
     found = json.loads(done)
     for _ in range(depth):
@@ -275,13 +275,13 @@ def test_equal_secrets_stay_equal_and_others_do_not() -> None:
         _texts([{"a": json.dumps({"token": secret(1)})}]),
     )
 
-    (one, again, other) = redacted(pl.Series([one, again, other]), KEY)
-    (within,) = redacted(within, KEY)
+    (one, again, other) = redact_texts(pl.Series([one, again, other]), KEY)
+    (within,) = redact_texts(within, KEY)
 
     assert one == again != other
     assert one.split("redacted:")[1][:12] in within
-    assert redacted(pl.Series([one]), KEY)[0] == one
-    (elsewhere,) = redacted(_texts([f"curl -u x --token {secret(1)}"]), b"other key")
+    assert redact_texts(pl.Series([one]), KEY)[0] == one
+    (elsewhere,) = redact_texts(_texts([f"curl -u x --token {secret(1)}"]), b"other key")
     assert elsewhere != one
 
 
@@ -299,7 +299,7 @@ def test_equal_secrets_stay_equal_and_others_do_not() -> None:
 )
 def test_prose_and_numbers_stay(text: str) -> None:
     """What holds no secret is left alone, or reports could not be read."""
-    assert list(redacted(_texts([text, {"n": 4111111111111111}]), KEY)) == list(
+    assert list(redact_texts(_texts([text, {"n": 4111111111111111}]), KEY)) == list(
         _texts([text, {"n": 4111111111111111}])
     )
 
@@ -309,21 +309,21 @@ def test_prose_and_numbers_stay(text: str) -> None:
 )
 def test_no_text_takes_the_square_of_its_length(part: str) -> None:
     """P20: many beginnings without an end are read once; twice over they took hours."""
-    (done,) = redacted(_texts([part * 100_000]), KEY)
+    (done,) = redact_texts(_texts([part * 100_000]), KEY)
 
     assert part not in done
 
 
 def test_card_numbers_are_redacted() -> None:
     """A number whose check digit is right is taken for a payment card's."""
-    done = redacted(_texts(["card 4111 1111 1111 1111", "378282246310005"]), KEY)
+    done = redact_texts(_texts(["card 4111 1111 1111 1111", "378282246310005"]), KEY)
 
     assert not any(part in text for text in done for part in ("4111", "3782"))
 
 
 def findings(spans: pl.DataFrame) -> list[tuple[str, str, int, int, int]]:
     """Judge spans, and give what is found without its words."""
-    judged = judged_of(turns_of(spans)[0])
+    judged = detect(turns_of(spans)[0])
     return [(f.rule, f.task, f.turn_first, f.turn_last, f.attempts) for f in judged.findings]
 
 
@@ -388,10 +388,10 @@ def test_what_reads_words_is_lost(rule: str) -> None:
             )
     spans = _read(trace)
 
-    full, redacted, hashes = (
+    full, redact_texts, hashes = (
         {found[0] for found in findings(with_content(spans, content, KEY))} for content in CONTENTS
     )
-    assert rule in full & redacted
+    assert rule in full & redact_texts
     assert rule not in hashes
 
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
@@ -226,20 +226,20 @@ def test_exported_spans_do_not_disturb_analysis(name: str) -> None:
     """What looptrace writes into a trace is no turn, and changes no finding about it."""
     spans = read_spans([f"{EXAMPLES}/{name}"]).spans
     turns, _ = turns_of(spans)
-    judged = judged_of(turns)
+    judged = detect(turns)
     written = encode_spans(spans_of(judged.events, turns, content=True)).SerializeToString()
     rows = decode_message("test", Frame(0, written)).rows
 
     both = pl.concat([spans, pl.DataFrame(rows, SPAN_SCHEMA, orient="row")])
 
     assert both.height == spans.height + len(judged.events)
-    assert judged_of(turns_of(both)[0]) == judged
+    assert detect(turns_of(both)[0]) == judged
 
 
 def test_links_have_an_end() -> None:
     """P8: a loop of thousands of turns has links to its begin and its end."""
     turns, _ = turns_of(read_spans([LOOP]).spans)
-    event = judged_of(turns).events[-1]
+    event = detect(turns).events[-1]
     last = turns.filter(turn=event.turn).head(1)
     many = pl.concat([last] * 1_000).with_columns(
         turn=pl.int_range(pl.len()).cast(turns.schema["turn"]),

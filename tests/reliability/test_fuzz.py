@@ -26,7 +26,7 @@ from starlette.applications import Starlette
 
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server import pipeline
-from looptrace.collector.server.decoding import Form, Taken
+from looptrace.collector.server.decoding import DecodedRequest, WireFormat
 from tests.otlp import any_value, as_json, key_values
 from tests.reliability.receivers import JSON, PROTO, intake, sample
 
@@ -239,16 +239,16 @@ def test_no_body_is_a_fault_of_the_server(path: str, kind: str, packing: str) ->
         assert min(seen[200], seen[400]) > BODIES // 200, "both ways are tried"
 
 
-def naive(body: bytes, form: Form, limits: Limits) -> Taken:  # noqa: ARG001
+def naive(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest:  # noqa: ARG001
     """Decode as a program does that trusts its clients."""
     request = json.loads(body)
     spans = [span for one in request["resourceSpans"] for span in one["scopeSpans"][0]["spans"]]
-    return Taken(rejected=sum(not span["name"] for span in spans))
+    return DecodedRequest(rejected=sum(not span["name"] for span in spans))
 
 
 @pytest.mark.parametrize("decode", [naive])
 def test_the_harness_finds_faults(
-    monkeypatch: pytest.MonkeyPatch, decode: Callable[..., Taken]
+    monkeypatch: pytest.MonkeyPatch, decode: Callable[..., DecodedRequest]
 ) -> None:
     """P6, the control arm: a decoder that trusts its input fails under the same bodies."""
     monkeypatch.setattr(pipeline, "decoded_traces", decode)

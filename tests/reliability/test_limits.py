@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.decoding import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
 from looptrace.collector.server.pipeline import InFlight
-from looptrace.collector.server.receiver_metrics import NAMES, Counts
+from looptrace.collector.server.receiver_metrics import NAMES, ReceiverCounts
 from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
@@ -381,4 +381,4 @@ def test_counts_have_names_of_our_own() -> None:
         assert receiver.intake.counts.read().keys() == NAMES.keys()
     assert all(sentence.endswith(".") for sentence in NAMES.values())
     with pytest.raises(KeyError):
-        Counts().add("something else")
+        ReceiverCounts().add("something else")

@@ -27,7 +27,7 @@ from looptrace.collector.server.metrics import (
     of_fields,
     routes,
 )
-from looptrace.collector.server.receiver_metrics import Counts, Reason, number
+from looptrace.collector.server.receiver_metrics import Reason, ReceiverCounts, number
 from tests.reliability.asgi import serving
 
 SAID = "what the agent said"
@@ -75,7 +75,7 @@ def receiver() -> Iterator[Receiver]:
 
 def counted() -> list[Instrument]:
     """Give instruments of all kinds."""
-    counts = Counts()
+    counts = ReceiverCounts()
     counts.add("spans", 5)
     counts.add_refused(Reason.SLOW)
     return [*of_counts(counts), *of_fields("judging", Judged(7, 3))]

@@ -23,9 +23,9 @@ import pytest
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Outbox
-from looptrace.collector.webhooks.client import Request
-from looptrace.collector.webhooks.endpoint_worker import Courier, Receiver
-from looptrace.collector.webhooks.retry_policy import FAILING_MAX_S, WAITS_S, Answer
+from looptrace.collector.webhooks.client import WebhookRequest
+from looptrace.collector.webhooks.endpoint_worker import EndpointWorker, Receiver
+from looptrace.collector.webhooks.retry_policy import FAILING_MAX_S, WAITS_S, EndpointResponse
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.test_outbox import HOOK, event
 
@@ -35,7 +35,7 @@ HOUR_S = 3_600
 START_NS = 1_000_000 * NS_PER_S
 STEPS_MAX = 20_000
 CONTROL_SEEDS = 50
-OK, ERROR = Answer(204), Answer(500, "it answered 500")
+OK, ERROR = EndpointResponse(204), EndpointResponse(500, "it answered 500")
 RECEIVER = Receiver(HOOK, HOOK.url, (b"k" * 32,))
 T = TypeVar("T")
 
@@ -89,7 +89,9 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 class World:
     """A clock, a receiver, and what came of it."""
 
-    def __init__(self, path: Path, answer: Callable[[int], Answer] = lambda _: OK) -> None:
+    def __init__(
+        self, path: Path, answer: Callable[[int], EndpointResponse] = lambda _: OK
+    ) -> None:
         self.path = path
         self.now_ns = START_NS
         self.answer = answer  # by the number of the try, from 0
@@ -98,9 +100,9 @@ class World:
         self.bodies: dict[str, set[bytes]] = {}
         self.results: Counter[tuple[str, str]] = Counter()
         self.fault: Callable[[str], None] = lambda _: None
-        self.kind: type[Courier] = Courier
+        self.kind: type[EndpointWorker] = EndpointWorker
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Receive a request."""
         self.fault("before")
         name = request.headers["webhook-id"]
@@ -124,7 +126,7 @@ class World:
         with closing(self.disk()) as disk:
             GateStore(self.path, disk, (HOOK,)).record(map(event, numbers), (), self.now_ns)
 
-    def courier(self, disk: sqlite3.Connection, chance: Random) -> tuple[Courier, Outbox]:
+    def courier(self, disk: sqlite3.Connection, chance: Random) -> tuple[EndpointWorker, Outbox]:
         """Start a process."""
         outbox = Outbox(self.path, disk)
         return self.kind(RECEIVER, outbox, self, lambda: self.now_ns, chance, self.results), outbox
@@ -160,7 +162,7 @@ class LostError(Exception):
     """A promise was not kept."""
 
 
-class MarksFirst(Courier):
+class MarksFirst(EndpointWorker):
     """Takes an event out of the outbox before the receiver has it: the control arm."""
 
     async def step(self) -> float:
@@ -181,9 +183,9 @@ class Storm(World):
         self.spare = 0  # kills, and answers that were lost: each explains one more copy
         self.fault = self.any_fault
 
-    def any_answer(self, _: int) -> Answer:
+    def any_answer(self, _: int) -> EndpointResponse:
         """Accept, refuse, or ask for time."""
-        asked = Answer(429, "it answered 429", self.chance.randint(0, 99))
+        asked = EndpointResponse(429, "it answered 429", self.chance.randint(0, 99))
         return self.chance.choice([OK, OK, ERROR, asked])
 
     def any_fault(self, what: str) -> None:
@@ -194,12 +196,12 @@ class Storm(World):
             self.spare += 1
             raise Killed
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Receive a request; sometimes the answer is lost."""
         found = await super().send(request)
         if not found.error and self.chance.random() < 0.1:
             self.spare += 1
-            return Answer(None, "there was no answer within 15 s")
+            return EndpointResponse(None, "there was no answer within 15 s")
         return found
 
     def tell(self, number: int) -> None:
@@ -212,7 +214,9 @@ class Storm(World):
                 told = GateStore(self.path, disk).last_seq()
 
 
-def simulated(template: Path, path: Path, seed: int, kind: type[Courier] = Courier) -> None:
+def simulated(
+    template: Path, path: Path, seed: int, kind: type[EndpointWorker] = EndpointWorker
+) -> None:
     """Live through a life with kills, lost answers, refusals and disks that fail."""
     shutil.copyfile(template, path)
     world = Storm(path, seed)
@@ -232,7 +236,7 @@ def simulated(template: Path, path: Path, seed: int, kind: type[Courier] = Couri
     check(world, seed)
 
 
-def lost(template: Path, seeds: int, kind: type[Courier] = Courier) -> list[str]:
+def lost(template: Path, seeds: int, kind: type[EndpointWorker] = EndpointWorker) -> list[str]:
     """Return what broke a promise in so many lives."""
     found = []
     for seed in range(seeds):
@@ -324,7 +328,7 @@ def test_tries_come_when_the_schedule_says(world: World, chance: float, factor: 
 @pytest.mark.parametrize(("asked_s", "waited_s"), [(3, 5), (77, 77), (7 * 86_400, 86_400)])
 def test_retry_after_is_kept_up_to_a_day(world: World, asked_s: int, waited_s: int) -> None:
     """P12: whoever asks for time gets it, for all events, but cannot silence us for ever."""
-    busy = Answer(429, "it answered 429", asked_s)
+    busy = EndpointResponse(429, "it answered 429", asked_s)
     world.answer = lambda number: OK if number else busy
     world.record(1, 2)
     world.deliver()
@@ -337,7 +341,7 @@ def test_retry_after_is_kept_up_to_a_day(world: World, asked_s: int, waited_s: i
 
 def test_gone_disables_until_somebody_enables(world: World) -> None:
     """P12: 410 means never again; nothing of it is lost."""
-    world.answer = lambda number: OK if number else Answer(410, "it answered 410")
+    world.answer = lambda number: OK if number else EndpointResponse(410, "it answered 410")
     world.record(1, 2)
     world.deliver()
     with Outbox.open(world.path) as outbox:
@@ -350,7 +354,7 @@ def test_gone_disables_until_somebody_enables(world: World) -> None:
     assert world.accepted == {event(1).id: 1, event(2).id: 1}
 
 
-def tried_for(world: World, answer: Callable[[int], Answer]) -> tuple[float, str | None]:
+def tried_for(world: World, answer: Callable[[int], EndpointResponse]) -> tuple[float, str | None]:
     """Send an event an hour until the endpoint is disabled, for 250 hours at most."""
     world.answer = answer
     for hour in range(250):

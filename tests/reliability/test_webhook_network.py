@@ -28,9 +28,9 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks import client
 from looptrace.collector.webhooks.address_policy import may_be_reached
-from looptrace.collector.webhooks.client import Http, Request, lookup
-from looptrace.collector.webhooks.dispatcher import Deliverer
-from looptrace.collector.webhooks.retry_policy import Answer
+from looptrace.collector.webhooks.client import Http, WebhookRequest, lookup
+from looptrace.collector.webhooks.dispatcher import Dispatcher
+from looptrace.collector.webhooks.retry_policy import EndpointResponse
 from tests.collector.test_outbox import HOOK, event, recorded
 
 KILLS, KILLED_EVENTS = 4, 60
@@ -55,14 +55,14 @@ PUBLIC = (
 SPELLED = ("127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:127.0.0.1]", "localhost")
 
 
-def send(request: Request, http: Http | None = None) -> Answer:
+def send(request: WebhookRequest, http: Http | None = None) -> EndpointResponse:
     """Send a request from a new process's point of view."""
     return asyncio.run((http or Http()).send(request))
 
 
-def to(url: str, *, allow: tuple[str, ...] = LOOPBACK) -> Request:
+def to(url: str, *, allow: tuple[str, ...] = LOOPBACK) -> WebhookRequest:
     """Give a small request."""
-    return Request(url, {"webhook-id": "1"}, b"{}", allow)
+    return WebhookRequest(url, {"webhook-id": "1"}, b"{}", allow)
 
 
 class Server:
@@ -331,7 +331,7 @@ def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
 
     with serving(hanging) as slow, serving() as fine:
         hooks = hooks_of([slow.url, *[fine.url] * 9])
-        deliverer = Deliverer(path, hooks, {})
+        deliverer = Dispatcher(path, hooks, {})
         deliverer.start()
         recorded(path, *map(event, range(1, 11)), hooks=hooks, now_ns=time.time_ns())
         deliverer.wake()
@@ -349,7 +349,7 @@ def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
         assert found == {"0": (10, 0)} | {str(number): (0, 10) for number in range(1, 10)}
 
     with serving() as back:
-        later = Deliverer(path, hooks_of([back.url]), {})
+        later = Dispatcher(path, hooks_of([back.url]), {})
         later.start()
         assert waited_for(lambda: len(back.hits) == 10)
         assert later.close(5.0)
@@ -358,11 +358,11 @@ def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
 class Broken:
     """A network of which one part raises what nobody thought of."""
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Raise, or accept."""
         if request.url.endswith("/0"):
             raise ValueError("what nobody thought of")
-        return Answer(204)
+        return EndpointResponse(204)
 
 
 def test_an_error_of_our_own_stops_no_other_endpoint(
@@ -371,7 +371,7 @@ def test_an_error_of_our_own_stops_no_other_endpoint(
     """P15: it is logged and counted, and the event waits."""
     path, hooks = tmp_path / "gates.db", hooks_of([f"http://a/{number}" for number in range(2)])
     recorded(path, event(1), event(2), hooks=hooks, now_ns=time.time_ns())
-    deliverer = Deliverer(path, hooks, {}, Broken())
+    deliverer = Dispatcher(path, hooks, {}, Broken())
     deliverer.start()
     assert waited_for(lambda: deliverer.results() == {("0", "error"): 1, ("1", "delivered"): 2})
     assert deliverer.close(5.0)
@@ -421,7 +421,7 @@ def test_sigkill_loses_no_event(tmp_path: Path) -> None:
 def test_a_deliverer_that_has_nothing_to_do_stops_at_once(tmp_path: Path) -> None:
     """P25: whether it was started or not, and also twice."""
     path = tmp_path / "gates.db"
-    idle = Deliverer(path, hooks_of(["http://127.0.0.1:9/"]), {})
+    idle = Dispatcher(path, hooks_of(["http://127.0.0.1:9/"]), {})
     assert idle.close(5.0)
     idle.start()
     idle.wake()

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.detect.columns import coded, columns
-from looptrace.analyzer.detect.counters import Counting, counted
+from looptrace.analyzer.detect.columns import columns, encode_columns
+from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.report.calibration_plot import calibration_svg
 from looptrace.analyzer.schema.turns import numbered
@@ -37,9 +37,9 @@ WINDOW = 6
 
 def signs(turns: pl.DataFrame, window: int = WINDOW) -> list[dict[str, float]]:
     """Return the signs at each turn."""
-    lane = columns(counted(coded(turns), Counting()), texts=LikelyLoop.lane.kinds).lane(
-        LikelyLoop.lane
-    )
+    lane = columns(
+        add_counters(encode_columns(turns), Counting()), texts=LikelyLoop.lane.kinds
+    ).lane(LikelyLoop.lane)
     return [dict(zip(SIGNS, row, strict=True)) for row in signs_of(lane, window).tolist()]
 
 

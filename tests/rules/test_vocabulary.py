@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, Mask, Meanings, Turns
+from looptrace.rules.turns import UNKNOWN, Codes, Flags, Lane, LaneSpec, Meanings, Turns
 from looptrace.rules.vocabulary import (
     BACK_OFF,
     NS_PER_S,
@@ -118,7 +118,7 @@ def naive_lanes(rows: list[Row], spec: LaneSpec) -> list[list[int]]:
     return [lanes[key] for key in sorted(lanes)]
 
 
-def by_lane(lane: Lane, values: Codes | Mask) -> list[list[int]]:
+def by_lane(lane: Lane, values: Codes | Flags) -> list[list[int]]:
     """Cut a column where positions start anew."""
     found: list[list[int]] = []
     for position, value in zip(lane.position.tolist(), values.tolist(), strict=True):

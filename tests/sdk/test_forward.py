@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.collector import LoopSpanProcessor
-from looptrace.collector.sdk.gate_stream import LINE_BYTES_MAX, Server, events_in, told_of
+from looptrace.collector.sdk.gate_stream import LINE_BYTES_MAX, Server, events_in, notice_of_json
 from looptrace.collector.sdk.processor import QueueLimits
 from tests.sdk.test_processor import AGENT, Setup, actions
 
@@ -193,7 +193,9 @@ def test_events_of_a_stream_are_read_as_they_are_written() -> None:
 
     assert list(events_in(iter(lines))) == [("4", '{"a":\n1}')]
     with pytest.raises(ValueError, match="turn has the wrong type"):
-        told_of({"id": "e", "type": "t", "task": "a", "trace_id": "", "span_id": "", "turn": "1"})
+        notice_of_json(
+            {"id": "e", "type": "t", "task": "a", "trace_id": "", "span_id": "", "turn": "1"}
+        )
 
 
 def test_nothing_is_left_in_the_queue(fake: Fake, setup: Setup) -> None:

@@ -19,8 +19,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Span
 
-from looptrace.analyzer.engine.batch import judged_of
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
@@ -107,7 +107,7 @@ def test_what_is_told_live_is_what_batch_tells(local: Setup) -> None:
     rows = [row_of(span) for span in local.memory.get_finished_spans()]
     turns, _ = turns_of(pl.DataFrame(rows, SPAN_SCHEMA, orient="row"))
 
-    assert [state.event for state in told] == [event.id for event in judged_of(turns).events]
+    assert [state.event for state in told] == [event.id for event in detect(turns).events]
     assert told
 
 
@@ -182,7 +182,7 @@ class Scripted:
         self.taken: list[ReadableSpan] = []
         self.closed = 0
 
-    def start(self, tell: Callable[[list[Told]], None]) -> None:
+    def start(self, tell: Callable[[list[GateNotice]], None]) -> None:
         """Tell nothing."""
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
@@ -297,7 +297,7 @@ def test_a_span_keeps_room_for_the_agents_own_events() -> None:
     with setup.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
         context = agent.get_span_context()
         trace_id, span_id = f"{context.trace_id:032x}", f"{context.span_id:016x}"
-        told = Told("e", "loop_detected", "talk", trace_id, span_id, rule="r", action="warn")
+        told = GateNotice("e", "loop_detected", "talk", trace_id, span_id, rule="r", action="warn")
         for _ in range(500):
             setup.processor._tell([told])
         assert actions(agent) == ["warn"] * EVENTS_PER_TASK_AND_RULE_MAX

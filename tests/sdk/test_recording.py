@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.otlp.sdk_spans import row_of
@@ -146,7 +146,7 @@ def test_a_request_handed_on_again_and_again_is_a_loop(memory: InMemorySpanExpor
                 pass
             with handoff("reviewer", "Can you review this?"), turn("read"):
                 pass
-    judged = judged_of(turns(memory))
+    judged = detect(turns(memory))
 
     assert "collaboration_loop" in {finding.rule for finding in judged.findings}
 

@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.collector.gates_client import RemoteGates
@@ -166,7 +166,7 @@ def _server(url: str) -> Server:
         raise click.UsageError(str(error)) from error
 
 
-def _told(told: Told) -> str:
+def _told(told: GateNotice) -> str:
     what = told.type.replace("_", " ")
     by = f", {told.rule}" if told.rule else ""
     return plain(f"{what}: task {told.task}{by}: {told.reason}", _LINE_LENGTH_MAX)

@@ -21,7 +21,7 @@ from looptrace import queries
 from looptrace.analyzer.text.display import did_you_mean, plain
 from looptrace.cli import traces
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.sql import Answer, QueryError, ask, ask_typed
+from looptrace.collector.store.sql import QueryError, QueryResult, ask, ask_typed
 
 _MESSAGE_LENGTH_MAX = 500
 _CELL_LENGTH_MAX = 120
@@ -105,7 +105,7 @@ def _values(query: queries.Query | None, params: tuple[str, ...]) -> dict[str, s
     return values
 
 
-def _print_table(answer: Answer) -> None:
+def _print_table(answer: QueryResult) -> None:
     """Print a row a line: a number is shown in full, and a text as far as there is room."""
     rows = list(islice(chain.from_iterable(answer.batches), _ROWS_SHOWN_MAX + 1))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
@@ -126,7 +126,7 @@ def _cell(value: Any) -> Text:
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 
-def _print_json(answer: Answer) -> None:
+def _print_json(answer: QueryResult) -> None:
     """Print an array of objects, one a line."""
     separator = "[\n"
     for row in chain.from_iterable(answer.batches):
@@ -141,14 +141,14 @@ def _json_value(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _print_csv(answer: Answer) -> None:
+def _print_csv(answer: QueryResult) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.columns)
     for batch in answer.batches:
         writer.writerows(batch)
 
 
-_FORMATS: dict[str, Callable[[Answer], None]] = {
+_FORMATS: dict[str, Callable[[QueryResult], None]] = {
     "table": _print_table,
     "json": _print_json,
     "csv": _print_csv,

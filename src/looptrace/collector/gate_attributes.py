@@ -7,7 +7,7 @@ import hashlib
 from opentelemetry.trace import TraceFlags
 from opentelemetry.util.types import AttributeValue
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 
 EVENT = "looptrace.gate"
 
@@ -24,7 +24,7 @@ _DIGEST_BYTES = 8
 _LABELS = {"gate_opened": "stop", "gate_resolved": "pass", "counter_reset": "pass"}
 
 
-def attributes_of(told: Told, *, content: bool = False) -> dict[str, AttributeValue]:
+def attributes_of(told: GateNotice, *, content: bool = False) -> dict[str, AttributeValue]:
     """Return the attributes of a gate event; without content, a signature is only its hash."""
     signature = told.signature if content else _digest(told.signature)
     words = told.reason if content else f"{told.rule or told.type}, turn {told.turn}"

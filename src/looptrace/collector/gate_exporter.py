@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext
 
-from looptrace.analyzer.gates.directives import Directives, told_of
+from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attributes_of
@@ -250,7 +250,7 @@ def _span(event: GateEvent, turns: pl.DataFrame | None, *, content: bool) -> Rea
         _context(trace_id, _span_id(event)),
         parent=_context(trace_id, int(event.span_id, 16)),
         resource=Resource.create({SERVICE_NAME: SCOPE}),
-        attributes=attributes_of(told_of(event, Directives()), content=content),
+        attributes=attributes_of(notice_of(event, Directives()), content=content),
         links=[Link(_context(*ids)) for ids in _linked(event, turns)],
         instrumentation_scope=InstrumentationScope(SCOPE),
         start_time=event.at_ns,

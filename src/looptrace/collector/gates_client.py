@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.sdk.gate_stream import OK, Server, events_of
 from looptrace.collector.store.gates import GateDetails, GateError, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
@@ -59,11 +59,11 @@ class RemoteGates:
         path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
         return self._asked("POST", path, _Resolved, body).gate
 
-    def watch(self) -> Iterator[Told]:
+    def watch(self) -> Iterator[GateNotice]:
         """Follow what is told, beginning with the gates that are open, until the server ends."""
         try:
             for _, data in events_of(self._server, ""):
-                yield msgspec.json.decode(data, type=Told)
+                yield msgspec.json.decode(data, type=GateNotice)
         except (OSError, HTTPException, msgspec.DecodeError) as error:
             raise self._failed(error) from error
 

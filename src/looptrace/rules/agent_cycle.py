@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, cycles, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, shortest
 
@@ -42,7 +42,7 @@ class AgentCycle(Rule):
         """All rounds of the longest pattern."""
         return self.rounds_min * self.period_max
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Find at each hand-off the shortest pattern with enough rounds."""
         same = pair(pair(lane.agent, lane.call), lane.outcome)
         periods = range(PERIOD_MIN, self.period_max + 1)

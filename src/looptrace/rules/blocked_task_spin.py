@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import STATUSES, UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, recent
 
@@ -40,7 +40,7 @@ class BlockedTaskSpin(Rule):
         """As many attempts as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the blocked attempts in a row with one set of blockers, all within the window."""
         blocked = lane.status == STATUSES.index("blocked") + 1
         blockers = np.where(blocked, lane.call, UNKNOWN)

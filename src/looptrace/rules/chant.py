@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
 
 
@@ -41,7 +41,7 @@ class Chant(Rule):
         """The turn itself."""
         return 1
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Compare the count of each text that is long enough."""
         turns, rows = lane.turns, lane.rows
         times = np.where(turns.chant_chars[rows] >= self.chars_min, turns.chant_times[rows], 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import alike_in_a_row, streak, within
 
@@ -46,7 +46,7 @@ class CollaborationLoop(Rule):
         """As many requests as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count equal requests in a row, as far back as no gap lies between them."""
         near = streak(lane, within(lane, 1, self.gap_s)) + 1
         alike = alike_in_a_row(lane, lane.call, self.attempts_min)

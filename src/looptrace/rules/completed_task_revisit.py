@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import STATUSES, Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, recent, streak
 
@@ -40,7 +40,7 @@ class CompletedTaskRevisit(Rule):
         """As many attempts as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the attempts in a row that say they are done, all within the window."""
         done = lane.status == STATUSES.index("done") + 1
         reached = streak(lane, done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
 
 
@@ -36,7 +36,7 @@ class ConsecutiveErrors(Rule):
         """The turn itself; the engine counts from the start of the task."""
         return 1
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Compare the count of failures in a row."""
         turns, rows = lane.turns, lane.rows
         return counts(turns.errors[rows], self.max_errors + 1, turns.errors_before[rows])

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
-from looptrace.rules.turns import Codes, Lane, LaneSpec, Mask
+from looptrace.rules.turns import Codes, Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import Pattern, gathered
 
 # What a finding asks for, from the mildest to the strongest.
@@ -82,7 +82,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Evaluation:
     """What a rule says of every turn of a lane; all columns have one element a turn.
 
     A loop fires at a turn when `reached` is at least `needed`. It then spans the last `length`
@@ -101,7 +101,7 @@ class Verdict:
     spans: Literal["all", "same", "fired"] = "all"
 
     @property
-    def fires(self) -> Mask:
+    def fires(self) -> Flags:
         """The turns at which the loop is long enough to be a finding."""
         return self.reached >= self.needed
 
@@ -146,7 +146,7 @@ class Rule(ABC):
         """How many turns of its lane, the judged one included, a verdict depends on at the most."""
 
     @abstractmethod
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Say of every turn of the lane how far a loop has got there."""
 
     @abstractmethod
@@ -166,22 +166,24 @@ class Rule(ABC):
         return numbers(self)
 
 
-def counts(reached: Codes, needed: int, what: Codes) -> Verdict:
+def counts(reached: Codes, needed: int, what: Codes) -> Evaluation:
     """Return the verdict of a rule that counts from the start of the task."""
     one = np.broadcast_to(np.int64(1), reached.shape)
-    return Verdict(reached, needed, one, one, what, spans="fired")
+    return Evaluation(reached, needed, one, one, what, spans="fired")
 
 
-def cycles(codes: Codes, pattern: Pattern, needed: int) -> Verdict:
+def cycles(codes: Codes, pattern: Pattern, needed: int) -> Evaluation:
     """Return the verdict of a rule that counts the rounds of a pattern of codes."""
     period = pattern.period
-    return Verdict(pattern.reached, needed, period, needed * period, gathered(codes, period))
+    return Evaluation(pattern.reached, needed, period, needed * period, gathered(codes, period))
 
 
-def repeats(reached: Codes, needed: int, what: Codes) -> Verdict:
+def repeats(reached: Codes, needed: int, what: Codes) -> Evaluation:
     """Return the verdict of a rule that counts one thing in a row."""
     period = np.broadcast_to(np.int64(1), reached.shape)
-    return Verdict(reached, needed, period, np.broadcast_to(np.int64(needed), reached.shape), what)
+    return Evaluation(
+        reached, needed, period, np.broadcast_to(np.int64(needed), reached.shape), what
+    )
 
 
 def _check_ladder(name: str, ladder: tuple[Rung, ...], actions: tuple[Action, ...]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, cycles, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
 from looptrace.rules.turns import STATUSES, UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, shortest
 
@@ -45,7 +45,7 @@ class CrossTaskCycle(Rule):
         """All rounds of the most tasks."""
         return self.rounds_min * self.tasks_max
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Find at each attempt the shortest round of tasks that came often enough."""
         done, blocked = (lane.status == STATUSES.index(name) + 1 for name in ("done", "blocked"))
         blockers, work = (np.where(one == UNKNOWN, 1, one) for one in (lane.call, lane.outcome))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, cycles, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair, shortest
 
@@ -48,7 +48,7 @@ class Cycle(Rule):
         """All rounds of the longest pattern, and what tells whether its calls are polls."""
         return self.rounds_min * self.period_max + OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Find at each turn the shortest period with enough rounds, else the one with most."""
         same = own(lane, pair(lane.call, lane.outcome))
         periods = range(PERIOD_MIN, self.period_max + 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import rises, same_as, streak
 
@@ -46,7 +46,7 @@ class Degradation(Rule):
         """As many figures as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the figures in a row of which each is worse than the one before."""
         turns, rows = lane.turns, lane.rows
         failed, coverage = turns.tests_failed[rows], turns.coverage[rows]

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from looptrace.rules.contract import (
+    Evaluation,
     Loop,
     Rule,
     Rung,
     SettingError,
-    Verdict,
     ladder_setting,
     repeats,
     setting,
 )
-from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Figures, Lane, LaneSpec, Mask
+from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Figures, Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S, pair, same_as, streak
 
 WINDOW_MAX = 20
@@ -140,7 +140,7 @@ class LikelyLoop(Rule):
         """Each likely turn, its window, and of the window's first turn those before it."""
         return self.attempts_min + 2 * self.model.window - 2
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the turns in a row at which a loop is likely."""
         least = self.likely_percent / _PERCENT
         likely = self.model.score(signs_of(lane, self.model.window)) >= log(least / (1 - least))
@@ -153,7 +153,7 @@ class LikelyLoop(Rule):
         return f"a loop is likely to come, since {loop.labels[0]}"
 
 
-def tells(lane: Lane, window: int) -> Mask:
+def tells(lane: Lane, window: int) -> Flags:
     """Say at which turns half of a window is there, so that the signs tell something."""
     return lane.position + 1 >= window // 2
 
@@ -184,7 +184,7 @@ def _sizes(lane: Lane, window: int) -> Codes:
     return np.minimum(lane.position + 1, window)
 
 
-def _sums(lane: Lane, numbers: Codes | Mask, window: int) -> Codes:
+def _sums(lane: Lane, numbers: Codes | Flags, window: int) -> Codes:
     """Add up whole numbers over the last turns."""
     sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(numbers, dtype=np.int64)])
     end = np.arange(1, len(lane.rows) + 1)
@@ -197,12 +197,12 @@ def _over(parts: Codes, counts: Codes) -> Figures:
     return np.where(counts > 0, parts / (np.maximum(counts, 1) * _PARTS), 1.0)
 
 
-def _share(lane: Lane, holds: Mask, window: int) -> Figures:
+def _share(lane: Lane, holds: Flags, window: int) -> Figures:
     share: Figures = _sums(lane, holds, window) / _sizes(lane, window)
     return share
 
 
-def _seen(lane: Lane, codes: Codes, window: int) -> Mask:
+def _seen(lane: Lane, codes: Codes, window: int) -> Flags:
     """Say which turns are known to equal one of those before them, within a window."""
     seen = np.zeros(len(codes), dtype=np.bool_)
     for back in range(1, window):
@@ -231,7 +231,7 @@ def _entropy(lane: Lane, codes: Codes, window: int) -> Figures:
     return entropy
 
 
-def _novelty(lane: Lane, window: int) -> tuple[Codes, Mask]:
+def _novelty(lane: Lane, window: int) -> tuple[Codes, Flags]:
     """Return of each output how much of it is left, in parts of 1,000, and whether there is one."""
     texts = [(text or "")[:_CHARS_MAX].encode("utf-8", "replace") for text in lane.texts]
     novelty = np.zeros(len(texts), dtype=np.int64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -39,7 +39,7 @@ class MaxRuntime(Rule):
         """The turn itself; the engine counts from the start of the task."""
         return 1
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Compare the time since the first turn."""
         turns, rows = lane.turns, lane.rows
         over = lane.end_ns - turns.began_ns[rows] > self.max_runtime_s * NS_PER_S

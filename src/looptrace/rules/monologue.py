@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import same_as, streak
 
@@ -51,7 +51,7 @@ class Monologue(Rule):
         """As many responses as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count responses that go on from one another, as far back as the news stayed the same."""
         before, news = lane.talks_on, lane.call
         goes_on = np.zeros(len(before), dtype=np.bool_)

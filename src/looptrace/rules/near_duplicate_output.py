@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from rapidfuzz.fuzz import ratio
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec, Mask
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.turns import Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import streak
 
 # Of a longer output its beginning and its end are compared, which say what it is and how it ended.
@@ -59,12 +59,12 @@ class NearDuplicateOutput(Rule):
         """As many outputs as make a loop, and those that the first of them is compared with."""
         return self.attempts_min + self.window
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the outputs in a row that are like one before them."""
         alike = self._alike(lane)
         return repeats(streak(lane, alike) + 1, self.attempts_min, np.ones_like(lane.rows))
 
-    def _alike(self, lane: Lane) -> Mask:
+    def _alike(self, lane: Lane) -> Flags:
         texts = [_shortened(text) for text in lane.texts]
         alike = np.zeros(len(texts), dtype=np.bool_)
         for i, (text, position) in enumerate(zip(texts, lane.position.tolist(), strict=True)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
 from looptrace.rules.turns import KINDS, UNKNOWN, Lane, LaneSpec
 
 
@@ -56,7 +56,7 @@ class NoMeasurableProgress(Rule):
         """The turn itself; the engine counts since the last progress."""
         return 1
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Compare the count since the last progress, of figures where there are some."""
         turns, rows = lane.turns, lane.rows
         measured = (turns.compared > 0) & ~turns.untested

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, cycles, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, shortest
 
@@ -48,7 +48,7 @@ class PhaseCycle(Rule):
         """As many visits as the transitions lie between."""
         return self.transitions + 1
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Find at each visit the shortest pattern with enough rounds."""
         state = pair(lane.phase, lane.turns.better[lane.rows] + 1)
         lengths = range(PERIOD_MIN, self.max_cycle_length + 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import OWN_LOOKBACK, alike_in_a_row, own, pair
 
@@ -59,7 +59,7 @@ class RepeatedCall(Rule):
         """As many calls as make a loop, and what tells whether they are polls."""
         return self.attempts_min + OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the calls in a row that equal each other, result included."""
         same = own(lane, pair(lane.call, lane.outcome))
         reached = alike_in_a_row(lane, same, self.attempts_min)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import (
+    Evaluation,
     Loop,
     Rule,
     Rung,
     SettingError,
-    Verdict,
     ladder_setting,
     setting,
 )
@@ -64,12 +64,12 @@ class RepeatedFailure(Rule):
         """The window."""
         return self.window
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the failures among the last of the task that equal each one."""
         reached = same_among(lane, lane.error, self.window)
         length = np.minimum(self.window, lane.position + 1)
         period = np.ones_like(reached)
-        return Verdict(reached, self.attempts_min, period, length, lane.error, spans="same")
+        return Evaluation(reached, self.attempts_min, period, length, lane.error, spans="same")
 
     def say(self, loop: Loop) -> str:
         """Name the first call that failed so."""

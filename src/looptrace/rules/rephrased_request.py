@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec, Mask
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.turns import Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import streak
 
 # What an agent is asked stands at the beginning; a longer request brings its material with it.
@@ -68,12 +68,12 @@ class RephrasedRequest(Rule):
         """As many requests as make a loop, and those that the second is compared with."""
         return self.attempts_min + self.window
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the requests in a row that ask what the ones before them asked."""
         again = self._again(lane)
         return repeats(streak(lane, again) + 1, self.attempts_min, np.ones_like(lane.rows))
 
-    def _again(self, lane: Lane) -> Mask:
+    def _again(self, lane: Lane) -> Flags:
         requests = [_words(text) for text in lane.texts]
         again = np.zeros(len(lane.rows), dtype=np.bool_)
         for i, (words, position) in enumerate(zip(requests, lane.position.tolist(), strict=True)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, same_as, streak
 
@@ -48,7 +48,7 @@ class ResponseRepeat(Rule):
         """As many responses as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count equal responses in a row, as far back as the news stayed the same."""
         response, news = lane.response, lane.call
         nothing_new = streak(lane, same_as(lane, news, 1))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, streak
 
@@ -51,7 +51,7 @@ class SameResult(Rule):
         """As many searches as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count equal answers in a row to searches that each differ from the one before."""
         asked, answer = lane.call, lane.found
         anew = (asked != UNKNOWN) & (in_a_row(lane, pair(asked, answer)) == 1)

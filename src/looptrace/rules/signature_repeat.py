@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own
 
@@ -44,7 +44,7 @@ class SignatureRepeat(Rule):
         """As many outputs as make a loop, and what tells whether they are polls."""
         return self.attempts_min + OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the outputs in a row that have one signature."""
         signature = own(lane, lane.signature)
         return repeats(in_a_row(lane, signature), self.attempts_min, signature)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import (
+    Evaluation,
     Loop,
     Rule,
     Rung,
     SettingError,
-    Verdict,
     ladder_setting,
     setting,
 )
@@ -65,7 +65,7 @@ class Stutter(Rule):
         """The window, and those before it that tell whether a call came twice, and was no poll."""
         return self.window + 1 + TWICE + OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Count the calls among the last that were made the second time in a row, and the first."""
         same = own(lane, pair(lane.call, lane.outcome))
         second = np.where(in_a_row(lane, same) == TWICE, 1, UNKNOWN)
@@ -73,7 +73,9 @@ class Stutter(Rule):
         what[:-1] |= second[1:]
         reached = TWICE * same_among(lane, second, self.window) * second
         length = np.minimum(self.window, lane.position) + 1
-        return Verdict(reached, self.attempts_min, np.ones_like(what), length, what, spans="same")
+        return Evaluation(
+            reached, self.attempts_min, np.ones_like(what), length, what, spans="same"
+        )
 
     def say(self, loop: Loop) -> str:
         """Name the first call."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Loop, Rule, Rung, Verdict, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair
 
@@ -42,7 +42,7 @@ class TransitionRepeats(Rule):
         """The turn itself; the engine counts from the start of the task."""
         return 1
 
-    def judge(self, lane: Lane) -> Verdict:
+    def judge(self, lane: Lane) -> Evaluation:
         """Compare the count of each turn that enters a phase."""
         turns, rows = lane.turns, lane.rows
         reached = np.where(turns.enters[rows], turns.moves[rows], 0)

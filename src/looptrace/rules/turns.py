@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Codes = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+Flags = npt.NDArray[np.bool_]
 Figures = npt.NDArray[np.float64]  # NaN where the trace does not say
 
 UNKNOWN = 0
@@ -76,17 +76,17 @@ class Turns:
     asked: Codes  # counts those of them that are no completions of the task
     kind: Codes  # index into KINDS
     end_ns: Codes
-    failed: Mask  # known to have failed
-    external: Mask  # known to be a failure of the outside, not the agent's own
+    failed: Flags  # known to have failed
+    external: Flags  # known to be a failure of the outside, not the agent's own
     status: Codes  # of an attempt: index into STATUSES, counted from 1; 0 for other turns
     task_kind: Codes
-    untested: Mask  # the kind of its task is one that tests cannot judge
+    untested: Flags  # the kind of its task is one that tests cannot judge
     phase: Codes
     phase_before: Codes  # the last known phase before the turn
-    enters: Mask  # the turn's phase is another than the one before it
+    enters: Flags  # the turn's phase is another than the one before it
     visits: Codes  # how often the phase was entered in the epoch
     moves: Codes  # how often from `phase_before`
-    twin: Mask  # the same call and outcome as the turn before it, in one parallel step
+    twin: Flags  # the same call and outcome as the turn before it, in one parallel step
     steps: Codes  # counts the turns of the epoch, up to this one
     began_ns: Codes  # when the first turn of the epoch ended
     errors: Codes  # own failures of calls in a row, up to this turn
@@ -94,8 +94,8 @@ class Turns:
     tests_failed: Figures
     tests_total: Figures
     coverage: Figures  # percent
-    looks: Mask  # a call that only looks at something, by its tool's name, and did not fail
-    pauses: Mask  # a call of a tool that does nothing but wait
+    looks: Flags  # a call that only looks at something, by its tool's name, and did not fail
+    pauses: Flags  # a call of a tool that does nothing but wait
     waits: Codes  # counts the times that the task stood still before a turn, or paused, up to this
     better: Codes  # counts the turns of the epoch that brought progress, up to this one
     compared: Codes  # counts the figures of the epoch, up to this turn, that others came before
@@ -175,17 +175,17 @@ class Lane:
         return self.turns.end_ns[self.rows]
 
     @property
-    def external(self) -> Mask:
+    def external(self) -> Flags:
         """Which turns of the lane are known to be failures of the outside."""
         return self.turns.external[self.rows]
 
     @property
-    def looks(self) -> Mask:
+    def looks(self) -> Flags:
         """Which turns of the lane only look at something."""
         return self.turns.looks[self.rows]
 
     @property
-    def pauses(self) -> Mask:
+    def pauses(self) -> Flags:
         """Which turns of the lane do nothing but wait."""
         return self.turns.pauses[self.rows]
 

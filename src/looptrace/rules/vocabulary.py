@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.turns import UNKNOWN, Codes, Figures, Lane, Mask, Meanings
+from looptrace.rules.turns import UNKNOWN, Codes, Figures, Flags, Lane, Meanings
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def pair(first: Codes, second: Codes) -> Codes:
     )
 
 
-def same_as(lane: Lane, codes: Codes, back: int) -> Mask:
+def same_as(lane: Lane, codes: Codes, back: int) -> Flags:
     """Say of each turn whether it is known to equal the one `back` turns before it in its lane."""
     same = np.zeros(len(codes), dtype=np.bool_)
     places = np.flatnonzero(codes[back:] == codes[:-back]) + back  # Few, as a rule.
@@ -64,7 +64,7 @@ def own(lane: Lane, codes: Codes) -> Codes:
     return pair(counted, better + 1) if better.any() else counted
 
 
-def polls(lane: Lane, codes: Codes) -> Mask:
+def polls(lane: Lane, codes: Codes) -> Flags:
     """Say which turns only look again at what did not change, after a wait.
 
     The agent did nothing in between but wait: its task stood still for long, a tool of its own
@@ -85,7 +85,7 @@ def polls(lane: Lane, codes: Codes) -> Mask:
     return polling
 
 
-def streak(lane: Lane, holds: Mask) -> Codes:
+def streak(lane: Lane, holds: Flags) -> Codes:
     """Count the turns in a row, up to each turn of its lane, for which `holds` is true."""
     counts = np.zeros(len(holds), dtype=np.int64)
     places = np.flatnonzero(holds)  # Few as a rule, so that only these are worked on.
@@ -119,7 +119,7 @@ def alike_in_a_row(lane: Lane, codes: Codes, limit: int) -> Codes:
     return counts
 
 
-def _means_same(lane: Lane, meanings: Meanings, back: int) -> Mask:
+def _means_same(lane: Lane, meanings: Meanings, back: int) -> Flags:
     """Say of each turn whether it means the same as the one `back` turns before it."""
     same = same_as(lane, meanings.subject[lane.rows], back)
     places, sketches = meanings.place[lane.rows], meanings.sketches
@@ -139,7 +139,7 @@ def same_among(lane: Lane, codes: Codes, window: int) -> Codes:
     return counts
 
 
-def within(lane: Lane, back: int, seconds: int) -> Mask:
+def within(lane: Lane, back: int, seconds: int) -> Flags:
     """Say of each turn whether the one `back` turns before it ended at most so long before it."""
     ended = lane.end_ns
     near = np.zeros(len(ended), dtype=np.bool_)
@@ -147,7 +147,7 @@ def within(lane: Lane, back: int, seconds: int) -> Mask:
     return near & (lane.position >= back)
 
 
-def rises(lane: Lane, figures: Figures) -> Mask:
+def rises(lane: Lane, figures: Figures) -> Flags:
     """Say of each turn whether its figure is known to be above that of the turn before it."""
     above = np.zeros(len(figures), dtype=np.bool_)
     above[1:] = figures[1:] > figures[:-1]  # False where either is NaN.
@@ -167,11 +167,11 @@ def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
     return counts
 
 
-def mirrored(codes: Codes, places: Codes, period: int) -> Mask:
+def mirrored(codes: Codes, places: Codes, period: int) -> Flags:
     """Say of each place whether the `period` turns up to it, as a ring, read alike backwards."""
     ring = codes[places[:, None] - np.arange(period)]
     turned = [np.roll(ring[:, ::-1], shift, axis=1) for shift in range(period)]
-    alike: Mask = np.any([(ring == one).all(axis=1) for one in turned], axis=0)
+    alike: Flags = np.any([(ring == one).all(axis=1) for one in turned], axis=0)
     return alike
 
 

@@ -59,7 +59,7 @@ _COUNTS = (
 _MASKS = ("external", "enters", "twin", "untested", "looks", "pauses")
 
 
-def coded(turns: pl.DataFrame) -> pl.DataFrame:
+def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown).
 
     Added too is `external`, which marks failures of the outside, `own`, which marks the others,

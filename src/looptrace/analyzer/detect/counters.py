@@ -94,7 +94,7 @@ class Counting:
         check_bounds("recovery", numbers(self))  # The section of the settings that has it.
 
 
-def counted(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
+def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     """Add to the ordered turns of whole tasks what counts from the task's start.
 
     `epoch` counts the resets up to the turn, `asked` those but for completions, and `reset` says
@@ -112,7 +112,7 @@ def counted(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     return _with_counts(rows, how, _from_start).drop("settled")
 
 
-def continued(rows: pl.DataFrame, how: Counting) -> pl.DataFrame:
+def continue_counters(rows: pl.DataFrame, how: Counting) -> pl.DataFrame:
     """Do the same, and number the turns, where those that are `settled` have their counts already.
 
     Of the settled turns only the last of each of the `GROUPS` need be there.
@@ -236,13 +236,13 @@ def _tries(rows: pl.DataFrame) -> pl.DataFrame:
         "spins": (tries, progress),
     }
     groups = _Groups(rows)
-    counted = rows.select(
+    add_counters = rows.select(
         *(what.alias(f"{name}_what") for name, (what, _) in since.items()),
         *(ends.alias(f"{name}_ends") for name, (_, ends) in since.items()),
         *(pl.col(f"{name}_all", f"{name}_before").fill_null(0) for name in since),
         began_ns=pl.coalesce("began_ns", "end_ns"),
     )
-    columns = {name: column.to_numpy() for name, column in counted.to_dict().items()}
+    columns = {name: column.to_numpy() for name, column in add_counters.to_dict().items()}
     added = [column for name in since for column in groups.since(columns, name)]
     began = pl.Series("began_ns", columns["began_ns"][groups.first])
     return rows.with_columns(*added, began).drop("compares", "gains", "improves", "new_work")

@@ -14,33 +14,39 @@ import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.columns import columns
-from looptrace.analyzer.detect.ruleset import OFF, Forms, Override, RuleSet
-from looptrace.analyzer.detect.stretches import Members, Ruled, Stretch, members_of, read_stretches
-from looptrace.rules.contract import Verdict
-from looptrace.rules.turns import Codes, Lane, Mask
+from looptrace.analyzer.detect.ruleset import OFF, Override, RuleForms, RuleSet
+from looptrace.analyzer.detect.stretches import (
+    LaneEvaluation,
+    Stretch,
+    StretchRows,
+    read_stretches,
+    stretch_rows,
+)
+from looptrace.rules.contract import Evaluation
+from looptrace.rules.turns import Codes, Flags, Lane
 
 # What a verdict says of each turn.
 _MIXED = ("reached", "needed", "period", "length", "what")
 
 
-def stretches(
-    table: pl.DataFrame, judging: RuleSet, fresh: Sequence[Mask | None] = (None,)
+def find_stretches(
+    table: pl.DataFrame, judging: RuleSet, fresh: Sequence[Flags | None] = (None,)
 ) -> list[list[Stretch]]:
     """Apply the rules to turns that are ordered, coded and counted.
 
     Each of `fresh` says which rows count as judged, None all; the others only serve to look back
     on. Returned are the stretches for each of them.
     """
-    found: list[list[Members]] = [[] for _ in fresh]
-    for one in ruled(table, judging):
+    found: list[list[StretchRows]] = [[] for _ in fresh]
+    for one in evaluate_rules(table, judging):
         fires = np.flatnonzero(one.verdict.fires)
         for rows, so_far in zip(fresh, found, strict=True):
             chosen = fires if rows is None else fires[rows[one.lane.rows[fires]]]
-            so_far.extend(members_of(one, chosen))
+            so_far.extend(stretch_rows(one, chosen))
     return [read_stretches(table, members) for members in found]
 
 
-def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
+def evaluate_rules(table: pl.DataFrame, judging: RuleSet) -> Iterator[LaneEvaluation]:
     """Apply each rule to turns that are ordered, coded and counted."""
     every = judging.forms()
     turns = columns(table, texts=_read_by(every), meaning=judging.meaning)
@@ -53,16 +59,16 @@ def ruled(table: pl.DataFrame, judging: RuleSet) -> Iterator[Ruled]:
             held = held.copy()
         for override, form in forms.overridden:
             held[fits[override][lane.rows]] = form
-        yield Ruled(forms.rules, lane, _verdict(forms, lane, held), held)
+        yield LaneEvaluation(forms.rules, lane, _verdict(forms, lane, held), held)
 
 
-def _read_by(every: Sequence[Forms]) -> set[str]:
+def _read_by(every: Sequence[RuleForms]) -> set[str]:
     """Return the kinds of turn whose texts the rules read."""
     reading = [forms.lane for forms in every if any(rule.reads_texts for rule in forms.rules)]
     return {kind for lane in reading for kind in lane.kinds}
 
 
-def _fits(table: pl.DataFrame, override: Override) -> Mask:
+def _fits(table: pl.DataFrame, override: Override) -> Flags:
     """Say which turns an override is for; what a turn does not say fits none."""
     given = [pl.col(name) == value for name, value in override.selectors.items() if name != "tool"]
     if override.tool is not None:
@@ -71,7 +77,7 @@ def _fits(table: pl.DataFrame, override: Override) -> Mask:
     return fits.to_series().to_numpy()
 
 
-def _verdict(forms: Forms, lane: Lane, held: Codes) -> Verdict:
+def _verdict(forms: RuleForms, lane: Lane, held: Codes) -> Evaluation:
     """Let each form judge the lane, and take of each turn what the form says that holds there.
 
     Earlier turns count whatever held at them. Where the rule is off it gets nowhere.

@@ -47,7 +47,7 @@ class RuleSet:
     counting: Counting = field(default_factory=Counting)
     meaning: Meaning | None = None  # None compares requests word by word
 
-    def forms(self) -> list[Forms]:
+    def forms(self) -> list[RuleForms]:
         """Return every rule that judges anywhere, in all the forms that overrides give it."""
         bases: list[tuple[str, Rule | None]] = [(rule.name, rule) for rule in self.rules]
         known = {rule.name for rule in self.rules}
@@ -58,7 +58,7 @@ class RuleSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Forms:
+class RuleForms:
     """One rule as it judges: its forms that differ, and which of them holds where."""
 
     rules: tuple[Rule, ...]
@@ -81,13 +81,13 @@ class Forms:
         return max(rule.lookback for rule in self.rules)
 
 
-def _forms(name: str, base: Rule | None, overrides: Sequence[Override]) -> Forms:
+def _forms(name: str, base: Rule | None, overrides: Sequence[Override]) -> RuleForms:
     named = [
         (i, override.rules[name]) for i, override in enumerate(overrides) if name in override.rules
     ]
     rules = tuple(dict.fromkeys(rule for rule in (base, *(rule for _, rule in named)) if rule))
     places: dict[Rule | None, int] = {rule: place for place, rule in enumerate(rules)} | {None: OFF}
-    return Forms(rules, places[base], tuple((i, places[rule]) for i, rule in named))
+    return RuleForms(rules, places[base], tuple((i, places[rule]) for i, rule in named))
 
 
 DEFAULT = RuleSet()

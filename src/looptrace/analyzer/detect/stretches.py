@@ -14,8 +14,8 @@ import polars as pl
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.text.display import label
 from looptrace.analyzer.text.payloads import names_in
-from looptrace.rules.contract import Loop, Rule, Verdict
-from looptrace.rules.turns import Codes, Lane, Mask
+from looptrace.rules.contract import Evaluation, Loop, Rule
+from looptrace.rules.turns import Codes, Flags, Lane
 from looptrace.rules.vocabulary import NS_PER_S
 
 _HEX_DIGITS = 16
@@ -72,7 +72,7 @@ _LABELLED = ("kind", "name", "arguments", "text", "phase")
 Key = tuple[str, str, str, int, int, int]
 
 
-class Fired(NamedTuple):
+class Firing(NamedTuple):
     """A turn at which a loop had come so far that the rule fired, and what held there."""
 
     turn: int
@@ -98,7 +98,7 @@ class Stretch:
     turn: tuple[int, ...]
     trace_id: tuple[str, ...]
     span_id: tuple[str, ...]
-    fired: tuple[Fired, ...]
+    fired: tuple[Firing, ...]
 
     @property
     def rule(self) -> Rule:
@@ -120,7 +120,7 @@ class Stretch:
         """Whether every turn is known to have failed."""
         return self.failing == len(self.turn)
 
-    def attempts_at(self, fired: Fired) -> int:
+    def attempts_at(self, fired: Firing) -> int:
         """How many attempts there were when the rule fired."""
         return fired.counted or bisect_right(self.turn, fired.turn) // self.period
 
@@ -144,11 +144,11 @@ class Stretch:
             return ()
         return names_in(first.arguments)
 
-    def seconds_at(self, fired: Fired) -> float:
+    def seconds_at(self, fired: Firing) -> float:
         """How long the loop had lasted when the rule fired."""
         return (fired.end_ns - self.first[0].start_ns) / NS_PER_S
 
-    def reason_at(self, fired: Fired) -> str:
+    def reason_at(self, fired: Firing) -> str:
         """Put the loop into words as it was when the rule fired."""
         loop = Loop(
             labels=tuple(row.label for row in self.first),
@@ -161,11 +161,11 @@ class Stretch:
         )
         return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
 
-    def reworded_at(self, fired: Fired) -> bool:
+    def reworded_at(self, fired: Firing) -> bool:
         """Say whether some of it only meant the same as the first turn when the rule fired."""
         return fired.rule.compares_meaning and self.verbatim <= self.index_of(fired)
 
-    def index_of(self, fired: Fired) -> int:
+    def index_of(self, fired: Firing) -> int:
         """Return which of the loop's turns it was at which the rule fired."""
         return bisect_right(self.turn, fired.turn) - 1
 
@@ -198,7 +198,7 @@ class Growth(NamedTuple):
     """A loop, and a turn at which its rule fired; the loop may have gone on since."""
 
     loop: Stretch
-    fired: Fired
+    fired: Firing
 
     @property
     def attempts(self) -> int:
@@ -206,7 +206,7 @@ class Growth(NamedTuple):
         return self.loop.attempts_at(self.fired)
 
 
-class Folded(NamedTuple):
+class StretchUpdate(NamedTuple):
     """Stretches that are still open, those that ended, and how all of them grew."""
 
     opened: dict[Key, Stretch]
@@ -214,7 +214,7 @@ class Folded(NamedTuple):
     grown: list[Growth]
 
 
-def folded(opened: dict[Key, Stretch], found: Sequence[Stretch]) -> Folded:
+def continue_stretches(opened: dict[Key, Stretch], found: Sequence[Stretch]) -> StretchUpdate:
     """Continue open stretches with later ones.
 
     A stretch of the same key continues an open one if it begins within it, else it ends it.
@@ -231,21 +231,21 @@ def folded(opened: dict[Key, Stretch], found: Sequence[Stretch]) -> Folded:
         known = len(before.fired) if before and continues else 0
         grown += [Growth(after, fired) for fired in after.fired[known:]]
         still[stretch.key] = after
-    return Folded(still, ended, grown)
+    return StretchUpdate(still, ended, grown)
 
 
 @dataclass(frozen=True, slots=True)
-class Ruled:
+class LaneEvaluation:
     """What a rule says of every turn of its lane, each by the form that holds at that turn."""
 
     rules: tuple[Rule, ...]
     lane: Lane
-    verdict: Verdict
+    verdict: Evaluation
     held: Codes  # index into `rules`, or `OFF`
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class StretchRows:
     """A stretch before its turns are read: which rows of the table belong to it."""
 
     period: int
@@ -258,7 +258,7 @@ class Members:
     outlasts_completion: bool  # as the lane says
 
 
-def members_of(ruled_lane: Ruled, fires: Codes) -> Iterator[Members]:
+def stretch_rows(ruled_lane: LaneEvaluation, fires: Codes) -> Iterator[StretchRows]:
     """Join the firing turns of a lane to stretches.
 
     A firing turn continues the stretch of its kind if the loop that it sees began within it.
@@ -291,7 +291,7 @@ def members_of(ruled_lane: Ruled, fires: Codes) -> Iterator[Members]:
             places = np.arange(since[start], fires[end - 1] + 1)
         if verdict.spans == "same":
             places = places[verdict.what[places] == what[start]]
-        yield Members(
+        yield StretchRows(
             rules=rules[start:end],
             needed=needed[start:end],
             period=int(period[start]),
@@ -303,7 +303,7 @@ def members_of(ruled_lane: Ruled, fires: Codes) -> Iterator[Members]:
         )
 
 
-def read_stretches(table: pl.DataFrame, found: Sequence[Members]) -> list[Stretch]:
+def read_stretches(table: pl.DataFrame, found: Sequence[StretchRows]) -> list[Stretch]:
     """Read the turns of all stretches out of the table at once.
 
     Of most turns only the ids are read; of one round and of the last turn everything.
@@ -332,7 +332,7 @@ def read_stretches(table: pl.DataFrame, found: Sequence[Members]) -> list[Stretc
     ]
 
 
-def _prefixes(holds: Mask, starts: Codes, ends: Codes) -> list[int]:
+def _prefixes(holds: Flags, starts: Codes, ends: Codes) -> list[int]:
     """Count in each part how many there are, from its start on, before the first that fails."""
     broken = np.append(np.flatnonzero(~holds), len(holds))
     first = broken[np.searchsorted(broken, starts)]
@@ -340,11 +340,11 @@ def _prefixes(holds: Mask, starts: Codes, ends: Codes) -> list[int]:
     return lengths
 
 
-def _fired(table: pl.DataFrame, found: Sequence[Members]) -> Iterator[tuple[Fired, ...]]:
+def _fired(table: pl.DataFrame, found: Sequence[StretchRows]) -> Iterator[tuple[Firing, ...]]:
     """Read when each stretch fired."""
     rows = pl.Series(np.concatenate([members.fired for members in found]))
     every = map(
-        Fired._make,
+        Firing._make,
         zip(
             table["turn"].gather(rows).to_list(),
             table["end_ns"].gather(rows).to_list(),
@@ -360,12 +360,12 @@ def _fired(table: pl.DataFrame, found: Sequence[Members]) -> Iterator[tuple[Fire
 
 
 def _stretch(
-    members: Members,
+    members: StretchRows,
     first: tuple[LoopRow, ...],
     last: LoopRow,
     alike: tuple[int, int],
     ids: list[tuple[Any, ...]],
-    fired: tuple[Fired, ...],
+    fired: tuple[Firing, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
     failing, verbatim = alike

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from looptrace.analyzer.detect.columns import coded
-from looptrace.analyzer.detect.counters import counted
-from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.counters import add_counters
+from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.detect.stretches import Growth, Stretch
@@ -18,7 +18,7 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import TaskState, decided
+from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
@@ -48,7 +48,7 @@ def analysis_of(
     recovery: Recovery = RECOVERY,
 ) -> Analysis:
     """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was looked at."""
-    judged = judged_of(turns, judging, recovery)
+    judged = detect(turns, judging, recovery)
     return Analysis(
         summary=_summary(turns, spans),
         skipped=tuple(skipped),
@@ -87,7 +87,7 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Detection:
     """What rules and gates make of turns: findings by task and turn, events by task, states."""
 
     findings: tuple[Finding, ...]
@@ -95,24 +95,24 @@ class Judged:
     states: tuple[TaskState, ...]  # of the tasks that have a finding
 
 
-def judged_of(
+def detect(
     turns: pl.DataFrame, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY
-) -> Judged:
+) -> Detection:
     """Judge turns (`TURN_SCHEMA`, numbered) and decide what is told of their loops."""
     findings: list[Finding] = []
     events: list[GateEvent] = []
     states: list[TaskState] = []
     for part in _parts(turns):
-        rows = counted(coded(part), judging.counting)
-        found = stretches(rows, judging)[0]
+        rows = add_counters(encode_columns(part), judging.counting)
+        found = find_stretches(rows, judging)[0]
         findings += map(finding_of, found)
-        of_tasks, told = decided_of(rows, found, recovery)
+        of_tasks, told = decide_tasks(rows, found, recovery)
         states += of_tasks
         events += told
-    return Judged(tuple(in_order(findings)), tuple(events), tuple(states))
+    return Detection(tuple(in_order(findings)), tuple(events), tuple(states))
 
 
-def decided_of(
+def decide_tasks(
     rows: pl.DataFrame, found: Sequence[Stretch], recovery: Recovery
 ) -> tuple[list[TaskState], list[GateEvent]]:
     """Take each task with a loop through what happened in its turns, which are counted."""
@@ -121,7 +121,7 @@ def decided_of(
     states: list[TaskState] = []
     events: list[GateEvent] = []
     for task, moments in sorted(moments_of(looping, grown).items()):
-        state, told = decided(TaskState(task), moments, recovery)
+        state, told = advance(TaskState(task), moments, recovery)
         states.append(state)
         events += told
     return states, with_history(events, looping, recovery.history_max)
@@ -132,7 +132,9 @@ def findings_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Finding
     found = [
         finding_of(stretch)
         for part in _parts(turns)
-        for stretch in stretches(counted(coded(part), judging.counting), judging)[0]
+        for stretch in find_stretches(
+            add_counters(encode_columns(part), judging.counting), judging
+        )[0]
     ]
     return in_order(found)
 

@@ -16,17 +16,17 @@ from itertools import islice
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.columns import coded, columns
-from looptrace.analyzer.detect.counters import GROUPS, continued
-from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.columns import columns, encode_columns
+from looptrace.analyzer.detect.counters import GROUPS, continue_counters
+from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, folded
+from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import Moment, TaskState, decided
+from looptrace.analyzer.gates.state_machine import Moment, TaskState, advance
 from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, ordered
 from looptrace.rules.vocabulary import NS_PER_S
@@ -109,14 +109,14 @@ class LiveEngine:
             return Fed([], [], [])
         rows = rows.with_columns(settles=_settles())
         settles, waits = rows["settles"], ~(rows["settled"] | rows["settles"])
-        final, moving = stretches(rows, self.judging, (settles.to_numpy(), waits.to_numpy()))
+        final, moving = find_stretches(rows, self.judging, (settles.to_numpy(), waits.to_numpy()))
         settled = self._settle(rows, _by_task(final))
         found = _by_task(moving)
         changed: list[Stretch] = []
         grown: list[Growth] = []
         for name in names:
             task = self._tasks[name]
-            now = folded(task.opened, found[name])
+            now = continue_stretches(task.opened, found[name])
             before, task.current = task.current, [*now.ended, *now.opened.values()]
             changed += [stretch for stretch in task.current if stretch not in before]
             grown += now.grown
@@ -161,8 +161,8 @@ class LiveEngine:
         for name in names:
             task = self._tasks[name]
             before = task.state or TaskState(name)
-            task.state, final = decided(before, settled.get(name, ()), self.recovery)
-            state, told = decided(task.state, moving.get(name, ()), self.recovery)
+            task.state, final = advance(before, settled.get(name, ()), self.recovery)
+            state, told = advance(task.state, moving.get(name, ()), self.recovery)
             new = {event.id: event for event in (*final, *told) if event.id not in task.told}
             over = {event.id for event in final}  # Settled moments come but once.
             task.told = dict.fromkeys(key for key in (*task.told, *new) if key not in over)
@@ -197,7 +197,7 @@ class LiveEngine:
         settled_ns = pl.col("task").replace_strict(names, bounds, return_dtype=pl.Int64)
         in_time = turns.filter(pl.col("end_ns") >= settled_ns)
         self.late += turns.height - in_time.height
-        waiting = coded(in_time)
+        waiting = encode_columns(in_time)
         settled = waiting.clear()
         if self._rows is not None:
             mine = pl.col("task").is_in(names)
@@ -208,7 +208,7 @@ class LiveEngine:
         waiting = waiting.unique(["task", *TURN_KEY], keep="last", maintain_order=True)
         waiting = ordered(self._apart(waiting, names)).with_columns(settled=pl.lit(value=False))
         rows = pl.concat([settled, waiting], how="diagonal")
-        return continued(rows.sort("task", maintain_order=True), self.judging.counting)
+        return continue_counters(rows.sort("task", maintain_order=True), self.judging.counting)
 
     def _apart(self, waiting: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         """Let calls stand at their own ends where the first of their step is settled.
@@ -231,7 +231,7 @@ class LiveEngine:
         grown: list[Growth] = []
         for name, found in final.items():
             task = self._tasks[name]
-            task.opened, ended, more = folded(task.opened, found)
+            task.opened, ended, more = continue_stretches(task.opened, found)
             task.ended += ended
             grown += more
         for name, newest in rows.group_by("task").agg(pl.col("end_ns").max()).iter_rows():

@@ -10,8 +10,8 @@ from looptrace.analyzer.engine.analysis import Outage
 from looptrace.analyzer.engine.live import HORIZON_S
 from looptrace.analyzer.engine.outages import (
     DEFAULT,
+    OutageRun,
     OutageSettings,
-    Row,
     by_signature,
     failures_of,
     in_order,
@@ -25,7 +25,7 @@ class _Signature:
     """What is held of one signature: its row up to what may still move, and that."""
 
     waiting: pl.DataFrame
-    settled: Row | None = None
+    settled: OutageRun | None = None
     settled_ns: int = -(2**63)  # failures that end before this come too late
     newest_ns: int = -(2**63)
     outages: list[Outage] = field(default_factory=list)  # as they stood last
@@ -81,6 +81,6 @@ class OutageWatch:
         held.waiting = waiting.filter(~settles)
         return [outage for outage in outages if outage]
 
-    def _rows(self, before: Row | None, failures: pl.DataFrame) -> list[Row]:
+    def _rows(self, before: OutageRun | None, failures: pl.DataFrame) -> list[OutageRun]:
         every = [one for part in by_signature(failures).values() for one in part]
         return rows_of(before, every, self.settings)

@@ -62,7 +62,7 @@ class SharedFailure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OutageRun:
     """Failures of one signature in a row: the first, how many, and who failed within the time."""
 
     first: SharedFailure
@@ -93,8 +93,8 @@ class Row:
 
 
 def rows_of(
-    before: Row | None, failures: Iterable[SharedFailure], settings: OutageSettings
-) -> list[Row]:
+    before: OutageRun | None, failures: Iterable[SharedFailure], settings: OutageSettings
+) -> list[OutageRun]:
     """Take one signature's row, if there is one, through failures in their order.
 
     Returned are all rows that there were; the last of them may go on.
@@ -103,12 +103,12 @@ def rows_of(
     for failure in failures:
         since_ns = failure.end_ns - settings.within_s * NS_PER_S
         if not rows or rows[-1].last_ns < since_ns:
-            rows.append(Row(failure, failure.end_ns))
+            rows.append(OutageRun(failure, failure.end_ns))
         rows[-1] = _grown(rows[-1], failure, since_ns, settings.sessions_min)
     return rows
 
 
-def _grown(row: Row, failure: SharedFailure, since_ns: int, sessions_min: int) -> Row:
+def _grown(row: OutageRun, failure: SharedFailure, since_ns: int, sessions_min: int) -> OutageRun:
     recent = {name: at_ns for name, at_ns in row.recent.items() if at_ns >= since_ns}
     recent[failure.session] = failure.end_ns
     known_ns = row.known_ns

@@ -32,7 +32,7 @@ _ENGINES = ("onnxruntime", "tokenizers")
 _ERRORS_ONLY = 3
 
 
-class SentencesError(ValueError):
+class EmbeddingsError(ValueError):
     """Sentences cannot be embedded here; the message says in one line what to do."""
 
 
@@ -67,7 +67,7 @@ def check() -> None:
         _verified(file)
 
 
-def embedded(text: str) -> Figures | None:
+def embedding_of(text: str) -> Figures | None:
     """Return the embedding of a text, of length 1; None where the text is too long or empty.
 
     Raises:
@@ -116,9 +116,9 @@ def _verified(file: _File) -> Path:
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise SentencesError(_another(file, f"cannot be read: {error.strerror}")) from error
+        raise EmbeddingsError(_another(file, f"cannot be read: {error.strerror}")) from error
     if found != file.sha256:
-        raise SentencesError(_another(file, "is another one than thresholds were measured with"))
+        raise EmbeddingsError(_another(file, "is another one than thresholds were measured with"))
     return path
 
 
@@ -133,7 +133,7 @@ def _package(name: str) -> Path:
     """Find the folder of a package without importing it."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise SentencesError(
+        raise EmbeddingsError(
             f"the package {name} is not installed: pip install 'looptrace[semantic]'"
         )
     return Path(spec.submodule_search_locations[0])

@@ -50,7 +50,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class TextMask:
     """A part of results and errors that does not make them differ, and what stands for it."""
 
     pattern: str  # in the syntax of Rust's regex, which runs in linear time
@@ -62,7 +62,7 @@ class Sameness:
     """What a team declares: its tools by name, and masks in the order they are applied."""
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
-    masks: tuple[Mask, ...] = ()
+    masks: tuple[TextMask, ...] = ()
 
 
 NOTHING = Sameness()

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from looptrace.analyzer.fingerprint.equivalence import Mask
+from looptrace.analyzer.fingerprint.equivalence import TextMask
 
 # Names in code hardly ever have two numbers apart from one another, and random texts mostly do.
 _RANDOM = (
@@ -55,7 +55,7 @@ ERROR_MASK = (
 )
 
 
-def masked(text: pl.Expr, masks: Sequence[Mask] = (), *, error: bool = False) -> pl.Expr:
+def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False) -> pl.Expr:
     """Replace the volatile parts of a text: first those that a team declares, then the others."""
     declared = [(mask.pattern, mask.name.replace("$", "$$")) for mask in masks]
     for pattern, name in (*declared, *MASKS, *((ERROR_MASK,) if error else ())):

@@ -117,7 +117,7 @@ def digest(text: str) -> str:
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
 
 
-def fingerprinted(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataFrame:
+def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataFrame:
     """Fill in what turns (`TURN_SCHEMA`) are compared by: call, outcome, signature, response.
 
     Where the span did not say whether a call failed, its result's text does. Filled in too is what
@@ -150,7 +150,7 @@ def fingerprinted(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataF
 
 def compared_by(turns: pl.DataFrame, sameness: Sameness) -> pl.DataFrame:
     """Return turns (`TURN_SCHEMA`) as they compare by what is declared now, numbered anew."""
-    return numbered(fingerprinted(turns, sameness))
+    return numbered(add_fingerprints(turns, sameness))
 
 
 def _failed() -> pl.Expr:

@@ -172,7 +172,7 @@ def _sketch(measure: Measure, text: str) -> Sketch | None:
     words = bare(text)
     if not words:
         return None
-    vector = embeddings.embedded(" ".join(words)) if measure == SENTENCES else _letters(words)
+    vector = embeddings.embedding_of(" ".join(words)) if measure == SENTENCES else _letters(words)
     if vector is None:
         return None
     return Sketch(marks(text), np.rint(vector * _GRID).astype(np.int32))

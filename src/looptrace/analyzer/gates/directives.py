@@ -14,7 +14,7 @@ from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefine
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.recovery import DEFAULT, Recovery
 from looptrace.analyzer.text.display import plain
 
@@ -118,9 +118,9 @@ class Directives:
 OWN = Directives()
 
 
-def told_of(event: GateEvent, directives: Directives) -> Told:
+def notice_of(event: GateEvent, directives: Directives) -> GateNotice:
     """Return what an agent needs of an event."""
-    return Told(
+    return GateNotice(
         id=event.id,
         type=event.type,
         task=event.task,

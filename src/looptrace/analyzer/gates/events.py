@@ -7,14 +7,16 @@ from typing import Literal
 
 from looptrace.rules.contract import Action
 
-Told = Literal["loop_detected", "pivot_issued", "gate_opened", "gate_resolved", "counter_reset"]
+EventType = Literal[
+    "loop_detected", "pivot_issued", "gate_opened", "gate_resolved", "counter_reset"
+]
 
 
-Status = Literal["active", "paused_for_intervention", "blocked"]
+TaskStatus = Literal["active", "paused_for_intervention", "blocked"]
 
 
 # Why there is a gate; the first is the ladder of a rule.
-Why = Literal[
+GateCause = Literal[
     "LADDER", "MAX_PIVOTS_EXCEEDED", "MAX_FORCED_EXCEEDED", "UNBLOCKING_OFF", "UNBLOCKING_FAILED"
 ]
 
@@ -44,12 +46,12 @@ class GateEvent:
     """
 
     id: str
-    type: Told
+    type: EventType
     task: str
     at_ns: int
     turn: int
-    status: Status  # of the task, after the event
-    status_before: Status
+    status: TaskStatus  # of the task, after the event
+    status_before: TaskStatus
     session: str = ""
     trace_id: str = ""
     span_id: str = ""
@@ -59,7 +61,7 @@ class GateEvent:
     rule: str = ""
     finding: str = ""
     gate: str = ""  # id of the gate that the event opens or resolves
-    why: Why | None = None
+    why: GateCause | None = None
     attempts: int = 0
     loop_count: int = 0
     signature: str = ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GateNotice:
     """One gate event, as an agent needs it; `analyzer.gates.GateEvent` says more."""
 
     id: str

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
-class PersonDecided:
+class Resolution:
     """A person's decision; the span is the one at which the gate opened."""
 
     id: str
@@ -25,7 +25,7 @@ class PersonDecided:
     note: str | None
 
 
-def decision_turns(decided: Iterable[PersonDecided]) -> pl.DataFrame:
+def resolution_turns(decided: Iterable[Resolution]) -> pl.DataFrame:
     """Return decisions as messages of a person (`TURN_SCHEMA`).
 
     They are not numbered: that is done together with the turns that they are added to.
@@ -47,4 +47,4 @@ def decision_turns(decided: Iterable[PersonDecided]) -> pl.DataFrame:
         }
         for each in decided
     ]
-    return fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row"))
+    return add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row"))

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from looptrace.analyzer.detect.stretches import Growth
 from looptrace.analyzer.fingerprint.signatures import digest
-from looptrace.analyzer.gates.events import GateEvent, Status, Told, Why
+from looptrace.analyzer.gates.events import EventType, GateCause, GateEvent, TaskStatus
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.rules.contract import Action
 from looptrace.rules.vocabulary import NS_PER_S
@@ -72,7 +72,7 @@ class TaskState:
     """How a task stands."""
 
     task: str
-    status: Status = "active"
+    status: TaskStatus = "active"
     gate: Gate | None = None
     pivots: int = 0
     forced: int = 0
@@ -93,18 +93,18 @@ T = TypeVar("T")
 _NEW = Counter(0)
 
 
-def decided(
+def advance(
     state: TaskState, moments: Iterable[Moment], recovery: Recovery
 ) -> tuple[TaskState, list[GateEvent]]:
     """Take a task through its moments, in their order; returns its state and what was told."""
     told: list[GateEvent] = []
     for moment in moments:
-        state, events = step(state, moment, recovery)
+        state, events = advance_by_one(state, moment, recovery)
         told += events
     return state, told
 
 
-def step(state: TaskState, moment: Moment, recovery: Recovery) -> Step:
+def advance_by_one(state: TaskState, moment: Moment, recovery: Recovery) -> Step:
     """Take a task through one moment."""
     if isinstance(moment, Reset):
         return _reset(state, moment)
@@ -209,7 +209,7 @@ _ACTS = {
 }
 
 
-def _open(state: TaskState, moment: Growth, attempts: int, why: Why) -> Step:
+def _open(state: TaskState, moment: Growth, attempts: int, why: GateCause) -> Step:
     """Stop the task until a person has decided."""
     gate = Gate(
         id=digest(f"gate {state.task} {moment.loop.id} {moment.attempts}"),
@@ -217,7 +217,7 @@ def _open(state: TaskState, moment: Growth, attempts: int, why: Why) -> Step:
         signature=moment.loop.signature,
         at_ns=moment.fired.end_ns,
     )
-    status: Status = "blocked" if why.startswith("UNBLOCKING") else "paused_for_intervention"
+    status: TaskStatus = "blocked" if why.startswith("UNBLOCKING") else "paused_for_intervention"
     after = replace(state, status=status, gate=gate)
     after, events = _tell(state, after, moment, "gate_opened", "gate", attempts)
     return after, tuple(replace(event, gate=gate.id, why=why) for event in events)
@@ -233,7 +233,7 @@ def _tell(
     before: TaskState,
     after: TaskState,
     moment: Growth,
-    kind: Told,
+    kind: EventType,
     action: Action,
     attempts: int,
 ) -> Step:
@@ -267,7 +267,7 @@ def _tell(
 
 
 def _of_reset(
-    before: TaskState, after: TaskState, moment: Reset, kind: Told, gate: str = ""
+    before: TaskState, after: TaskState, moment: Reset, kind: EventType, gate: str = ""
 ) -> GateEvent:
     at = f"{moment.trace_id} {moment.span_id} {moment.call_id}"
     return GateEvent(

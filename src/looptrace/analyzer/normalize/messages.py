@@ -47,7 +47,7 @@ _KEY_PARTS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """A tool call that a model asked for; arguments are canonical, None where unknown."""
 
     call_id: str | None
@@ -56,7 +56,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ToolResult:
     """What a tool gave back to the model; `failed` is None where the message does not say."""
 
     call_id: str | None
@@ -70,8 +70,8 @@ class Message:
 
     role: str
     text: str | None
-    calls: tuple[Call, ...]
-    results: tuple[Result, ...]
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...]
 
 
 def messages_of(value: object, role: str) -> list[Message]:
@@ -179,8 +179,8 @@ def _message(item: Any, default_role: str) -> Message:
     role = str(item.get("role") or item.get("type") or default_role).lower()
     role = _ROLES.get(role, role)
     texts: list[str] = []
-    calls: list[Call] = []
-    results: list[Result] = []
+    calls: list[ToolCall] = []
+    results: list[ToolResult] = []
     if _type(item) in _CALL_TYPES | _RESULT_TYPES:
         _sort_part(item, texts, calls, results)
         return Message(_role_of(calls, results), "", tuple(calls), tuple(results))
@@ -188,7 +188,7 @@ def _message(item: Any, default_role: str) -> Message:
     if role == "tool" and item.get("tool_call_id"):
         text, failed = result_of(content)
         says_failed = True if item.get("status") == "error" else failed
-        results.append(Result(str(item["tool_call_id"]), text, says_failed))
+        results.append(ToolResult(str(item["tool_call_id"]), text, says_failed))
     else:
         # OpenInference may write one text both as `content` and as the only part of `contents`.
         said = item.get("contents") if content is None else content
@@ -200,11 +200,13 @@ def _message(item: Any, default_role: str) -> Message:
     return Message(role, text, tuple(calls), tuple(results))
 
 
-def _role_of(calls: list[Call], results: list[Result]) -> str:
+def _role_of(calls: list[ToolCall], results: list[ToolResult]) -> str:
     return "assistant" if calls else "tool" if results else "user"
 
 
-def _sort_part(part: Any, texts: list[str], calls: list[Call], results: list[Result]) -> None:
+def _sort_part(
+    part: Any, texts: list[str], calls: list[ToolCall], results: list[ToolResult]
+) -> None:
     """Put a part of a message where it belongs: with the texts, the calls or the results."""
     if isinstance(part, str):
         texts.append(part)
@@ -235,7 +237,7 @@ def _text(part: object) -> object:
     return f"<{_type(part)} {zlib.crc32(content.encode('utf-8', 'surrogatepass')):08x}>"
 
 
-def _call(part: dict[str, Any]) -> Call | None:
+def _call(part: dict[str, Any]) -> ToolCall | None:
     for wrapper in _CALL_WRAPPERS:
         if isinstance(part.get(wrapper), dict):
             return _call({"type": "tool_call", **part[wrapper]})
@@ -246,10 +248,10 @@ def _call(part: dict[str, Any]) -> Call | None:
     is_call = _type(part) in _CALL_TYPES or ("args" in part and "id" in part)
     if not is_call or not isinstance(name, str):
         return None
-    return Call(_first(part, _CALL_ID_KEYS), name, arguments_of(_given(part, _ARGUMENT_KEYS)))
+    return ToolCall(_first(part, _CALL_ID_KEYS), name, arguments_of(_given(part, _ARGUMENT_KEYS)))
 
 
-def _result(part: dict[str, Any]) -> Result | None:
+def _result(part: dict[str, Any]) -> ToolResult | None:
     for wrapper in _RESULT_WRAPPERS:
         if isinstance(part.get(wrapper), dict):
             return _result({"type": "tool_result", **part[wrapper]})
@@ -259,7 +261,7 @@ def _result(part: dict[str, Any]) -> Result | None:
     if part.get("is_error") is True or part.get("status") == "error":
         failed = True
     keys = ("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id")
-    return Result(_first(part, keys), text, failed)
+    return ToolResult(_first(part, keys), text, failed)
 
 
 def _type(part: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.normalize.dialects import field, with_events
-from looptrace.analyzer.normalize.messages import Call, Message, messages_of
+from looptrace.analyzer.normalize.messages import Message, ToolCall, messages_of
 from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
@@ -36,7 +36,7 @@ _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ProgressFigures:
     """The progress that an agent's author recorded on a span."""
 
     tests_failed: int | None
@@ -50,7 +50,7 @@ class Figures:
         return any(getattr(self, name) is not None for name in self.__slots__)
 
 
-NO_FIGURES = Figures(None, None, None, None)
+NO_FIGURES = ProgressFigures(None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Intervention:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SpanFields:
     """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
 
     trace_id: str
@@ -83,7 +83,7 @@ class Facts:
     status: str | None  # of an attempt at the task, as are the two that follow
     blockers: str | None
     completed_work: str | None
-    figures: Figures
+    figures: ProgressFigures
     interventions: tuple[Intervention, ...]
     name: str
     call_id: str | None
@@ -99,7 +99,7 @@ class Facts:
     output_tokens: int | None
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[ToolCall, ...]:
         """The calls that a model's answer asks for."""
         return tuple(call for message in self.answer or () for call in message.calls)
 
@@ -112,7 +112,7 @@ class Facts:
         return "\n".join(text for text in texts if text)
 
 
-def facts_of(spans: pl.DataFrame) -> Iterator[Facts]:
+def span_fields_of(spans: pl.DataFrame) -> Iterator[SpanFields]:
     """Read each span of the table, in its order."""
     for row in spans.iter_rows(named=True):
         attributes = msgspec.json.decode(row["attributes"])
@@ -120,7 +120,9 @@ def facts_of(spans: pl.DataFrame) -> Iterator[Facts]:
         yield _read(row, attributes, events)
 
 
-def _read(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]) -> Facts:
+def _read(
+    row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]
+) -> SpanFields:
     try:
         return _facts(row, with_events(attributes, events), events)
     except RecursionError:  # Content nested that deep is not read; the span still counts.
@@ -132,7 +134,9 @@ def _holds_more(value: object) -> bool:
     return isinstance(value, dict | list) or str(value).lstrip().startswith(("{", "["))
 
 
-def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]) -> Facts:
+def _facts(
+    row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]
+) -> SpanFields:
     kind, dialect = kind_of(attributes)
     name = _name(row["name"], attributes, kind, dialect)
     if name in _NOT_A_CALL:
@@ -147,7 +151,7 @@ def _facts(row: dict[str, Any], attributes: dict[str, Any], events: list[dict[st
     told = _error(row, attributes, events, dialect, result) if failed else (None, None, None)
     given, answer = _model_fields(attributes, kind, dialect)
     agent = text("agent") or (name if kind == "agent" and dialect in _NAMED_BY_SPAN else None)
-    return Facts(
+    return SpanFields(
         trace_id=row["trace_id"],
         span_id=row["span_id"],
         parent_span_id=row["parent_span_id"],
@@ -275,7 +279,7 @@ def _error(
     return found_type, None, trace
 
 
-def _figures(attributes: dict[str, Any]) -> Figures:
+def _figures(attributes: dict[str, Any]) -> ProgressFigures:
     """Read recorded progress; what is no number, or none that can be, is unknown."""
     if not any(key.startswith(PROGRESS_PREFIX) for key in attributes):
         return NO_FIGURES
@@ -290,7 +294,7 @@ def _figures(attributes: dict[str, Any]) -> Figures:
         )
     )
     known = [int(number) for number in done if number is not None]
-    return Figures(
+    return ProgressFigures(
         tests_failed=None if tests_failed is None else int(tests_failed),
         tests_total=None if tests_total is None else int(tests_total),
         coverage=_number(attributes, "coverage", PERCENT_MAX),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from looptrace.analyzer.normalize.span_fields import Facts
+from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.
@@ -14,15 +14,15 @@ _INHERITED = ("session", "task", "task_kind", "agent", "phase")
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class SpanTree:
     """The spans by id, and for each trace the session it belongs to."""
 
-    by_id: dict[tuple[str, str], Facts]
+    by_id: dict[tuple[str, str], SpanFields]
     sessions: dict[str, str]
     parents: dict[str, str]  # of declared tasks
     said: frozenset[str]  # the fields that any span has, of those that spans inherit
 
-    def ancestors(self, span: Facts) -> Iterator[Facts]:
+    def ancestors(self, span: SpanFields) -> Iterator[SpanFields]:
         """Walk from a span's parent upwards; a circle of parents ends the walk."""
         seen = {span.span_id}
         while len(seen) <= ANCESTORS_MAX and span.parent_span_id not in seen:
@@ -33,23 +33,23 @@ class Family:
             yield parent
             span = parent
 
-    def session(self, span: Facts) -> str:
+    def session(self, span: SpanFields) -> str:
         """Return the session of the span, of its nearest ancestor, or of its trace."""
         return self._nearest(span, "session") or self.sessions[span.trace_id]
 
-    def task(self, span: Facts) -> str:
+    def task(self, span: SpanFields) -> str:
         """Return the root of the declared task of the span or its ancestors, else its session."""
         return self.root_of(self.declared_task(span), span)
 
-    def declared_task(self, span: Facts) -> str | None:
+    def declared_task(self, span: SpanFields) -> str | None:
         """Return the task that the span or its nearest ancestor declares."""
         return self._nearest(span, "task")
 
-    def task_kind(self, span: Facts) -> str | None:
+    def task_kind(self, span: SpanFields) -> str | None:
         """Return the kind of task that the span or its nearest ancestor declares."""
         return self._nearest(span, "task_kind")
 
-    def root_of(self, declared: str | None, span: Facts) -> str:
+    def root_of(self, declared: str | None, span: SpanFields) -> str:
         """Return the task whose counters a declared task shares, the session where there is none.
 
         A circle of tasks ends at its smallest name.
@@ -63,15 +63,15 @@ class Family:
             passed.append(parent)
         return passed[-1]
 
-    def agent(self, span: Facts) -> str:
+    def agent(self, span: SpanFields) -> str:
         """Return the agent that the span or its nearest ancestor names, "" where none does."""
         return self._nearest(span, "agent") or ""
 
-    def phase(self, span: Facts) -> str | None:
+    def phase(self, span: SpanFields) -> str | None:
         """Return the phase that the span or its nearest ancestor declares."""
         return self._nearest(span, "phase")
 
-    def _nearest(self, span: Facts, name: str) -> str | None:
+    def _nearest(self, span: SpanFields, name: str) -> str | None:
         """Return a field of the span, else of the nearest ancestor that has it."""
         if name not in self.said:
             return None
@@ -81,7 +81,7 @@ class Family:
         )
 
 
-def family_of(spans: list[Facts]) -> tuple[Family, list[Skipped]]:
+def span_tree_of(spans: list[SpanFields]) -> tuple[SpanTree, list[Skipped]]:
     """Relate the spans, and report circles of parents."""
     by_id = {(span.trace_id, span.span_id): span for span in spans}
     parents: dict[str, str] = {}
@@ -89,7 +89,7 @@ def family_of(spans: list[Facts]) -> tuple[Family, list[Skipped]]:
         if span.task and span.task_parent and span.task != span.task_parent:
             parents.setdefault(span.task, span.task_parent)
     said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
-    family = Family(by_id, _sessions(spans), parents, said)
+    family = SpanTree(by_id, _sessions(spans), parents, said)
     return family, _circles(family)
 
 
@@ -111,7 +111,7 @@ def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: find(name) for name in list(leader)}
 
 
-def _sessions(spans: list[Facts]) -> dict[str, str]:
+def _sessions(spans: list[SpanFields]) -> dict[str, str]:
     """Give every trace a session: its first one, else that of the traces it is linked with."""
     traces = {span.trace_id for span in spans}
     pairs = [(trace, trace) for trace in traces]
@@ -129,7 +129,7 @@ def _sessions(spans: list[Facts]) -> dict[str, str]:
     return {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}
 
 
-def _circles(family: Family) -> list[Skipped]:
+def _circles(family: SpanTree) -> list[Skipped]:
     """Report each trace in which a span is its own ancestor, once."""
     found: dict[str, str] = {}
     for (trace_id, span_id), span in family.by_id.items():

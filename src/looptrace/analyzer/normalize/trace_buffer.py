@@ -79,7 +79,7 @@ class _Trace:
         return True
 
 
-class Arrivals:
+class TraceBuffer:
     """The traces at work, and what is known of their turns."""
 
     def __init__(self, sameness: Sameness = NOTHING, chars_max: int = CHARS_MAX) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
-from looptrace.analyzer.normalize.messages import Call, Message, Result
-from looptrace.analyzer.normalize.span_fields import Facts, facts_of
-from looptrace.analyzer.normalize.span_tree import Family, family_of
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
+from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
+from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.errors import error_of, says_nothing
@@ -27,7 +27,7 @@ from looptrace.analyzer.text.payloads import parsed
 # Turns that carry the progress recorded on their span; of those that share one, one does.
 _MEASURING = ("tool", "attempt", "progress")
 
-Row = dict[str, Any]
+TurnRow = dict[str, Any]
 SpanKey = tuple[str, str]  # trace_id, span_id
 
 
@@ -48,15 +48,15 @@ def turns_of(
     inherit, `begun` names the trace in which each session began, and a trace that has not `ended`
     keeps back the calls of its last response, which may get spans of their own.
     """
-    facts = list(facts_of(spans.sort("trace_id", "end_ns", "start_ns", "span_id")))
-    opened = [] if above is None else list(facts_of(above))
-    family, skipped = family_of([*facts, *opened])
+    facts = list(span_fields_of(spans.sort("trace_id", "end_ns", "start_ns", "span_id")))
+    opened = [] if above is None else list(span_fields_of(above))
+    family, skipped = span_tree_of([*facts, *opened])
     facts = _merged(facts, family)
-    by_trace: dict[str, list[Facts]] = defaultdict(list)
+    by_trace: dict[str, list[SpanFields]] = defaultdict(list)
     for span in facts:
         if span.kind or span.status or span.figures.known or span.interventions:
             by_trace[span.trace_id].append(span)
-    rows: list[Row] = []
+    rows: list[TurnRow] = []
     sessions_seen: set[str] = set()
     in_order = sorted(
         by_trace.items(), key=lambda item: (min(s.start_ns for s in item[1]), item[0])
@@ -68,10 +68,10 @@ def turns_of(
         sessions_seen.add(session)
     _fill_results(rows, facts, family)
     table = pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
-    return numbered(fingerprinted(table, sameness)), skipped
+    return numbered(add_fingerprints(table, sameness)), skipped
 
 
-def _merged(facts: list[Facts], family: Family) -> list[Facts]:
+def _merged(facts: list[SpanFields], family: SpanTree) -> list[SpanFields]:
     """Merge a span that another instrumentation wrote of the same thing into its ancestor.
 
     That is a tool's span within one of the same tool, or a model's within a model's. What one of
@@ -84,7 +84,7 @@ def _merged(facts: list[Facts], family: Family) -> list[Facts]:
     return [span for key, span in by_key.items() if key not in outermost]
 
 
-def _twin(span: Facts, family: Family) -> SpanKey | None:
+def _twin(span: SpanFields, family: SpanTree) -> SpanKey | None:
     """Return the nearest ancestor that counts, if it is of the same thing."""
     above = next((a for a in family.ancestors(span) if a.kind), None)
     if span.kind not in ("tool", "model") or above is None or above.kind != span.kind:
@@ -109,7 +109,7 @@ def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:
     return {key: last for key, last in found.items() if last is not None}
 
 
-def _both(outer: Facts, inner: Facts) -> Facts:
+def _both(outer: SpanFields, inner: SpanFields) -> SpanFields:
     failed = True if outer.failed or inner.failed else outer.failed
     return replace(
         outer,
@@ -135,7 +135,7 @@ class _Trace:
     """The spans of one trace while they become turns."""
 
     def __init__(
-        self, spans: list[Facts], family: Family, *, first_of_session: bool, ended: bool
+        self, spans: list[SpanFields], family: SpanTree, *, first_of_session: bool, ended: bool
     ) -> None:
         in_order = sorted(spans, key=lambda s: (s.end_ns, s.start_ns, s.span_id))
         self.family = family
@@ -151,7 +151,7 @@ class _Trace:
         self.ended = ended
         self.asked = self._asked()
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TurnRow]:
         """Make a row of every tool call, response, hand-off, attempt and message of a person."""
         rows = [self._model_row(span) for span in self.models]
         matched = self._match()
@@ -165,13 +165,13 @@ class _Trace:
         rows += [self._row(span, "progress", name=None) for span in self.progress]
         return rows + self._switch_rows() + self._user_rows() + self._intervention_rows()
 
-    def _asked(self) -> list[tuple[Call, Facts, int]]:
+    def _asked(self) -> list[tuple[ToolCall, SpanFields, int]]:
         """List every call that a model asked for, with its model's span and how many turns ago.
 
         What only the first response's history shows is replayed, unless earlier traces of the
         session have it. Later histories tell nothing new, and some name the calls differently.
         """
-        found: list[tuple[Call, Facts, int]] = []
+        found: list[tuple[ToolCall, SpanFields, int]] = []
         own = {call.call_id for span in self.models for call in span.calls}
         if self.replay and self.models:
             given = self.models[0].given or ()
@@ -209,7 +209,7 @@ class _Trace:
                     matched[tool.span_id] = i
         return matched
 
-    def _row(self, span: Facts, kind: str, **fields: Any) -> Row:
+    def _row(self, span: SpanFields, kind: str, **fields: Any) -> TurnRow:
         row = dict.fromkeys(TURN_SCHEMA)
         declared = self.family.declared_task(span)
         task = self.family.root_of(declared, span)
@@ -234,7 +234,7 @@ class _Trace:
         }
         return row | (asdict(span.figures) if kind in _MEASURING else {}) | fields
 
-    def _model_row(self, span: Facts) -> Row:
+    def _model_row(self, span: SpanFields) -> TurnRow:
         return self._row(
             span,
             "model",
@@ -246,7 +246,7 @@ class _Trace:
             output_tokens=span.output_tokens,
         )
 
-    def _tool_row(self, span: Facts, index: int | None) -> Row:
+    def _tool_row(self, span: SpanFields, index: int | None) -> TurnRow:
         call, model, _ = self.asked[index] if index is not None else (None, None, 0)
         return self._row(
             span,
@@ -262,7 +262,7 @@ class _Trace:
         _, model, ago = self.asked[index]
         return self.ended or bool(ago) or bisect_left(self.starts, model.end_ns) < len(self.starts)
 
-    def _call_row(self, index: int) -> Row:
+    def _call_row(self, index: int) -> TurnRow:
         """Make a turn of a call that has no span of its own; it ends when the next model starts."""
         call, model, ago = self.asked[index]
         later = bisect_left(self.starts, model.end_ns)
@@ -283,11 +283,11 @@ class _Trace:
             end_ns=end_ns,
         )
 
-    def _step(self, model: Facts | None) -> str | None:
+    def _step(self, model: SpanFields | None) -> str | None:
         """Name the step of calls that a response asked for in parallel; None for a single call."""
         return model.span_id if model and model.span_id in self.steps else None
 
-    def _handoff_row(self, span: Facts, acting: set[str]) -> Row | None:
+    def _handoff_row(self, span: SpanFields, acting: set[str]) -> TurnRow | None:
         """Make a hand-off of an agent that another agent called.
 
         What neither speaks nor calls is no agent: some frameworks call a whole run one.
@@ -299,12 +299,12 @@ class _Trace:
         fields = {"agent": caller, "name": span.agent, "arguments": asked, "text": asked}
         return self._row(span, "handoff", **fields, result=span.text)
 
-    def _attempt_row(self, span: Facts) -> Row:
+    def _attempt_row(self, span: SpanFields) -> TurnRow:
         """Make an attempt of a span that says how far its task has come."""
         said = {"arguments": span.blockers, "result": span.completed_work}
         return self._row(span, "attempt", name=span.status, **said)
 
-    def _switch_rows(self) -> list[Row]:
+    def _switch_rows(self) -> list[TurnRow]:
         """Make each attempt at a declared task a turn of its session too.
 
         There it is one of several tasks, between which an agent may go to and fro.
@@ -317,7 +317,7 @@ class _Trace:
             if row["task"] != row["session"]
         ]
 
-    def _intervention_rows(self) -> list[Row]:
+    def _intervention_rows(self) -> list[TurnRow]:
         """Make a person's message of each event that says that a person stepped in."""
         blank = {"agent": "", "failed": None, "error_type": None, "error": None}
         return [
@@ -328,7 +328,7 @@ class _Trace:
             for i, done in enumerate(span.interventions)
         ]
 
-    def _user_rows(self) -> list[Row]:
+    def _user_rows(self) -> list[TurnRow]:
         """Make a turn of a person's message: what a trace's first response answers.
 
         Later messages with the role of a user are mostly written by the framework.
@@ -342,7 +342,7 @@ class _Trace:
         return [self._row(first, "user", agent="", text=given[-1].text, **at, **blank)]
 
 
-def _spoke(span: Facts) -> bool:
+def _spoke(span: SpanFields) -> bool:
     """Tell a response from a model's span that only prepared one."""
     return bool(span.answer or span.input_tokens or span.output_tokens or span.failed)
 
@@ -361,7 +361,7 @@ def _news(given: tuple[Message, ...] | None) -> str | None:
     return "\n".join(text for text in reversed(news) if text)
 
 
-def _response(span: Facts) -> str | None:
+def _response(span: SpanFields) -> str | None:
     """Return a text that two responses share only if they say and ask for the same."""
     text, calls = span.text, span.calls
     if text is None or any(call.arguments is None for call in calls) or not (text or calls):
@@ -369,7 +369,7 @@ def _response(span: Facts) -> str | None:
     return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
 
 
-def _talks_on(span: Facts) -> str | None:
+def _talks_on(span: SpanFields) -> str | None:
     """Return the response that a model's history ends with, None where it or this one calls."""
     before = next((m for m in reversed(span.given or ()) if m.role == "assistant"), None)
     if before is None or before.calls or span.answer is None or span.calls:
@@ -377,7 +377,7 @@ def _talks_on(span: Facts) -> str | None:
     return before.text or None
 
 
-def _named_arguments(arguments: str | None, call: Call | None) -> str | None:
+def _named_arguments(arguments: str | None, call: ToolCall | None) -> str | None:
     """Prefer the call's arguments where the tool's span has none, or only the bare value of one."""
     if call is None or call.arguments is None or arguments == call.arguments:
         return arguments
@@ -386,20 +386,20 @@ def _named_arguments(arguments: str | None, call: Call | None) -> str | None:
     return call.arguments if _bare(call) == arguments else arguments
 
 
-def _bare(call: Call) -> str | None:
+def _bare(call: ToolCall) -> str | None:
     """Return the value of a call's only argument, as some frameworks show it without its name."""
     named = parsed(call.arguments)
     return str(next(iter(named.values()))) if isinstance(named, dict) and len(named) == 1 else None
 
 
-def _fill_results(rows: list[Row], facts: list[Facts], family: Family) -> None:
+def _fill_results(rows: list[TurnRow], facts: list[SpanFields], family: SpanTree) -> None:
     """Add the results that models were given to the calls whose own spans do not tell them.
 
     A result is looked for by call id in the call's trace, then in other traces of its session whose
     history shows the same call under that id: some frameworks number the calls of each run alike.
     """
-    in_trace: dict[tuple[str, str], Result] = {}
-    in_session: dict[tuple[str, Call], Result] = {}
+    in_trace: dict[tuple[str, str], ToolResult] = {}
+    in_session: dict[tuple[str, ToolCall], ToolResult] = {}
     for span in sorted(facts, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
         if span.kind != "model" or not span.given:
             continue
@@ -413,14 +413,14 @@ def _fill_results(rows: list[Row], facts: list[Facts], family: Family) -> None:
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
             continue
-        call = Call(row["call_id"], row["name"], row["arguments"])
+        call = ToolCall(row["call_id"], row["name"], row["arguments"])
         found = in_trace.get((row["trace_id"], row["call_id"]))
         found = found or in_session.get((row["session"], call))
         if found:
             _fill_result(row, found)
 
 
-def _fill_result(row: Row, found: Result) -> None:
+def _fill_result(row: TurnRow, found: ToolResult) -> None:
     if row["result"] is None:
         row["result"] = found.text
         row["failed"] = _known(row["failed"], found.failed)

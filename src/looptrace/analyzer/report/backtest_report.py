@@ -21,7 +21,7 @@ from looptrace.analyzer.report.wording import (
 )
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.tuning.backtest import Backtest, Opened, Row, Spent, Total
+from looptrace.analyzer.tuning.backtest import Backtest, BacktestRow, Opened, Spent, Total
 from looptrace.rules.contract import ACTIONS
 
 SCHEMA = 1
@@ -126,7 +126,7 @@ def _verdict(found: Backtest) -> list[str]:
     return [f"A gate would have opened in {stopped}."]
 
 
-def _print_row(row: Row, currency: str | None, console: Console) -> None:
+def _print_row(row: BacktestRow, currency: str | None, console: Console) -> None:
     _print([f"task {plain(row.task, NAME_LENGTH_MAX)}"], console)
     _print_pair(_opened_lines(row.a, currency), _opened_lines(row.b, currency), console)
 

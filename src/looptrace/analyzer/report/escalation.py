@@ -74,7 +74,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class PastNote:
     """What helped with the same signature before, in a person's words, and the day."""
 
     text: str
@@ -96,7 +96,7 @@ class Escalation:
     cost: Cost  # from the first turn of the loop to the gate
     options: tuple[Option, ...]
     opinion: Opinion | NoOpinion | None  # None where nobody was asked
-    notes: tuple[Note, ...]
+    notes: tuple[PastNote, ...]
 
 
 OPTIONS = (
@@ -234,5 +234,5 @@ def _short(text: str | None) -> str | None:
     return None if text is None else plain(text, TEXT_LENGTH_MAX)
 
 
-def _note(text: str, date: str) -> Note:
-    return Note(plain(text, TEXT_LENGTH_MAX), plain(date, NAME_LENGTH_MAX))
+def _note(text: str, date: str) -> PastNote:
+    return PastNote(plain(text, TEXT_LENGTH_MAX), plain(date, NAME_LENGTH_MAX))

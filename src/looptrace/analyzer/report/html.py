@@ -21,18 +21,18 @@ from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
     Group,
-    Told,
+    TaskEvents,
     blind_spots,
     cost_text,
     counted,
     event_name,
+    events_by_task,
     grouped,
     left_over_text,
     opinion_text,
     outage_more,
     outage_text,
     place_of,
-    told_of,
     told_text,
     verdict,
 )
@@ -159,7 +159,7 @@ class _Section:
 def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
     """Write the analysis as one self-contained HTML page."""
     shown, left_over = grouped(analysis.own)
-    told = told_of(analysis.events)
+    told = events_by_task(analysis.events)
     sections = _sections(analysis, shown, told, opinions)
     page = _template().render(
         summary=analysis.summary,
@@ -179,7 +179,7 @@ def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
 
 
 def _sections(
-    analysis: Analysis, shown: list[Group], told: dict[str, Told], opinions: Opinions
+    analysis: Analysis, shown: list[Group], told: dict[str, TaskEvents], opinions: Opinions
 ) -> list[_Section]:
     """Make a section of each loop; what was decided of a task stands in its first."""
     turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
@@ -248,7 +248,7 @@ def _event(event: GateEvent, opinions: Opinions) -> _Event:
     )
 
 
-def _decided(told: Told, opinions: Opinions) -> _Decided:
+def _decided(told: TaskEvents, opinions: Opinions) -> _Decided:
     return _Decided(
         head=[_event(event, opinions) for event in told.head],
         between=told.between,

@@ -16,18 +16,18 @@ from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
     Group,
-    Told,
+    TaskEvents,
     blind_spots,
     cost_text,
     counted,
     event_name,
+    events_by_task,
     grouped,
     left_over_text,
     opinion_text,
     outage_more,
     outage_text,
     tokens_text,
-    told_of,
     told_text,
     verdict,
 )
@@ -52,7 +52,7 @@ ACTION_STYLE: dict[Action, str] = {
 def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
     """Print the counts, the loops of each task, what was told, and what could not be seen."""
     shown, left_over = grouped(analysis.own)
-    told = told_of(analysis.events)
+    told = events_by_task(analysis.events)
     _print_line(_counts(analysis.summary), console)
     _print_line(Text(verdict(analysis, shown), style="bold"), console)
     for outage in analysis.outages:
@@ -114,7 +114,7 @@ def _group_lines(group: Group) -> list[Text]:
     return lines
 
 
-def _told_lines(told: Told, opinions: Opinions) -> list[Text]:
+def _told_lines(told: TaskEvents, opinions: Opinions) -> list[Text]:
     """Write what was decided of a task, each on a line, and whether a gate is open."""
     lines = [Text("what was decided:")]
     for event in told.head:

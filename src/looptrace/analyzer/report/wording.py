@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.engine.analysis import Analysis, Outage, Summary
-from looptrace.analyzer.gates.events import GateEvent, Why
+from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import ACTIONS
@@ -34,7 +34,7 @@ HOW_TO_HAND_ON = "looptrace escalation PATH --task ID"
 
 GATE_IS_OPEN = "The gate is open: a person must decide how the task goes on."
 
-WHY_TEXTS: dict[Why, str] = {
+WHY_TEXTS: dict[GateCause, str] = {
     "LADDER": "the ladder of the rule says so",
     "MAX_PIVOTS_EXCEEDED": "no pivot is left (recovery.max_pivots)",
     "MAX_FORCED_EXCEEDED": "it was told to move on often enough (recovery.max_forced)",
@@ -124,7 +124,7 @@ def _turns(finding: Finding) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TaskEvents:
     """What was told of one task, in its order; of much the start and the end."""
 
     head: tuple[GateEvent, ...]
@@ -133,7 +133,9 @@ class Told:
     gate: GateEvent | None  # the gate that is open at the end
 
 
-def told_of(events: Iterable[GateEvent], shown_max: int = EVENTS_SHOWN_MAX) -> dict[str, Told]:
+def events_by_task(
+    events: Iterable[GateEvent], shown_max: int = EVENTS_SHOWN_MAX
+) -> dict[str, TaskEvents]:
     """Return by task what was told, as a report shows it."""
     by_task: dict[str, list[GateEvent]] = {}
     for event in events:
@@ -141,11 +143,11 @@ def told_of(events: Iterable[GateEvent], shown_max: int = EVENTS_SHOWN_MAX) -> d
     return {task: _told(mine, shown_max) for task, mine in by_task.items()}
 
 
-def _told(events: list[GateEvent], shown_max: int) -> Told:
+def _told(events: list[GateEvent], shown_max: int) -> TaskEvents:
     between = max(0, len(events) - shown_max)
     head = len(events) if not between else shown_max // 2
     gates = [event for event in events if event.type in ("gate_opened", "gate_resolved")]
-    return Told(
+    return TaskEvents(
         head=tuple(events[:head]),
         between=between,
         tail=tuple(events[head + between :]),
@@ -242,7 +244,7 @@ def verdict(analysis: Analysis, shown: list[Group]) -> str:
         return f"No loops found; {outages}." if outages else "No loops found."
     tasks = len({finding.task for finding in analysis.own})
     loops = f"{counted(len(shown), 'loop')} in {tasks:,} of"
-    gates = sum(told.gate is not None for told in told_of(analysis.events).values())
+    gates = sum(told.gate is not None for told in events_by_task(analysis.events).values())
     is_open = f"; {counted(gates, 'gate')} open" if gates else ""
     of_outages = f"; {outages}" if outages else ""
     return f"{loops} {counted(analysis.summary.tasks, 'task')}{of_outages}{is_open}."

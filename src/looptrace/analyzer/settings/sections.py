@@ -18,11 +18,11 @@ from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint import embeddings
-from looptrace.analyzer.fingerprint.embeddings import SentencesError
+from looptrace.analyzer.fingerprint.embeddings import EmbeddingsError
 from looptrace.analyzer.fingerprint.equivalence import (
     PATTERN_CHARS_MAX,
-    Mask,
     Sameness,
+    TextMask,
     Tool,
     check_pattern,
 )
@@ -466,7 +466,7 @@ def _meaning(top: Node) -> Meaning | None:
             embeddings.check()
     except SettingError as error:
         raise _refused(error, node) from error
-    except SentencesError as error:
+    except EmbeddingsError as error:
         raise at.error(f"{at.name} is {shown(chosen)}, but {error}.") from error
     return meaning
 
@@ -487,7 +487,7 @@ def _tool(node: Node) -> Tool:
     return Tool(volatile, same, node.at("polling", value=False).switch())
 
 
-def _masks(node: Node) -> tuple[Mask, ...]:
+def _masks(node: Node) -> tuple[TextMask, ...]:
     seen: set[str] = set()
     masks = []
     for one in node.items(MASKS_MAX):
@@ -499,8 +499,8 @@ def _masks(node: Node) -> tuple[Mask, ...]:
     return tuple(masks)
 
 
-def _mask(node: Node) -> Mask:
-    names = [item.name for item in fields(Mask)]
+def _mask(node: Node) -> TextMask:
+    names = [item.name for item in fields(TextMask)]
     for name in names:
         if name not in node.table(names).value:
             raise node.error(f"a mask must have a {name}.")
@@ -510,7 +510,7 @@ def _mask(node: Node) -> Mask:
     except ValueError as error:
         why = plain(str(error), _ERROR_LENGTH_MAX)
         raise node.at("pattern").error(f"masks.pattern: {why}.") from error
-    return Mask(pattern, node.at("name").words())
+    return TextMask(pattern, node.at("name").words())
 
 
 def _webhooks(node: Node, beside: Path) -> tuple[Webhook, ...]:

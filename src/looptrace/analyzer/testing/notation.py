@@ -34,7 +34,7 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.fingerprint.signatures import fingerprinted
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -94,7 +94,7 @@ def turns_in(text: str) -> pl.DataFrame:
     ends = accumulate(turn.pause_s + 1 for turn in written)
     rows = [_row(turn, i, end) for i, (turn, end) in enumerate(zip(written, ends, strict=True))]
     _talk_on(rows, written)
-    return numbered(fingerprinted(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
 class _Parser:

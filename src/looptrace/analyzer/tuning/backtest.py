@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.fingerprint.signatures import compared_by
-from looptrace.analyzer.gates.events import GateEvent, Why
+from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.prices import TOKENS_PER_PRICE, Price, Prices
@@ -64,13 +64,13 @@ class Opened:
 
     turn: int
     rule: str
-    why: Why | None
+    why: GateCause | None
     reason: str
     after: Spent
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BacktestRow:
     """A task, or what lies in it between two messages of a person: the gate of each, if any.
 
     There is one at the most, because an open gate waits for a person.
@@ -99,7 +99,7 @@ class Backtest:
     currency: str | None  # None where there are no prices
     a: Total
     b: Total
-    rows: tuple[Row, ...]
+    rows: tuple[BacktestRow, ...]
 
     @property
     def without_gate(self) -> int:
@@ -128,7 +128,8 @@ def backtest(
         a=judged_a.total(),
         b=judged_b.total(),
         rows=tuple(
-            Row(place[0], judged_a.gates.get(place), judged_b.gates.get(place)) for place in places
+            BacktestRow(place[0], judged_a.gates.get(place), judged_b.gates.get(place))
+            for place in places
         ),
     )
 
@@ -143,7 +144,7 @@ class _Judged:
 
     def add(self, turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> None:
         """Judge another part."""
-        judged = judged_of(turns, settings.judging, settings.recovery)
+        judged = detect(turns, settings.judging, settings.recovery)
         self.findings += len(judged.findings)
         self.told.update(event.action for event in judged.events if event.action)
         gates = [event for event in judged.events if event.type == "gate_opened"]

@@ -16,11 +16,11 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.detect.columns import coded
-from looptrace.analyzer.detect.counters import DAY_S, counted
-from looptrace.analyzer.detect.evaluate import ruled
+from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.counters import DAY_S, add_counters
+from looptrace.analyzer.detect.evaluate import evaluate_rules
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.rules.contract import Rule, Rung, SettingError
@@ -135,7 +135,7 @@ def calibrated(
 
 def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFrame:
     """Return the turns coded and counted, with `kind_of` each task and what `became` of it."""
-    judged = judged_of(part, settings.judging, settings.recovery)
+    judged = detect(part, settings.judging, settings.recovery)
     undecided = {state.task for state in judged.states if state.gate}
     decisions: dict[str, set[str | None]] = defaultdict(set)
     for event in judged.events:
@@ -144,7 +144,7 @@ def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFr
     # What a person said in the trace itself tells nothing of whether there was a loop.
     undecided |= {task for task, said in decisions.items() if None in said}
     looped = {task for task, said in decisions.items() if said - {NOT_A_LOOP, None}}
-    rows = counted(coded(part), settings.judging.counting)
+    rows = add_counters(encode_columns(part), settings.judging.counting)
     last = pl.struct("kind", "name").filter(~IS_USER).last().over("task")
     is_done = (last.struct["kind"] == "attempt") & (last.struct["name"] == "done")
     quiet_ns = now_ns - pl.col("end_ns").max().over("task")
@@ -197,7 +197,9 @@ class _Kind:
             rule = with_threshold(self.rules[name], value)
             overrides = _others(self.kind, name, self._judging.overrides)
             judging = replace(self._judging, rules=(rule,), overrides=overrides)
-            places = [one.lane.rows[one.verdict.fires] for one in ruled(self._turns, judging)]
+            places = [
+                one.lane.rows[one.verdict.fires] for one in evaluate_rules(self._turns, judging)
+            ]
             fired = {task for rows in places for task in self._turns["task"].gather(rows).unique()}
             self._alarmed[name, value] = frozenset(fired)
         return self._alarmed[name, value]

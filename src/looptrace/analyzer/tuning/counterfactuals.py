@@ -14,16 +14,16 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.batch import decided_of
-from looptrace.analyzer.gates.events import GateEvent, Why
+from looptrace.analyzer.engine.batch import decide_tasks
+from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.sections import ENABLED
 from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, Rule, SettingError, numbers
 
 # The settings of recovery that lead to a gate. A flag is tried as 0 and 1.
-_RECOVERY_OF: dict[Why, str] = {
+_RECOVERY_OF: dict[GateCause, str] = {
     "MAX_PIVOTS_EXCEEDED": "max_pivots",
     "MAX_FORCED_EXCEEDED": "max_forced",
     "UNBLOCKING_OFF": "unblock",
@@ -80,7 +80,7 @@ def changes_of_rule(
     alone = replace(judging, rules=(rule,))
 
     def fires(judging: RuleSet, _recovery: Recovery) -> bool:
-        return any(loop.rule.name == rule.name for loop in stretches(rows, judging)[0])
+        return any(loop.rule.name == rule.name for loop in find_stretches(rows, judging)[0])
 
     now = fires(alone, recovery)
     knobs = _knobs_of_rule(rule, alone, recovery)
@@ -101,7 +101,7 @@ def moved_gate(
     since = max(resolved, default=-1)
 
     def opened(judging: RuleSet, recovery: Recovery) -> GateEvent | None:
-        _, events = decided_of(rows, stretches(rows, judging)[0], recovery)
+        _, events = decide_tasks(rows, find_stretches(rows, judging)[0], recovery)
         gates = (e for e in events if e.type == "gate_opened" and e.turn > since)
         return next(gates, None)
 

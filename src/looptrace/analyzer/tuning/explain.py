@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.columns import coded
-from looptrace.analyzer.detect.counters import counted
-from looptrace.analyzer.detect.evaluate import ruled, stretches
+from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.counters import add_counters
+from looptrace.analyzer.detect.evaluate import evaluate_rules, find_stretches
 from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
-from looptrace.analyzer.engine.batch import decided_of
+from looptrace.analyzer.engine.batch import decide_tasks
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
@@ -76,9 +76,9 @@ def explained(
     turns: pl.DataFrame, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY
 ) -> Explanation:
     """Explain one task by its numbered turns (`TURN_SCHEMA`)."""
-    rows = counted(coded(turns), judging.counting)
+    rows = add_counters(encode_columns(turns), judging.counting)
     progress = tuple(progress_of(turns, judging))
-    _, events = decided_of(rows, stretches(rows, judging)[0], recovery)
+    _, events = decide_tasks(rows, find_stretches(rows, judging)[0], recovery)
     seen = {rule.rule for rule in progress if rule.saw_a_repeat}
     opened = [event for event in events if event.type == "gate_opened"]
     return Explanation(
@@ -102,7 +102,7 @@ def progress_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Progres
     0 means that the turn does not say enough to be compared, or that no pattern ends there.
     """
     found = []
-    for one in ruled(counted(coded(turns), judging.counting), judging):
+    for one in evaluate_rules(add_counters(encode_columns(turns), judging.counting), judging):
         on = one.held != OFF
         rows, verdict = one.lane.rows[on], one.verdict
         reached, needed = np.full(turns.height, _UNSEEN), np.zeros(turns.height, np.int64)

@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from looptrace.analyzer.detect.columns import coded, columns
-from looptrace.analyzer.detect.counters import Counting, counted
-from looptrace.analyzer.detect.evaluate import stretches
+from looptrace.analyzer.detect.columns import columns, encode_columns
+from looptrace.analyzer.detect.counters import Counting, add_counters
+from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.batch import judged_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.calibrate import LOOPED, WELL, sorted_out
 from looptrace.rules.likely_loop import SIGNS, LikelyLoop, Model, signs_of, tells
-from looptrace.rules.turns import Figures, Mask
+from looptrace.rules.turns import Figures, Flags
 
 WINDOW = 6
 # A loop that is complete more turns before or after says nothing of a turn.
@@ -58,8 +58,8 @@ class Examples:
     """Turns to learn from, one element each: signs, what became of them, and their place."""
 
     signs: Figures
-    likely: Mask
-    before: Mask  # the loop is not complete yet, or there is none
+    likely: Flags
+    before: Flags  # the loop is not complete yet, or there is none
     task: npt.NDArray[np.int64]  # index into `tasks`
     turn: npt.NDArray[np.int64]
     tasks: tuple[Label, ...]
@@ -67,7 +67,7 @@ class Examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedModel:
     """A model and its card: what it learned from, and how well it does on what it did not see."""
 
     model: Model
@@ -106,7 +106,7 @@ def labels_of(part: pl.DataFrame, settings: Settings, now_ns: int) -> list[Label
     became = sorted_out(part, settings, now_ns).group_by("task").agg(pl.col("became").first())
     fates = dict(became.iter_rows())
     gates: dict[str, int] = {}
-    for event in judged_of(part, settings.judging, settings.recovery).events:
+    for event in detect(part, settings.judging, settings.recovery).events:
         if event.type == "gate_opened":
             gates.setdefault(event.task, event.turn)
     well = [Label(task, None) for task, fate in fates.items() if fate == WELL]
@@ -129,7 +129,7 @@ def examples_of(
         mine = part.filter(pl.col("task").is_in(set(known)))
         if mine.is_empty():
             continue
-        rows = counted(coded(mine), Counting())
+        rows = add_counters(encode_columns(mine), Counting())
         lane = columns(rows, texts=LikelyLoop.lane.kinds).lane(LikelyLoop.lane)
         signs, enough = signs_of(lane, WINDOW), tells(lane, WINDOW)
         turn = rows["turn"].to_numpy().astype(np.int64)[lane.rows]
@@ -138,7 +138,7 @@ def examples_of(
             chosen = enough & (names == name)
             if chosen.any():
                 found.append((known[name], signs[chosen], turn[chosen]))
-        for loop in stretches(rows, judging)[0]:
+        for loop in find_stretches(rows, judging)[0]:
             first = loop.fired[0].turn
             fired[loop.task] = min(first, fired.get(loop.task, first))
     return _examples(found, fired)
@@ -168,7 +168,7 @@ def _examples(
     )
 
 
-def trained(examples: Examples, without: Sequence[str] = ()) -> Trained:
+def trained(examples: Examples, without: Sequence[str] = ()) -> TrainedModel:
     """Fit the model, leaving some of the signs out, and measure it by cross-validation.
 
     Raises:
@@ -191,7 +191,7 @@ def trained(examples: Examples, without: Sequence[str] = ()) -> Trained:
         spread[name][used] = values
     lists = {name: tuple(float(value) for value in values) for name, values in spread.items()}
     model = Model(WINDOW, **lists, intercept=float(regression.intercept_[0]))
-    return Trained(model, _card(examples, told))
+    return TrainedModel(model, _card(examples, told))
 
 
 def _pipeline() -> Any:
@@ -229,7 +229,7 @@ def _rounded(value: float) -> float:
     return round(float(value), 3)
 
 
-def _calibration(likely: Mask, told: Figures) -> list[dict[str, Any]]:
+def _calibration(likely: Flags, told: Figures) -> list[dict[str, Any]]:
     """Say for each tenth of the probabilities what was predicted and what came, in the mean."""
     place = np.minimum((told * BINS).astype(np.int64), BINS - 1)
     return [
@@ -270,7 +270,7 @@ def _warnings(examples: Examples, told: Figures, percent: int) -> dict[str, Any]
     }
 
 
-def _warned(examples: Examples, likely: Mask) -> dict[str, int]:
+def _warned(examples: Examples, likely: Flags) -> dict[str, int]:
     """Return the turn at which each task is warned of first."""
     needed = LikelyLoop().attempts_min
     warned: dict[str, int] = {}

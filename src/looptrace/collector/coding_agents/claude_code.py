@@ -21,7 +21,7 @@ from looptrace.collector.coding_agents.session_spans import (
     Word,
     time_ns_of,
 )
-from looptrace.collector.otlp.span_rows import Row
+from looptrace.collector.otlp.span_rows import SpanRow
 
 PRODUCT = "claude-code"
 
@@ -62,7 +62,7 @@ class ClaudeCodeLog:
         self._roots: dict[str, str] = {}  # of the lines of sub-agents that have no id
         self._last_ns = 0
 
-    def read(self, line: dict[str, Any]) -> list[Row]:
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Give the rows that a line completes. Raises BadSpanError for a time that is none."""
         kind, message = line.get("type"), line.get("message")
         if kind == "attachment":
@@ -79,7 +79,7 @@ class ClaudeCodeLog:
             _hear(thread, line, message, self._last_ns)
         return thread.taken()
 
-    def rest(self) -> list[Row]:
+    def rest(self) -> list[SpanRow]:
         """Give the rows of what is over at the end of the log."""
         for thread in self._threads.values():
             thread.end()

@@ -22,7 +22,7 @@ from looptrace.collector.coding_agents.session_spans import (
     Word,
     time_ns_of,
 )
-from looptrace.collector.otlp.span_rows import Row
+from looptrace.collector.otlp.span_rows import SpanRow
 
 PRODUCT = "codex"
 # How far apart the lines of a log without times are put.
@@ -71,7 +71,7 @@ class CodexLog:
         self._is_over = True  # that response
         self._prompt: str | None = None  # a person's message that may come a second time
 
-    def read(self, line: dict[str, Any]) -> list[Row]:
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Give the rows that a line completes. Raises BadSpanError for a time that is none."""
         payload = line.get("payload")
         kind = line.get("type")
@@ -90,7 +90,7 @@ class CodexLog:
             self._event(payload)
         return self._thread.taken()
 
-    def rest(self) -> list[Row]:
+    def rest(self) -> list[SpanRow]:
         """Give the rows of what is over at the end of the log."""
         self._thread.end()
         return self._thread.taken()

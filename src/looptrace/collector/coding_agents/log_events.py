@@ -22,7 +22,7 @@ from looptrace.collector.coding_agents.session_spans import (
     time_ns_of,
     tool_row,
 )
-from looptrace.collector.otlp.span_rows import Row
+from looptrace.collector.otlp.span_rows import SpanRow
 
 NS_PER_MS = 1_000_000
 HTTP_ERROR_MIN = 400
@@ -89,7 +89,7 @@ class _Event:
         return decision.startswith(_REFUSALS) and source.startswith("user")
 
 
-def event_row(record: LogRecord) -> Row | None:
+def event_row(record: LogRecord) -> SpanRow | None:
     """Give the row of an agent's event; None of any other log record.
 
     Raises BadSpanError where its time cannot be.
@@ -136,7 +136,7 @@ def _time_ns(record: LogRecord) -> int:
     return time_ns
 
 
-def _tool(event: _Event) -> Row:
+def _tool(event: _Event) -> SpanRow:
     success = event.said.get("success")
     failed = None if success is None else str(success).lower() != "true"
     error = event.first(_ERROR) if failed else None
@@ -159,18 +159,18 @@ def _tool(event: _Event) -> Row:
     )
 
 
-def _prompt(event: _Event) -> Row:
+def _prompt(event: _Event) -> SpanRow:
     return person_row(event.agent, event.key, event.at_ns, Word(text=event.said.get("prompt")))
 
 
-def _decision(event: _Event) -> Row | None:
+def _decision(event: _Event) -> SpanRow | None:
     """Give what a person decided of a call, where it was not let run."""
     if not event.is_refused:
         return None
     return person_row(event.agent, event.key, event.at_ns, Word(REJECTED))
 
 
-def _response(event: _Event) -> Row:
+def _response(event: _Event) -> SpanRow:
     own = event.number(_INPUT_TOKENS)
     cached = sum(event.number((name,)) or 0 for name in _CACHED_TOKENS)
     return model_row(
@@ -183,7 +183,7 @@ def _response(event: _Event) -> Row:
     )
 
 
-def _error(event: _Event) -> Row:
+def _error(event: _Event) -> SpanRow:
     status = event.number(_STATUS)
     told = event.first((*_ERROR, "error_type"))
     error = " ".join(str(part) for part in (status, told) if part is not None)
@@ -198,18 +198,18 @@ def _error(event: _Event) -> Row:
     )
 
 
-def _part(event: _Event) -> Row | None:
+def _part(event: _Event) -> SpanRow | None:
     """Give the row of a response of Codex, whose last part alone tells the tokens."""
     return None if event.number(_OUTPUT_TOKENS) is None else _response(event)
 
 
-def _request(event: _Event) -> Row | None:
+def _request(event: _Event) -> SpanRow | None:
     """Give the row of a request of Codex that was refused."""
     is_refused = (event.number(_STATUS) or 0) >= HTTP_ERROR_MIN or event.first(_ERROR)
     return _error(event) if is_refused else None
 
 
-_READERS: Mapping[str, Callable[[_Event], Row | None]] = {
+_READERS: Mapping[str, Callable[[_Event], SpanRow | None]] = {
     "claude_code.user_prompt": _prompt,
     "claude_code.tool_result": _tool,
     "claude_code.tool_decision": _decision,

@@ -23,7 +23,7 @@ from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, AnyValue, KeyValue, Resource
 from looptrace.collector.otlp.json_documents import with_whole_escapes
-from looptrace.collector.otlp.span_rows import BadSpanError, Decoded, Problem
+from looptrace.collector.otlp.span_rows import BadSpanError, DecodedSpans, Problem
 
 REQUEST = "the request"
 
@@ -31,7 +31,7 @@ _UNDERSCORED = b'"resource_logs"'
 _BEGIN = re.compile(rb'\s*\{\s*"resource(?:L|_l)ogs"')
 
 
-class Record(Struct, rename="camel", gc=False):
+class OtlpLogRecord(Struct, rename="camel", gc=False):
     """A log record as it is sent: times in nanoseconds since 1970."""
 
     time_unix_nano: int | str | None = None
@@ -44,7 +44,7 @@ class Record(Struct, rename="camel", gc=False):
 class ScopeLogs(Struct, rename="camel"):
     """The records of one instrumentation."""
 
-    log_records: list[Record] | None = None
+    log_records: list[OtlpLogRecord] | None = None
 
 
 class ResourceLogs(Struct, rename="camel"):
@@ -54,13 +54,13 @@ class ResourceLogs(Struct, rename="camel"):
     scope_logs: list[ScopeLogs] | None = None
 
 
-class Request(Struct, rename="camel"):
+class LogsRequest(Struct, rename="camel"):
     """An export request."""
 
     resource_logs: list[ResourceLogs] | None = None
 
 
-_decode_request = msgspec.json.Decoder(Request).decode
+_decode_request = msgspec.json.Decoder(LogsRequest).decode
 
 
 def begins_request(text: bytes) -> bool:
@@ -68,35 +68,37 @@ def begins_request(text: bytes) -> bool:
     return _BEGIN.match(text) is not None
 
 
-def decode_json(data: bytes, where: str = REQUEST) -> Decoded:
+def decode_json(data: bytes, where: str = REQUEST) -> DecodedSpans:
     """Give the rows of a request in OTLP/JSON, and what is wrong with it."""
     if _UNDERSCORED in data:
         data = otlp_json.camel_case(data)
     try:
         request = _whole_request(data)
     except DATA_ERRORS as error:
-        return Decoded(problems=[Problem(where, f"{otlp_json.words(error)}; {MEND}")])
+        return DecodedSpans(problems=[Problem(where, f"{otlp_json.words(error)}; {MEND}")])
     return _decoded(_records_of_json(request), where)
 
 
-def _whole_request(data: bytes) -> Request:
+def _whole_request(data: bytes) -> LogsRequest:
     try:
         return _decode_request(data)
     except DATA_ERRORS:  # Few requests need what follows.
         return _decode_request(with_whole_escapes(data))
 
 
-def decode_proto(data: bytes, where: str = REQUEST) -> Decoded:
+def decode_proto(data: bytes, where: str = REQUEST) -> DecodedSpans:
     """Give the rows of a request in OTLP/protobuf, and what is wrong with it."""
     try:
         request = LogsData.FromString(data)
     except DecodeError as error:
-        return Decoded(problems=[Problem(where, f"it is no protobuf of logs: {error}; {MEND}")])
+        return DecodedSpans(
+            problems=[Problem(where, f"it is no protobuf of logs: {error}; {MEND}")]
+        )
     return _decoded(_records_of_proto(request), where)
 
 
-def _decoded(records: Iterable[Callable[[], LogRecord]], where: str) -> Decoded:
-    out = Decoded()
+def _decoded(records: Iterable[Callable[[], LogRecord]], where: str) -> DecodedSpans:
+    out = DecodedSpans()
     for number, read in enumerate(records, 1):
         try:
             row = event_row(read())
@@ -109,7 +111,7 @@ def _decoded(records: Iterable[Callable[[], LogRecord]], where: str) -> Decoded:
     return out
 
 
-def _records_of_json(request: Request) -> Iterator[Callable[[], LogRecord]]:
+def _records_of_json(request: LogsRequest) -> Iterator[Callable[[], LogRecord]]:
     for of_resource in request.resource_logs or ():
         made_by = of_resource.resource.attributes if of_resource.resource else None
         resource = otlp_json.plain_map(made_by)
@@ -118,7 +120,7 @@ def _records_of_json(request: Request) -> Iterator[Callable[[], LogRecord]]:
                 yield partial(_of_json, record, resource)
 
 
-def _of_json(record: Record, resource: Mapping[str, Any]) -> LogRecord:
+def _of_json(record: OtlpLogRecord, resource: Mapping[str, Any]) -> LogRecord:
     return LogRecord(
         time_ns=otlp_json.integer(record.time_unix_nano),
         observed_ns=otlp_json.integer(record.observed_time_unix_nano),

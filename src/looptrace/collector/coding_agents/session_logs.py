@@ -17,16 +17,16 @@ from looptrace.collector.coding_agents import claude_code, codex, otlp_logs
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document, words
 from looptrace.collector.otlp.json_documents import with_whole_escapes
-from looptrace.collector.otlp.span_rows import Decoded, Problem, Row
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
 
 
 class Log(Protocol):
     """One log while it is read."""
 
-    def read(self, line: dict[str, Any]) -> list[Row]:
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Give the rows that a line completes. Raises BadSpanError."""
 
-    def rest(self) -> list[Row]:
+    def rest(self) -> list[SpanRow]:
         """Give the rows of what is over at the end of the log."""
 
 
@@ -34,7 +34,7 @@ _decode_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_line = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded]:
+def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[DecodedSpans]:
     """Decode the JSON documents of a source: export requests, or the lines of a session log.
 
     Documents that are neither are reported; the first that is either decides for the source.
@@ -49,10 +49,10 @@ def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded
         decided = decided or bool(decoded.rows)
         yield decoded
     if log is not None:
-        yield Decoded(log.rest())
+        yield DecodedSpans(log.rest())
 
 
-def _decoded_request(name: str, document: Frame) -> Decoded:
+def _decoded_request(name: str, document: Frame) -> DecodedSpans:
     if document.problem is None and otlp_logs.begins_request(document.data):
         return otlp_logs.decode_json(document.data, f"{name}:{document.number}")
     return decode_document(name, document)
@@ -69,9 +69,9 @@ def _log_of(document: Frame) -> Log | None:
     return codex.CodexLog() if codex.is_line(names) else None
 
 
-def _decoded_line(name: str, line: Frame, log: Log) -> Decoded:
+def _decoded_line(name: str, line: Frame, log: Log) -> DecodedSpans:
     try:
-        return Decoded(log.read(_decode_line(with_whole_escapes(line.data))))
+        return DecodedSpans(log.read(_decode_line(with_whole_escapes(line.data))))
     except DATA_ERRORS as error:
         why = line.problem or f"this line of a session log was left out: {words(error)}; {MEND}"
-        return Decoded(problems=[Problem(f"{name}:{line.number}", why)])
+        return DecodedSpans(problems=[Problem(f"{name}:{line.number}", why)])

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, Row, span_row
+from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, SpanRow, span_row
 
 PERSON_EVENT = "looptrace.human_intervention"
 # What a person does besides writing.
@@ -76,7 +76,7 @@ def tool_row(
     error: str = "",
     error_type: str | None = None,
     word: Word | None = None,
-) -> Row:
+) -> SpanRow:
     """Give the row of a tool call; `word` is what a person said instead of letting it run."""
     attributes = {
         "gen_ai.operation.name": "execute_tool",
@@ -103,7 +103,7 @@ def model_row(
     usage: Usage = NO_USAGE,
     failed: bool = False,
     error: str = "",
-) -> Row:
+) -> SpanRow:
     """Give the row of a response: the parts of its `answer`, None where the log does not say.
 
     `given` are messages. A response that never came is one that failed.
@@ -121,7 +121,7 @@ def model_row(
     return _row(agent, key, name, start_ns, end_ns, attributes, failed or None, error)
 
 
-def person_row(agent: Agent, key: str, at_ns: int, word: Word) -> Row:
+def person_row(agent: Agent, key: str, at_ns: int, word: Word) -> SpanRow:
     """Give the row of what a person said or did."""
     return _row(agent, key, "person", at_ns, at_ns, {}, word=word)
 
@@ -136,7 +136,7 @@ def _row(
     failed: bool | None = None,
     error: str = "",
     word: Word | None = None,
-) -> Row:
+) -> SpanRow:
     said = {"looptrace.decision": word.decision, "looptrace.note": word.text} if word else {}
     common = {"gen_ai.conversation.id": agent.session or None, "gen_ai.agent.name": agent.name}
     return span_row(
@@ -192,7 +192,7 @@ class Thread:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
-        self._rows: list[Row] = []
+        self._rows: list[SpanRow] = []
         self._response: _Response | None = None
         self._calls: dict[str, _Call] = {}
         self._given: list[dict[str, Any]] = []
@@ -293,7 +293,7 @@ class Thread:
         if not any(part.get("id") in self._calls for part in parts):
             self.close()
 
-    def taken(self) -> list[Row]:
+    def taken(self) -> list[SpanRow]:
         """Give the rows that came about since they were last taken."""
         rows, self._rows = self._rows, []
         return rows

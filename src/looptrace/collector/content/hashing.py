@@ -24,23 +24,23 @@ from looptrace.analyzer.fingerprint.signatures import (
     FAILURE_EXIT,
     FAILURE_HEAD,
 )
-from looptrace.analyzer.normalize.messages import Call, Message, Result
+from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
 from looptrace.analyzer.normalize.span_fields import (
     INTERVENTION_EVENT,
     PROGRESS_PREFIX,
     STATUS_ERROR,
     STATUS_OK,
-    Facts,
-    Figures,
-    facts_of,
+    ProgressFigures,
+    SpanFields,
+    span_fields_of,
 )
 from looptrace.analyzer.text.errors import says_nothing
 from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.content.keyed_hashes import hash_of, masked_texts
 
 # How a text is compared: as it is, or without volatile parts, of which an error has more.
-Form = Literal["exact", "result", "error"]
-Hash = Callable[[Form, str], str]
+HashedForm = Literal["exact", "result", "error"]
+Hash = Callable[[HashedForm, str], str]
 
 _COLUMNS = ("name", "status", "status_message", "attributes", "events")
 _OPERATIONS = {"tool": "execute_tool", "model": "chat", "agent": "invoke_agent"}
@@ -54,10 +54,10 @@ _DEPTH_MAX = 20
 _KIND_WORDS = {"network": "connection", "dependency": "importerror", "logic": "assert"}
 
 
-def hashed(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
+def hash_content(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     """Return spans (`SPAN_SCHEMA`) with hashes for all content."""
-    facts = _with_kinds(list(facts_of(spans)))
-    seen: dict[Form, dict[str, str]] = {"exact": {}, "result": {}, "error": {}}
+    facts = _with_kinds(list(span_fields_of(spans)))
+    seen: dict[HashedForm, dict[str, str]] = {"exact": {}, "result": {}, "error": {}}
     for span in facts:
         _columns(span, lambda form, text: seen[form].setdefault(text, ""))
     known = {
@@ -76,7 +76,7 @@ def hashed(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     )
 
 
-def _with_kinds(facts: list[Facts]) -> list[Facts]:
+def _with_kinds(facts: list[SpanFields]) -> list[SpanFields]:
     """Let types of errors tell what only texts tell: that of a failing call is what judges it."""
     failed = [span.failed or _reads_failed(span.result) or False for span in facts]
     told = [
@@ -93,7 +93,7 @@ def _with_kinds(facts: list[Facts]) -> list[Facts]:
     ]
 
 
-def _told(span: Facts) -> str | None:
+def _told(span: SpanFields) -> str | None:
     """Return what tells the kind of a failure; None where its type does so already."""
     *kinds, _ = ERROR_KINDS
     if span.error_type and any(re.search(pattern, span.error_type) for _, pattern in kinds):
@@ -101,12 +101,12 @@ def _told(span: Facts) -> str | None:
     return ": ".join(filter(None, (span.error_type, span.error or span.result)))
 
 
-def _typed(span: Facts, kind: str) -> str:
+def _typed(span: SpanFields, kind: str) -> str:
     said = span.error_type or _type_in(span.result) or "Error"
     return f"{said}_{_KIND_WORDS.get(kind, kind)}"
 
 
-def _columns(span: Facts, texts: Hash) -> tuple[str, int | None, str | None, str, str]:
+def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None, str, str]:
     """Give what is written of a span: name, status, message, attributes and events."""
     failed = span.failed or (None if span.failed is False else _reads_failed(span.result))
     error = None if span.error is None else texts("error", span.error)
@@ -119,7 +119,7 @@ def _columns(span: Facts, texts: Hash) -> tuple[str, int | None, str | None, str
     )
 
 
-def _attributes(span: Facts, failed: bool | None, texts: Hash) -> Iterable[tuple[str, object]]:
+def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[tuple[str, object]]:
     yield "gen_ai.operation.name", _OPERATIONS.get(span.kind or "")
     yield "gen_ai.conversation.id", span.session
     yield "gen_ai.agent.name", span.agent
@@ -137,21 +137,21 @@ def _attributes(span: Facts, failed: bool | None, texts: Hash) -> Iterable[tuple
     yield "error.type", span.error_type or (_type_in(span.result) if failed else None)
     yield "gen_ai.tool.call.arguments", _arguments(span.arguments, texts)
     yield "gen_ai.tool.call.result", _result(span.result, failed, texts)
-    said: Form = "exact" if span.kind == "agent" else "result"
+    said: HashedForm = "exact" if span.kind == "agent" else "result"
     yield "gen_ai.input.messages", _messages(span.given, said, texts)
     yield "gen_ai.output.messages", _messages(span.answer, "exact", texts)
     yield "gen_ai.usage.input_tokens", span.input_tokens
     yield "gen_ai.usage.output_tokens", span.output_tokens
 
 
-def _figures(figures: Figures) -> Iterable[tuple[str, object]]:
+def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:
     """Give recorded progress; that files, dependencies and code count together loses nothing."""
     names = {"markers": "files_created"}
-    for name in Figures.__slots__:
+    for name in ProgressFigures.__slots__:
         yield f"{PROGRESS_PREFIX}{names.get(name, name)}", getattr(figures, name)
 
 
-def _exceptions(span: Facts, error: str | None, texts: Hash) -> Iterable[dict[str, Any]]:
+def _exceptions(span: SpanFields, error: str | None, texts: Hash) -> Iterable[dict[str, Any]]:
     if span.stacktrace is None:
         return
     told = {
@@ -163,7 +163,7 @@ def _exceptions(span: Facts, error: str | None, texts: Hash) -> Iterable[dict[st
     yield {"name": "exception", "time_ns": span.end_ns, "attributes": known}
 
 
-def _interventions(span: Facts, texts: Hash) -> Iterable[dict[str, Any]]:
+def _interventions(span: SpanFields, texts: Hash) -> Iterable[dict[str, Any]]:
     for done in span.interventions:
         said = {
             "looptrace.decision": _named(done.decision, texts),
@@ -174,7 +174,7 @@ def _interventions(span: Facts, texts: Hash) -> Iterable[dict[str, Any]]:
 
 
 def _messages(
-    messages: tuple[Message, ...] | None, said: Form, texts: Hash
+    messages: tuple[Message, ...] | None, said: HashedForm, texts: Hash
 ) -> list[dict[str, Any]] | None:
     if messages is None:
         return None
@@ -191,20 +191,20 @@ def _messages(
     ]
 
 
-def _text(message: Message, said: Form, texts: Hash) -> Iterable[dict[str, str]]:
+def _text(message: Message, said: HashedForm, texts: Hash) -> Iterable[dict[str, str]]:
     if message.text is None:
         yield {"type": "text", "content": "[redacted]"}
     elif message.text:
         yield {"type": "text", "content": texts(said, message.text)}
 
 
-def _call(call: Call, texts: Hash) -> dict[str, Any]:
+def _call(call: ToolCall, texts: Hash) -> dict[str, Any]:
     known = {"id": call.call_id, "arguments": _arguments(call.arguments, texts)}
     told = {key: value for key, value in known.items() if value is not None}
     return {"type": "tool_call", "name": call.name, **told}
 
 
-def _answer(result: Result, texts: Hash) -> dict[str, Any]:
+def _answer(result: ToolResult, texts: Hash) -> dict[str, Any]:
     failed = _reads_failed(result.text) if result.failed is None else result.failed
     known = {"id": result.call_id, "response": _result(result.text, failed, texts)}
     told = {key: value for key, value in known.items() if value is not None}
@@ -229,7 +229,7 @@ def _value(value: Any, texts: Hash, depth: int = 0) -> Any:
 def _result(result: str | None, failed: bool | None, texts: Hash) -> object:
     if result is None:
         return None
-    form: Form = "error" if failed else "result"
+    form: HashedForm = "error" if failed else "result"
     said = result if not result or says_nothing(result) else texts(form, result)
     return said if failed is None else {"isError": failed, "content": said}
 

@@ -1,6 +1,6 @@
 """What of the agents' words is written: all, all but secrets, or nothing but keyed hashes.
 
-A policy is applied to spans before anything is written. `full` changes nothing. `redacted` takes
+A policy is applied to spans before anything is written. `full` changes nothing. `redact_texts` takes
 secrets out (`redaction`) and cuts long texts. `hashes` keeps what `content_hashes` lists.
 
 The key of the hashes lies in the store, for its owner alone: without it nobody can tell from a hash
@@ -16,9 +16,9 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.collector.content.hashing import hashed
+from looptrace.collector.content.hashing import hash_content
 from looptrace.collector.content.keyed_hashes import exact_of, hash_of, masked_texts
-from looptrace.collector.content.redaction import redacted
+from looptrace.collector.content.redaction import redact_texts
 
 Content = Literal["full", "redacted", "hashes"]
 CONTENTS: tuple[Content, ...] = get_args(Content)
@@ -43,14 +43,14 @@ def with_content(spans: pl.DataFrame, content: Content, key: bytes) -> pl.DataFr
     if content == "full" or spans.is_empty():
         return spans
     spans = _redacted(spans, key)
-    return hashed(spans, key) if content == "hashes" else _cut(spans, key)
+    return hash_content(spans, key) if content == "hashes" else _cut(spans, key)
 
 
 def _redacted(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     """Redact all columns in one go; plain texts as JSON strings, for which the patterns are."""
     columns = [*(spans[name] for name in _JSON), *(_quoted(spans[name]) for name in _PLAIN)]
     given = pl.concat(columns)
-    done = redacted(given, key)
+    done = redact_texts(given, key)
     if done is given:
         return spans
     parts = [done.slice(i * spans.height, spans.height) for i in range(len(columns))]

@@ -123,7 +123,7 @@ _DONE = re.compile(r"\[redacted:[0-9a-f]+\]")
 _ESCAPES = re.compile(r"\\+[nrt]?")
 
 
-def redacted(texts: pl.Series, key: bytes) -> pl.Series:
+def redact_texts(texts: pl.Series, key: bytes) -> pl.Series:
     """Replace the secrets in texts, which are JSON or null, by `[redacted:...]`.
 
     The digits are a hash of the secret with this key, so that nobody else can try out secrets.

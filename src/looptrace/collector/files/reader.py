@@ -23,7 +23,7 @@ from looptrace.collector.otlp.protobuf import (
     prefixed_messages,
     whole_message,
 )
-from looptrace.collector.otlp.span_rows import Decoded, Problem, Row
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
 from looptrace.collector.otlp.span_table import span_table
 
 # How many rows are held as Python objects before they become columns.
@@ -76,14 +76,14 @@ def _progress(
     return lambda done: on_bytes(before + min(done, source.bytes_on_disk), bytes_all)
 
 
-def _decoded(source: Source, on_read: Callable[[int], None]) -> Iterator[Decoded]:
+def _decoded(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedSpans]:
     """Give what is in a source, piece by piece; if nothing, then why."""
     head, chunks, damage = _sniffed(unpacked(source, on_read))
     decoded = None
     for decoded in _decoded_by_form(source.name, head, chunks):
         yield decoded
     if decoded is None:
-        yield Decoded(problems=[Problem(source.name, damage or _EMPTY)])
+        yield DecodedSpans(problems=[Problem(source.name, damage or _EMPTY)])
 
 
 def _sniffed(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]:
@@ -107,7 +107,7 @@ def _sniffed(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | Non
     return b"".join(taken)[:HEAD_BYTES], again(), None if damage is None else str(damage)
 
 
-def _decoded_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[Decoded]:
+def _decoded_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[DecodedSpans]:
     """Decode a stream by what it begins with, not by its name; as JSON where in doubt."""
     is_text = begins_document(head) or head.isspace()
     if not is_text and begins_message(head):
@@ -119,13 +119,13 @@ def _decoded_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterato
         yield from decoded_documents(name, documents(chunks))
 
 
-def _decoded_message(name: str, message: Frame) -> Decoded:
+def _decoded_message(name: str, message: Frame) -> DecodedSpans:
     """Decode one of the messages that the collector's file exporter writes one after the other."""
     where = f"{name} message {message.number}"
     try:
         data = unpacked_message(message.data)
     except DamagedError as damage:
-        return Decoded(problems=[Problem(where, message.problem or str(damage))])
+        return DecodedSpans(problems=[Problem(where, message.problem or str(damage))])
     if begins_document(data):
         return decode_document(where, Frame(1, data.strip(), message.problem))
     return decode_message(name, Frame(message.number, data, message.problem))
@@ -139,7 +139,7 @@ class _Problems:
         self._repeats: list[int] = []
         self._is_foreign_run = False
 
-    def add(self, decoded: Decoded) -> None:
+    def add(self, decoded: DecodedSpans) -> None:
         """Take what is wrong with the next piece of the source."""
         self._is_foreign_run &= not decoded.rows
         for problem in decoded.problems:
@@ -162,9 +162,9 @@ class _Table:
 
     def __init__(self) -> None:
         self._frames = [SPAN_SCHEMA.to_frame()]
-        self._rows: list[Row] = []
+        self._rows: list[SpanRow] = []
 
-    def add(self, rows: list[Row]) -> None:
+    def add(self, rows: list[SpanRow]) -> None:
         """Take rows, in their order."""
         self._rows += rows
         if len(self._rows) >= ROWS_HELD_MAX:

@@ -27,10 +27,10 @@ from looptrace.collector.otlp.json_documents import (
 from looptrace.collector.otlp.span_rows import (
     BadSpanError,
     Bounds,
-    Decoded,
+    DecodedSpans,
     OverBoundsError,
     Problem,
-    Row,
+    SpanRow,
     service_name,
     span_row,
 )
@@ -123,7 +123,7 @@ class Link(Struct, rename="camel", gc=False):
     span_id: str | None = None
 
 
-class Status(Struct, gc=False):
+class SpanStatus(Struct, gc=False):
     """How a span went; the code is the number of the enum, or leniently its name."""
 
     code: int | str | None = None
@@ -142,7 +142,7 @@ class Span(Struct, rename="camel", gc=False):
     attributes: list[KeyValue] | None = None
     events: list[Event] | None = None
     links: list[Link] | None = None
-    status: Status | None = None
+    status: SpanStatus | None = None
 
 
 class Scope(Struct):
@@ -171,14 +171,14 @@ class ResourceSpans(Struct, rename="camel"):
     scope_spans: list[Raw] | None = None
 
 
-class Request(Struct, rename="camel"):
+class TracesRequest(Struct, rename="camel"):
     """An export request; some exports write all its fields with underscores."""
 
     resource_spans: list[Raw] | UnsetType | None = UNSET
     underscored: Raw | UnsetType = msgspec.field(default=UNSET, name="resource_spans")
 
 
-_decode_request = msgspec.json.Decoder(Request).decode
+_decode_request = msgspec.json.Decoder(TracesRequest).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_resource_spans = msgspec.json.Decoder(ResourceSpans).decode
@@ -192,13 +192,13 @@ class UndecodableError(ValueError):
     """A request that is no export request; the text says why."""
 
 
-def decode_request(data: bytes, bounds: Bounds) -> Decoded:
+def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
     """Give the spans of a request that is whole, and what is wrong with it.
 
     Raises UndecodableError and OverBoundsError.
     """
     check_request(data, bounds)
-    out = Decoded.within(bounds)
+    out = DecodedSpans.within(bounds)
     try:
         _read_whole(data, out)
     except DATA_ERRORS as error:
@@ -212,19 +212,19 @@ def check_request(data: bytes, bounds: Bounds) -> None:
         raise OverBoundsError("the request has more JSON objects than may be in one")
 
 
-def _read_whole(data: bytes, out: Decoded) -> None:
+def _read_whole(data: bytes, out: DecodedSpans) -> None:
     try:
         _read_request(data, "the request", out)
     except DATA_ERRORS:  # Before any span was read; few requests need what follows.
         _read_request(with_whole_escapes(data), "the request", out)
 
 
-def decode_document(name: str, document: Frame) -> Decoded:
+def decode_document(name: str, document: Frame) -> DecodedSpans:
     """Give the spans of a document, one request or an array of them, and what is wrong with it.
 
     `name` is the source's. Raises nothing for bad data: what is readable of it is read.
     """
-    out = Decoded()
+    out = DecodedSpans()
     where = f"{name}:{document.number}"
     try:
         _read_document(document.data, where, out)
@@ -236,7 +236,7 @@ def decode_document(name: str, document: Frame) -> Decoded:
     return out
 
 
-def _read_document(data: bytes, where: str, out: Decoded) -> None:
+def _read_document(data: bytes, where: str, out: DecodedSpans) -> None:
     if not data.startswith(b"["):
         _read_request(data, where, out)
         return
@@ -248,7 +248,7 @@ def _read_document(data: bytes, where: str, out: Decoded) -> None:
             out.problems.append(Problem(f"{where}[{index}]", why, foreign=True))
 
 
-def _read_request(data: bytes | Raw, where: str, out: Decoded) -> None:
+def _read_request(data: bytes | Raw, where: str, out: DecodedSpans) -> None:
     request = _decode_request(data)
     if request.underscored is not UNSET:
         request = _decode_request(camel_case(bytes(data)))
@@ -279,7 +279,7 @@ def _names(document: bytes) -> list[str]:
     return [name.decode(errors="replace") for name in _NAME.findall(document[:NAMED_BYTES_MAX])]
 
 
-def _note_foreign(names: list[str], where: str, out: Decoded) -> None:
+def _note_foreign(names: list[str], where: str, out: DecodedSpans) -> None:
     """Report a JSON object that is an export request of no signal; an empty one is of any."""
     if names and not any(_OTHER_SIGNAL.fullmatch(name) for name in names):
         shown = ", ".join(names)[:SHOWN_CHARACTERS_MAX]
@@ -287,7 +287,7 @@ def _note_foreign(names: list[str], where: str, out: Decoded) -> None:
         out.problems.append(Problem(where, why, foreign=True))
 
 
-def _read_resource_spans(data: Raw, at: str, where: str, out: Decoded) -> None:
+def _read_resource_spans(data: Raw, at: str, where: str, out: DecodedSpans) -> None:
     resource_spans = _piece(data, _decode_resource_spans, at, where, out)
     if resource_spans is None:
         return
@@ -296,7 +296,9 @@ def _read_resource_spans(data: Raw, at: str, where: str, out: Decoded) -> None:
         _read_scope_spans(raw, service, f"{at}.scopeSpans[{index}]", where, out)
 
 
-def _read_scope_spans(data: Raw, service: str | None, at: str, where: str, out: Decoded) -> None:
+def _read_scope_spans(
+    data: Raw, service: str | None, at: str, where: str, out: DecodedSpans
+) -> None:
     scope_spans = _piece(data, _decode_scope_spans, at, where, out)
     if scope_spans is None:
         return
@@ -313,7 +315,7 @@ def _piece(
     read: Callable[[Raw], Piece],
     at: str,
     where: str,
-    out: Decoded,
+    out: DecodedSpans,
     *,
     is_span: bool = False,
 ) -> Piece | None:
@@ -337,10 +339,10 @@ def _scope_name(data: Raw) -> str | None:
     return scope.name or None if scope is not None else None
 
 
-def _row(out: Decoded, service: str | None, scope: str | None, data: Raw) -> Row:
+def _row(out: DecodedSpans, service: str | None, scope: str | None, data: Raw) -> SpanRow:
     out.check_size(memoryview(data).nbytes)
     span = _decode_span(data)
-    status = span.status or Status()
+    status = span.status or SpanStatus()
     return span_row(
         trace_id=span.trace_id or "",
         span_id=span.span_id or "",
@@ -408,7 +410,7 @@ def _shown(value: object) -> str:
     return f"{value!r:.{SHOWN_CHARACTERS_MAX}}"
 
 
-def _recover(name: str, document: Frame, error: Exception, out: Decoded) -> None:
+def _recover(name: str, document: Frame, error: Exception, out: DecodedSpans) -> None:
     """Read what is readable of a document that is not JSON as a whole, and say what is not."""
     data, line = document.data, document.number
     starts = request_starts(data)
@@ -426,7 +428,7 @@ def _recover(name: str, document: Frame, error: Exception, out: Decoded) -> None
         line += data.count(b"\n", start, stop)
 
 
-def _note_unreadable(where: str, document: Frame, error: Exception, out: Decoded) -> None:
+def _note_unreadable(where: str, document: Frame, error: Exception, out: DecodedSpans) -> None:
     """Report a document in which no export request begins."""
     is_damaged = document.problem not in (None, CUT_OFF)
     is_json = begins_document(document.data) and not _CONTROL.search(document.data)
@@ -437,7 +439,7 @@ def _note_unreadable(where: str, document: Frame, error: Exception, out: Decoded
         out.problems.append(Problem(where, _NO_JSON, foreign=True))
 
 
-def _recover_request(request: bytes, problem: str | None, where: str, out: Decoded) -> None:
+def _recover_request(request: bytes, problem: str | None, where: str, out: DecodedSpans) -> None:
     """Read a request up to where it is broken; `problem` is why, where that is known."""
     request = with_whole_escapes(request)
     try:
@@ -452,7 +454,7 @@ def _recover_request(request: bytes, problem: str | None, where: str, out: Decod
         out.problems.append(Problem(where, problem))
 
 
-def _read_prefix(request: bytes, error: Exception, where: str, out: Decoded) -> None:
+def _read_prefix(request: bytes, error: Exception, where: str, out: DecodedSpans) -> None:
     malformed = _MALFORMED.fullmatch(str(error))
     prefix = readable_prefix(request, int(malformed["byte"]) if malformed else len(request))
     try:

@@ -30,10 +30,10 @@ from looptrace.collector.otlp.json_documents import begins_document
 from looptrace.collector.otlp.span_rows import (
     BadSpanError,
     Bounds,
-    Decoded,
+    DecodedSpans,
     OverBoundsError,
     Problem,
-    Row,
+    SpanRow,
     service_name,
     span_row,
 )
@@ -81,7 +81,7 @@ class _Reading:
 
     data: bytes
     where: str
-    out: Decoded
+    out: DecodedSpans
     wire_errors: list[str] = field(default_factory=list)
 
 
@@ -150,12 +150,12 @@ def prefixed_messages(chunks: Iterable[bytes]) -> Iterator[Frame]:
         yield Frame(number, bytes(rest[_PREFIX_BYTES:]), problem)
 
 
-def decode_request(data: bytes, bounds: Bounds) -> Decoded:
+def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
     """Give the spans of a request that is whole, and what is wrong with it.
 
     Raises OverBoundsError.
     """
-    return _decode("the request", Frame(0, data), Decoded.within(bounds))
+    return _decode("the request", Frame(0, data), DecodedSpans.within(bounds))
 
 
 def check_request(data: bytes, bounds: Bounds) -> None:
@@ -163,7 +163,7 @@ def check_request(data: bytes, bounds: Bounds) -> None:
 
     All have resources, scopes and items under the numbers of spans. Raises OverBoundsError.
     """
-    reading = _Reading(data, "", Decoded.within(bounds))
+    reading = _Reading(data, "", DecodedSpans.within(bounds))
     items = 0
     for resource in _parts(reading, _Part(0, len(data), is_whole=True), "")[_RESOURCE_SPANS]:
         shared = _parts(reading, resource, "")
@@ -178,19 +178,19 @@ def check_request(data: bytes, bounds: Bounds) -> None:
             )
 
 
-def decode_message(name: str, message: Frame) -> Decoded:
+def decode_message(name: str, message: Frame) -> DecodedSpans:
     """Give the spans of a message, and what is wrong with it.
 
     `name` is the source's. Raises nothing for bad data: what is readable of it is read.
     """
-    out = _decode(name, message, Decoded())
+    out = _decode(name, message, DecodedSpans())
     if not out.rows and len(out.problems) > 1:  # Garbage, or logs, fail in every part.
         last = out.problems[-1]
         out.problems[:] = [Problem(last.where, f"{_NO_SPANS}: {last.why}", foreign=True)]
     return out
 
 
-def _decode(name: str, message: Frame, out: Decoded) -> Decoded:
+def _decode(name: str, message: Frame, out: DecodedSpans) -> DecodedSpans:
     where = f"{name} message {message.number}" if message.number else name
     reading = _Reading(message.data, where, out)
     request = _Part(0, len(message.data), message.problem is None)
@@ -255,7 +255,7 @@ def _scope_name(data: bytes) -> str | None:
     return InstrumentationScope.FromString(data).name or None
 
 
-def _row(service: str | None, scope: str | None, data: bytes) -> Row:
+def _row(service: str | None, scope: str | None, data: bytes) -> SpanRow:
     span = Span.FromString(data)
     return span_row(
         trace_id=span.trace_id.hex(),

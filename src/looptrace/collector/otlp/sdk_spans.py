@@ -8,10 +8,10 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace.collector.otlp.span_rows import Row, service_name, span_row
+from looptrace.collector.otlp.span_rows import SpanRow, service_name, span_row
 
 
-def row_of(span: ReadableSpan) -> Row:
+def row_of(span: ReadableSpan) -> SpanRow:
     """Return the row of the span table for a span of the SDK."""
     context, parent, scope = span.get_span_context(), span.parent, span.instrumentation_scope
     return span_row(

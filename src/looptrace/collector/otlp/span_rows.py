@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 # The columns of SPAN_SCHEMA, in its order.
-Row: TypeAlias = tuple[
+SpanRow: TypeAlias = tuple[
     str, str, str | None, str, int, int, int, str | None, str | None, str | None, str, str, str
 ]
 
@@ -61,16 +61,16 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedSpans:
     """What came out of some input: rows of the span table, and what could not be read."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SpanRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     bounds: Bounds = field(default_factory=Bounds, compare=False)
     pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
 
     @classmethod
-    def within(cls, bounds: Bounds) -> Decoded:
+    def within(cls, bounds: Bounds) -> DecodedSpans:
         """Give the start of what is decoded of a request that has bounds."""
         pieces = iter(range(PIECES_A_SPAN * bounds.spans_max))
         return cls(bounds=bounds, pieces_left=pieces)
@@ -110,7 +110,7 @@ def span_row(
     attributes: dict[str, Any],
     events: Iterable[tuple[str, int, dict[str, Any]]],
     links: Iterable[tuple[str, str]],
-) -> Row:
+) -> SpanRow:
     """Give the row of a span, its ids in hex; raises BadSpanError where they or its times are bad.
 
     Times are nanoseconds since 1970. A missing time is 0 and is taken from the other; a span never

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.otlp.span_rows import Row
+from looptrace.collector.otlp.span_rows import SpanRow
 
 
-def span_table(rows: Sequence[Row]) -> pl.DataFrame:
+def span_table(rows: Sequence[SpanRow]) -> pl.DataFrame:
     """Give rows as a table of SPAN_SCHEMA."""
     if not rows:
         return SPAN_SCHEMA.to_frame()

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 
 _logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Gates:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
-    def tell(self, told: Told) -> GateState:
+    def tell(self, told: GateNotice) -> GateState:
         """Take an event in; returns the task's new state."""
         state = GateState(
             task=told.task,

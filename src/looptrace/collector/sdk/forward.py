@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.util.types import AttributeValue
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 
@@ -31,7 +31,7 @@ class ForwardEngine:
         self._server = server
         self._stream: GateStream | None = None
 
-    def start(self, tell: Callable[[list[Told]], None]) -> None:
+    def start(self, tell: Callable[[list[GateNotice]], None]) -> None:
         """Follow the gates of the server, if it has any."""
         if self._server is not None:
             self._stream = GateStream(self._server, lambda told: tell([told]))

@@ -1,7 +1,7 @@
 """Gates that come back from a server: a stream of server-sent events, followed on a thread.
 
 The server writes each gate event as one event with an id and, as data, a JSON object that has the
-fields of `Told`. A connection that ends is begun anew, after a wait that grows, from the last id.
+fields of `GateNotice`. A connection that ends is begun anew, after a wait that grows, from the last id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
 
 _logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ Response = tuple[HTTPConnection, HTTPResponse]
 class GateStream:
     """Follows a server's gates until nobody holds it any more; also in a forked process."""
 
-    def __init__(self, server: Server, tell: Callable[[Told], None]) -> None:
+    def __init__(self, server: Server, tell: Callable[[GateNotice], None]) -> None:
         self.failures = 0  # connections that ended or did not come about
         self.nonsense = 0  # events that could not be read
         self.last_id = ""
@@ -103,7 +103,7 @@ class GateStream:
     def take(self, event_id: str, data: str) -> None:
         """Take one event in, or count it as nonsense."""
         try:
-            told = told_of(json.loads(data))
+            told = notice_of_json(json.loads(data))
         except (ValueError, RecursionError):
             self.nonsense += 1
             return
@@ -111,7 +111,7 @@ class GateStream:
         self._tell(told)
 
 
-def told_of(fields_: Any) -> Told:
+def notice_of_json(fields_: Any) -> GateNotice:
     """Read an event's JSON object; fields that are not known are left out.
 
     Raises:
@@ -120,7 +120,7 @@ def told_of(fields_: Any) -> Told:
     if not isinstance(fields_, dict):
         raise ValueError("an event is a JSON object")
     found: dict[str, Any] = {}
-    for field in fields(Told):
+    for field in fields(GateNotice):
         value = fields_.get(field.name)
         if value is None:
             continue
@@ -128,7 +128,7 @@ def told_of(fields_: Any) -> Told:
             raise ValueError(f"{field.name} has the wrong type")
         found[field.name] = value
     try:
-        return Told(**found)
+        return GateNotice(**found)
     except TypeError as error:
         raise ValueError(str(error)) from error
 

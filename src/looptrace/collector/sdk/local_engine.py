@@ -11,10 +11,10 @@ import polars as pl
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.analyzer.engine.live import LiveEngine
-from looptrace.analyzer.gates.directives import told_of
-from looptrace.analyzer.gates.notice import Told
-from looptrace.analyzer.gates.resolutions import PersonDecided, decision_turns
-from looptrace.analyzer.normalize.trace_buffer import Arrivals
+from looptrace.analyzer.gates.directives import notice_of
+from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
+from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.agent_gate import GateState
@@ -38,13 +38,13 @@ class LocalEngine:
         settings = settings or default()
         self._live = LiveEngine(settings.judging, settings.recovery)
         self._directives = settings.directives
-        self._arrivals = Arrivals(settings.sameness)
-        self._tell: Callable[[list[Told]], object] = list  # until it is started
+        self._arrivals = TraceBuffer(settings.sameness)
+        self._tell: Callable[[list[GateNotice]], object] = list  # until it is started
         self._pid: int | None = None  # of the process in which it works
         self._lock = threading.Lock()
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
-    def start(self, tell: Callable[[list[Told]], None]) -> None:
+    def start(self, tell: Callable[[list[GateNotice]], None]) -> None:
         """Tell what there is to tell by this."""
         self._tell = tell
 
@@ -71,7 +71,7 @@ class LocalEngine:
         self._enter()
         with self._lock:
             now_ns = time.time_ns()
-            said = PersonDecided(
+            said = Resolution(
                 id=f"resolution-{now_ns}",
                 task=state.task,
                 session=state.task,
@@ -81,7 +81,7 @@ class LocalEngine:
                 decision=decision,
                 note=note,
             )
-            told = self._fed(decision_turns([said]))
+            told = self._fed(resolution_turns([said]))
         self._tell(told)
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
@@ -101,9 +101,9 @@ class LocalEngine:
         if self._pid != os.getpid():
             raise ForkedError("this process was forked; create the processor after the fork")
 
-    def _fed(self, turns: pl.DataFrame) -> list[Told]:
+    def _fed(self, turns: pl.DataFrame) -> list[GateNotice]:
         events = self._live.feed(turns).events
         if time.monotonic() > self._forget_s:
             self._live.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
-        return [told_of(event, self._directives) for event in events]
+        return [notice_of(event, self._directives) for event in events]

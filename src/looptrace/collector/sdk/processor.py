@@ -17,14 +17,14 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.gate_attributes import SCOPE
 from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState
 from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.open_spans import OpenSpans
-from looptrace.collector.sdk.span_events import Emit, Teller
+from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
 
 _logger = logging.getLogger(__name__)
@@ -35,13 +35,13 @@ MS_PER_S = 1_000
 ENDPOINT = "http://localhost:4318"
 
 
-Tell = Callable[[list[Told]], None]
+NoticeSink = Callable[[list[GateNotice]], None]
 
 
 class Engine(Protocol):
     """What takes the spans: it judges them, or sends them on."""
 
-    def start(self, tell: Tell) -> None:
+    def start(self, tell: NoticeSink) -> None:
         """Begin; whatever there is to tell from now on is told by this."""
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
@@ -68,7 +68,7 @@ class QueueLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class QueueCounts:
     """What became of the spans and events of a process so far.
 
     Spans are dropped because the queue was full (`queue_full`), because the engine failed
@@ -111,7 +111,7 @@ class LoopSpanProcessor(SpanProcessor):
         self._engine_open = True
         self._fail_closed = fail_closed
         self._spans = OpenSpans(OPEN_SPANS_MAX)
-        self._teller = Teller(self._spans, emit, content=content)
+        self._teller = SpanEventEmitter(self._spans, emit, content=content)
         self._provider: TracerProvider | None = None
         self._queue = SpanQueue(
             self._take,
@@ -201,9 +201,9 @@ class LoopSpanProcessor(SpanProcessor):
             self._count("shutdown")
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> QueueCounts:
         """What became of the spans and events so far."""
-        return Counts(
+        return QueueCounts(
             taken=self._queue.taken,
             waiting=self._queue.waiting,
             dropped=self._queue.dropped,
@@ -238,7 +238,7 @@ class LoopSpanProcessor(SpanProcessor):
         traces = {span.context.trace_id for span in spans if span.context}
         self._engine.take(spans, self._spans.of(traces))
 
-    def _tell(self, events: list[Told]) -> None:
+    def _tell(self, events: list[GateNotice]) -> None:
         """Tell what concerns this process; a server tells of all."""
         for told in events:
             if told.trace_id and not self._spans.knows(told.trace_id):

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext
 from opentelemetry.util.types import AttributeValue
 
-from looptrace.analyzer.gates.notice import Told
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attributes_of
 from looptrace.collector.sdk.open_spans import OpenSpans
 
@@ -24,7 +24,7 @@ EVENTS_PER_TASK_AND_RULE_MAX = 10
 COUNTED_MAX = 10_000
 
 
-class Teller:
+class SpanEventEmitter:
     """Puts events where they can still be seen.
 
     That is the nearest open agent's span above the turn, else any open span above it, else a log
@@ -40,7 +40,7 @@ class Teller:
         self.told = 0  # events that were put
         self.held_back = 0  # events of a loop that had told enough
 
-    def tell(self, told: Told, provider: TracerProvider | None) -> None:
+    def tell(self, told: GateNotice, provider: TracerProvider | None) -> None:
         """Put one event, unless its task and rule had enough of them, or nobody knows its turn."""
         if not told.span_id:
             return
@@ -58,7 +58,7 @@ class Teller:
         if not _logged(attributes, turn) and span is None and provider is not None:
             _own_span(attributes, turn, provider)
 
-    def _may(self, told: Told) -> bool:
+    def _may(self, told: GateNotice) -> bool:
         key = (told.task, told.rule)
         count = self._counts.pop(key, 0)
         if told.type in ("gate_resolved", "counter_reset"):

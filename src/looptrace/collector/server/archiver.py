@@ -30,7 +30,7 @@ RETRY_S = 5.0
 
 
 @dataclass(slots=True)
-class Kept:
+class ArchiverCounts:
     """How far storing is; read by other threads."""
 
     seq: int = number("Request of the log up to which all is in the store.", "gauge")
@@ -40,7 +40,7 @@ class Kept:
     days_expired: int = number("Days whose spans, turns and findings were deleted.")
 
 
-class Keeping:
+class Archiver:
     """A thread that brings what was judged into the store's files, and keeps other writers out."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Keeping:
         judged_seq: Callable[[], int],
     ) -> None:
         """Store the spans of `log` up to what `judged_seq` says."""
-        self.kept = Kept()
+        self.kept = ArchiverCounts()
         self.error: StoreError | None = None  # why it could not begin
         self._dir = store_dir
         self._settings = settings

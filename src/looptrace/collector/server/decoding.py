@@ -17,7 +17,13 @@ from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.collector.coding_agents import otlp_logs
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
-from looptrace.collector.otlp.span_rows import Bounds, Decoded, OverBoundsError, Problem, Row
+from looptrace.collector.otlp.span_rows import (
+    Bounds,
+    DecodedSpans,
+    OverBoundsError,
+    Problem,
+    SpanRow,
+)
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.receiver_metrics import Reason
 
@@ -47,7 +53,7 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _NO_BRACKETS = re.compile(r"[^\[\]{}]+")
 
 
-class Form(Enum):
+class WireFormat(Enum):
     """How the messages of a request are written, by their media type."""
 
     PROTO = "application/x-protobuf"
@@ -72,7 +78,7 @@ class RefusalError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class DecodedRequest:
     """What is taken of a request: spans (SPAN_SCHEMA), how many are left out, and why."""
 
     spans: pl.DataFrame = field(default_factory=SPAN_SCHEMA.to_frame)
@@ -129,7 +135,7 @@ class _Zstd:
         return self._zstd.decompress(data, CHUNK_BYTES)
 
 
-def unpacked(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[int], None]) -> bytes:
+def decompress(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[int], None]) -> bytes:
     """Give a body as it was before it was packed; `packing` is one of PACKINGS, or empty.
 
     `on_bytes` is told of the bytes that are held, before there are more. Raises RefusalError.
@@ -147,12 +153,12 @@ def unpacked(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[int]
     return b"".join(parts)
 
 
-def decoded_traces(body: bytes, form: Form, limits: Limits) -> Taken:
+def decode_traces(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest:
     """Decode a request of traces.
 
     A bad span costs only itself, unless there are no good ones. Raises RefusalError.
     """
-    decode = otlp_proto.decode_request if form is Form.PROTO else otlp_json.decode_request
+    decode = otlp_proto.decode_request if form is WireFormat.PROTO else otlp_json.decode_request
     try:
         decoded = decode(body, _bounds(limits))
     except OverBoundsError as error:
@@ -162,13 +168,13 @@ def decoded_traces(body: bytes, form: Form, limits: Limits) -> Taken:
     return _taken(_without_deep(decoded, limits.depth_max))
 
 
-def decoded_logs(body: bytes, form: Form, limits: Limits) -> Taken:
+def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest:
     """Decode a request of logs to the spans that agents tell of in them.
 
     A bad record costs only itself, unless there are no good ones. Raises RefusalError.
     """
-    check = otlp_proto.check_request if form is Form.PROTO else otlp_json.check_request
-    decode = otlp_logs.decode_proto if form is Form.PROTO else otlp_logs.decode_json
+    check = otlp_proto.check_request if form is WireFormat.PROTO else otlp_json.check_request
+    decode = otlp_logs.decode_proto if form is WireFormat.PROTO else otlp_logs.decode_json
     try:
         check(body, _bounds(limits))
     except OverBoundsError as error:
@@ -184,7 +190,7 @@ def _bounds(limits: Limits) -> Bounds:
     return Bounds(limits.spans_max, limits.span_bytes_max)
 
 
-def _taken(decoded: Decoded) -> Taken:
+def _taken(decoded: DecodedSpans) -> DecodedRequest:
     """Tell spans that were left out from a request that is none."""
     bad = [problem for problem in decoded.problems if problem.is_span]
     worse = [problem for problem in decoded.problems if not (problem.is_span or problem.foreign)]
@@ -193,12 +199,12 @@ def _taken(decoded: Decoded) -> Taken:
     why = why[:SHOWN_CHARS_MAX]
     if worse or (bad and not decoded.rows):
         raise RefusalError(Reason.UNDECODABLE, why)
-    return Taken(span_table(decoded.rows), len(bad), why)
+    return DecodedRequest(span_table(decoded.rows), len(bad), why)
 
 
-def _without_deep(decoded: Decoded, depth_max: int) -> Decoded:
+def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:
     """Leave out the spans whose attributes are nested too deep."""
-    rows, problems = list[Row](), list(decoded.problems)
+    rows, problems = list[SpanRow](), list(decoded.problems)
     for row in decoded.rows:
         attributes, events, _ = row[-3:]
         if max(_depth(attributes, depth_max), _depth(events, depth_max)) > depth_max:
@@ -206,7 +212,7 @@ def _without_deep(decoded: Decoded, depth_max: int) -> Decoded:
             problems.append(Problem("the request", why, is_span=True))
         else:
             rows.append(row)
-    return Decoded(rows, problems)
+    return DecodedSpans(rows, problems)
 
 
 def _depth(text: str, depth_max: int) -> int:

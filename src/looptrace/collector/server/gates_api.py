@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from looptrace.analyzer.engine.batch import judged_of
-from looptrace.analyzer.gates.directives import Directives, told_of
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import Escalation, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
@@ -224,7 +224,7 @@ class GatesApi:
     def _report(self, details: GateDetails, events: list[GateEvent]) -> Escalation | None:
         """Put together what led to a gate; None where its turns are not in the store yet."""
         turns = reader.read_turns_of(self.store_dir, details.gate.task)
-        judged = judged_of(turns, self.settings.judging, self.settings.recovery)
+        judged = detect(turns, self.settings.judging, self.settings.recovery)
         finding = next((f for f in judged.findings if f.id == details.event.finding), None)
         if finding is None:
             return None
@@ -271,7 +271,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _event(seq: int, event: GateEvent, directives: Directives) -> str:
-    data = msgspec.json.encode(asdict(told_of(event, directives))).decode()
+    data = msgspec.json.encode(asdict(notice_of(event, directives))).decode()
     return f"id: {seq}\nevent: {event.type}\ndata: {data}\n\n"
 
 

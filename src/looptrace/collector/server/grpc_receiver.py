@@ -10,9 +10,9 @@ from functools import partial
 import grpc  # type: ignore[import-untyped]
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.decoding import Form, RefusalError, Signal
+from looptrace.collector.server.decoding import RefusalError, Signal, WireFormat
 from looptrace.collector.server.otlp_responses import response, retry_info, status, written
-from looptrace.collector.server.pipeline import Intake
+from looptrace.collector.server.pipeline import Pipeline
 from looptrace.collector.server.receiver_metrics import Reason
 
 _SERVICES = {
@@ -27,7 +27,7 @@ _STREAMS_MAX = 100
 
 
 def grpc_server(
-    intake: Intake, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
+    intake: Pipeline, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
 ) -> grpc.aio.Server:
     """Return a server of the three services, to which the caller adds its ports.
 
@@ -63,7 +63,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
 
 
 async def _export(
-    intake: Intake,
+    intake: Pipeline,
     reads: asyncio.Semaphore,
     signal: Signal,
     _: AsyncIterator[bytes],
@@ -75,11 +75,11 @@ async def _export(
             async with _slot(reads, intake.limits):
                 message = await _message(context, intake.limits)
             claim.add(len(message))
-            taken = await intake.take(signal, Form.PROTO, "", [message], claim)
+            taken = await intake.take(signal, WireFormat.PROTO, "", [message], claim)
     except RefusalError as refusal:
         intake.counts.add_refused(refusal.reason)
         await _refuse(context, refusal)
-    return written(response(signal, taken), Form.PROTO)
+    return written(response(signal, taken), WireFormat.PROTO)
 
 
 @asynccontextmanager

@@ -15,17 +15,17 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.decoding import PACKINGS, Form, RefusalError, Signal
+from looptrace.collector.server.decoding import PACKINGS, RefusalError, Signal, WireFormat
 from looptrace.collector.server.otlp_responses import response, status, written
-from looptrace.collector.server.pipeline import Claim, Intake
+from looptrace.collector.server.pipeline import Claim, Pipeline
 from looptrace.collector.server.receiver_metrics import Reason
 
-_FORMS = {form.value: form for form in Form}
+_FORMS = {form.value: form for form in WireFormat}
 _NO_PACKING = ("", "identity")
 _ALIASES = {"x-gzip": "gzip"}
 
 
-def otlp_routes(intake: Intake) -> list[Route]:
+def otlp_routes(intake: Pipeline) -> list[Route]:
     """Return the routes of OTLP; they take requests until the intake is closed."""
     return [Route(f"/v1/{signal.value}", _Endpoint(intake, signal)) for signal in Signal]
 
@@ -86,7 +86,7 @@ class _BoundedHttp(H11Protocol):
 class _Endpoint:
     """Answers the requests of one signal, as an ASGI application."""
 
-    def __init__(self, intake: Intake, signal: Signal) -> None:
+    def __init__(self, intake: Pipeline, signal: Signal) -> None:
         self._intake = intake
         self._signal = signal
 
@@ -97,10 +97,10 @@ class _Endpoint:
             answer = await self._taken(request, form)
         except RefusalError as refusal:
             self._intake.counts.add_refused(refusal.reason)
-            answer = _refused(refusal, form or Form.JSON)
+            answer = _refused(refusal, form or WireFormat.JSON)
         await answer(scope, receive, send)
 
-    async def _taken(self, request: Request, form: Form | None) -> Response:
+    async def _taken(self, request: Request, form: WireFormat | None) -> Response:
         """Take a request; raises RefusalError."""
         if request.method != "POST":
             raise RefusalError(Reason.METHOD, "send telemetry with POST")
@@ -149,7 +149,7 @@ def _packing(request: Request) -> str:
     return packing
 
 
-def _refused(refusal: RefusalError, form: Form) -> Response:
+def _refused(refusal: RefusalError, form: WireFormat) -> Response:
     """Return the answer to a request that is refused."""
     headers = {}
     if refusal.retry_after_s is not None:

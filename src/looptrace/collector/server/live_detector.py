@@ -17,9 +17,9 @@ from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.resolutions import decision_turns
+from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.normalize.trace_buffer import Arrivals
+from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver_metrics import number
@@ -43,7 +43,7 @@ TRACES_GO_ON_S = 3_600
 
 
 @dataclass(slots=True)
-class Judged:
+class DetectorCounts:
     """How far judging is; read by other threads, for metrics and for what may leave the log."""
 
     # All that was decided of it is committed.
@@ -61,7 +61,7 @@ class Judged:
     is_current: int = number("1 when what the store holds of tasks at work was read.", "gauge")
 
 
-class Judging:
+class LiveDetector:
     """A thread that judges what the log commits, and records what is decided.
 
     The store holds all that was judged before, and what it says of tasks that may go on is read at
@@ -76,7 +76,7 @@ class Judging:
         on_events: Callable[[], None],
     ) -> None:
         """Judge spans of `log`; `on_events` is called, on this thread, when something was told."""
-        self.judged = Judged()
+        self.judged = DetectorCounts()
         self._wake = log.committed
         self._closing = threading.Event()
         self._begin = partial(
@@ -139,7 +139,7 @@ class _Judge:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        judged: Judged,
+        judged: DetectorCounts,
         closing: threading.Event,
         on_events: Callable[[], None],
         gates: GateStore,
@@ -151,7 +151,7 @@ class _Judge:
         self._closing = closing
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
-        self._arrivals = Arrivals(settings.sameness)
+        self._arrivals = TraceBuffer(settings.sameness)
         self._live = LiveEngine(settings.judging, settings.recovery, self._recall, tasks_max)
         self._outages = OutageWatch(settings.outages)
         self._outages_told: dict[str, int] = {}  # by id, when it was known
@@ -172,7 +172,7 @@ class _Judge:
         """
         now_ns = time.time_ns()
         last_ns = pl.col("end_ns").max()
-        said = decision_turns(self._gates.resolutions())
+        said = resolution_turns(self._gates.resolutions())
         for stored in reader.read_turns(self._dir):
             turns = _with_decisions(stored, said)
             goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
@@ -191,7 +191,7 @@ class _Judge:
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._judged.seq, REQUESTS_A_TICK)
         if said:
-            self._feed(decision_turns(said))
+            self._feed(resolution_turns(said))
             self._seen.update(each.id for each in said)
         if logged is not None:
             self._take(logged)

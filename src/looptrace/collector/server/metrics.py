@@ -23,7 +23,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from looptrace.collector.server.receiver_metrics import REFUSED, TAKEN, Counts, Kind
+from looptrace.collector.server.receiver_metrics import (
+    REFUSED,
+    TAKEN,
+    InstrumentKind,
+    ReceiverCounts,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +53,7 @@ class Instrument:
     name: str  # with dots, as `looptrace.receiver.spans`
     doc: str
     read: Callable[[], Values]
-    kind: Kind = "counter"
+    kind: InstrumentKind = "counter"
     labels: tuple[str, ...] = ()
     unit: str = ""
 
@@ -78,7 +83,7 @@ class Metrics:
         self._provider.shutdown(timeout_s * 1_000)
 
 
-def of_counts(counts: Counts) -> list[Instrument]:
+def of_counts(counts: ReceiverCounts) -> list[Instrument]:
     """Return the instruments of the receiver."""
 
     def of(name: str) -> Callable[[], Values]:

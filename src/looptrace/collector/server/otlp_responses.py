@@ -18,11 +18,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from looptrace.collector.server.decoding import Form, RefusalError, Signal, Taken
+from looptrace.collector.server.decoding import DecodedRequest, RefusalError, Signal, WireFormat
 from looptrace.collector.server.receiver_metrics import Reason
 
 
-def response(signal: Signal, taken: Taken) -> Message:
+def response(signal: Signal, taken: DecodedRequest) -> Message:
     """Return the response to a request; it has no partial success where there is nothing to say."""
     is_whole = not taken.rejected and not taken.message
     if signal is Signal.METRICS:
@@ -54,10 +54,10 @@ def retry_info(retry_after_s: int) -> RetryInfo:
     return info
 
 
-def written(message: Message, form: Form) -> bytes:
+def written(message: Message, form: WireFormat) -> bytes:
     """Write a message in the form of the request that it answers."""
     data: bytes
-    if form is Form.PROTO:
+    if form is WireFormat.PROTO:
         data = message.SerializeToString()
     else:
         data = MessageToJson(message, indent=None).encode()

@@ -13,15 +13,15 @@ import polars as pl
 
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.decoding import (
-    Form,
+    DecodedRequest,
     RefusalError,
     Signal,
-    Taken,
-    decoded_logs,
-    decoded_traces,
-    unpacked,
+    WireFormat,
+    decode_logs,
+    decode_traces,
+    decompress,
 )
-from looptrace.collector.server.receiver_metrics import Counts, Reason
+from looptrace.collector.server.receiver_metrics import Reason, ReceiverCounts
 from looptrace.collector.server.sink import Sink, SinkFull
 from looptrace.collector.store.locks import StoreError
 
@@ -70,14 +70,14 @@ class Claim:
         self._in_flight.take(self, size)
 
 
-class Intake:
+class Pipeline:
     """Takes requests, whatever they came over, until it is closed."""
 
     def __init__(
         self,
         sink: Sink,
         limits: Limits,
-        counts: Counts,
+        counts: ReceiverCounts,
         kept: Callable[[pl.DataFrame], pl.DataFrame] = lambda spans: spans,
     ) -> None:
         """Bring to `sink` what `kept` leaves of the spans."""
@@ -93,8 +93,8 @@ class Intake:
         self._decoders.shutdown()
 
     async def take(
-        self, signal: Signal, form: Form, packing: str, parts: Sequence[bytes], claim: Claim
-    ) -> Taken:
+        self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
+    ) -> DecodedRequest:
         """Unpack, decode and commit a body; returns when its spans are on disk.
 
         Raises RefusalError.
@@ -102,7 +102,7 @@ class Intake:
         size = sum(map(len, parts))
         if signal is Signal.METRICS:
             self.counts.add("metrics_requests")
-            return Taken()
+            return DecodedRequest()
         loop = asyncio.get_running_loop()
         taken = await loop.run_in_executor(
             self._decoders, self._decoded, signal, form, packing, parts, claim
@@ -116,14 +116,14 @@ class Intake:
         return taken
 
     def _decoded(
-        self, signal: Signal, form: Form, packing: str, parts: Sequence[bytes], claim: Claim
-    ) -> Taken:
-        body = unpacked(b"".join(parts), packing, self.limits, claim.add)
-        decode = decoded_traces if signal is Signal.TRACES else decoded_logs
+        self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
+    ) -> DecodedRequest:
+        body = decompress(b"".join(parts), packing, self.limits, claim.add)
+        decode = decode_traces if signal is Signal.TRACES else decode_logs
         taken = decode(body, form, self.limits)
         return replace(taken, spans=self._kept(taken.spans))
 
-    async def _commit(self, taken: Taken) -> None:
+    async def _commit(self, taken: DecodedRequest) -> None:
         try:
             await self._sink.accept(taken.spans)
         except SinkFull as full:

@@ -8,16 +8,16 @@ from enum import Enum, unique
 from threading import Lock
 from typing import Any, Literal
 
-Kind = Literal["counter", "gauge"]
+InstrumentKind = Literal["counter", "gauge"]
 
 
-def number(doc: str, kind: Kind = "counter") -> Any:
+def number(doc: str, kind: InstrumentKind = "counter") -> Any:
     """Return a field of what a part of the server counts of itself: 0 at first, told with `doc`."""
     return field(default=0, metadata={"doc": doc, "kind": kind})
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refusal:
     """How a request is refused: its name in counts, the codes of HTTP and gRPC, and when."""
 
     name: str
@@ -34,31 +34,31 @@ _UNIMPLEMENTED, _UNAVAILABLE = 12, 14
 class Reason(Enum):
     """Why a request is refused; a retry helps where the status is 503."""
 
-    METHOD = Refused("method", 405, _UNIMPLEMENTED, "The method is not POST.")
-    MEDIA_TYPE = Refused("media_type", 415, _INVALID_ARGUMENT, "The content is said to be no OTLP.")
-    ENCODING = Refused("encoding", 415, _INVALID_ARGUMENT, "The compression is not known.")
-    BODY_TOO_LARGE = Refused(
+    METHOD = Refusal("method", 405, _UNIMPLEMENTED, "The method is not POST.")
+    MEDIA_TYPE = Refusal("media_type", 415, _INVALID_ARGUMENT, "The content is said to be no OTLP.")
+    ENCODING = Refusal("encoding", 415, _INVALID_ARGUMENT, "The compression is not known.")
+    BODY_TOO_LARGE = Refusal(
         "body_too_large", 413, _RESOURCE_EXHAUSTED, "More bytes were sent than may be."
     )
-    UNPACKED_TOO_LARGE = Refused(
+    UNPACKED_TOO_LARGE = Refusal(
         "unpacked_too_large", 413, _RESOURCE_EXHAUSTED, "The body unpacks to more than may be."
     )
-    TOO_MANY_SPANS = Refused(
+    TOO_MANY_SPANS = Refusal(
         "too_many_spans",
         413,
         _RESOURCE_EXHAUSTED,
         "There are more spans or records than may be in one.",
     )
-    UNDECODABLE = Refused(
+    UNDECODABLE = Refusal(
         "undecodable", 400, _INVALID_ARGUMENT, "The body is damaged, no OTLP, or all of it is bad."
     )
-    SLOW = Refused("slow", 408, _DEADLINE_EXCEEDED, "The body did not arrive in time.")
-    CLIENT_GONE = Refused("client_gone", 400, _INVALID_ARGUMENT, "The client went away.")
-    IN_FLIGHT = Refused(
+    SLOW = Refusal("slow", 408, _DEADLINE_EXCEEDED, "The body did not arrive in time.")
+    CLIENT_GONE = Refusal("client_gone", 400, _INVALID_ARGUMENT, "The client went away.")
+    IN_FLIGHT = Refusal(
         "in_flight", 503, _UNAVAILABLE, "The requests that are not answered yet are too large."
     )
-    SINK_FULL = Refused("sink_full", 503, _UNAVAILABLE, "There is no room for more spans.")
-    STORE_ERROR = Refused("store_error", 503, _UNAVAILABLE, "The disk refuses.")
+    SINK_FULL = Refusal("sink_full", 503, _UNAVAILABLE, "There is no room for more spans.")
+    STORE_ERROR = Refusal("store_error", 503, _UNAVAILABLE, "The disk refuses.")
 
 
 TAKEN = {
@@ -73,7 +73,7 @@ REFUSED = {f"refused_{reason.value.name}": reason.value.doc for reason in Reason
 NAMES: Mapping[str, str] = TAKEN | REFUSED
 
 
-class Counts:
+class ReceiverCounts:
     """Counts since the start, by the names of NAMES."""
 
     def __init__(self) -> None:

@@ -34,18 +34,18 @@ from looptrace.collector.server.access import (
     grpc_credentials,
     tls_options,
 )
-from looptrace.collector.server.archiver import Keeping
+from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.gates_api import ERRORS, Changes, GatesApi
 from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
-from looptrace.collector.server.live_detector import Judging
+from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.metrics import Instrument, Metrics
-from looptrace.collector.server.pipeline import Intake
-from looptrace.collector.server.receiver_metrics import Counts
+from looptrace.collector.server.pipeline import Pipeline
+from looptrace.collector.server.receiver_metrics import ReceiverCounts
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
-from looptrace.collector.webhooks.dispatcher import Deliverer
+from looptrace.collector.webhooks.dispatcher import Dispatcher
 
 _logger = logging.getLogger(__name__)
 
@@ -103,15 +103,15 @@ class Service:
         settings = options.settings
         writer.prepare(options.store_dir)
         self.changes = Changes()
-        self.counts = Counts()
+        self.counts = ReceiverCounts()
         self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
-        self.judging = Judging(options.store_dir, settings, self.log, self._told)
-        self.keeping = Keeping(
+        self.judging = LiveDetector(options.store_dir, settings, self.log, self._told)
+        self.keeping = Archiver(
             options.store_dir, settings, self.log, lambda: self.judging.judged.seq
         )
         self.keeping.start()
         gates_path = layout.gates_path(options.store_dir)
-        self.deliverer = Deliverer(gates_path, settings.webhooks, os.environ)
+        self.deliverer = Dispatcher(gates_path, settings.webhooks, os.environ)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
         self.deliverer.start()
@@ -119,7 +119,7 @@ class Service:
             self.exporter.start()
         self.judging.start(self.keeping.kept.seq)
         kept = partial(with_content, content=options.content, key=content_key(options.store_dir))
-        self.intake = Intake(self.log, options.settings.server, self.counts, kept)
+        self.intake = Pipeline(self.log, options.settings.server, self.counts, kept)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.changes, self.judging.wake, self._stored
@@ -268,7 +268,7 @@ class _Http(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _grpc(options: Options, intake: Intake) -> AsyncIterator[int | None]:
+async def _grpc(options: Options, intake: Pipeline) -> AsyncIterator[int | None]:
     """Serve gRPC; gives the port."""
     if options.grpc_port is None:
         yield None

@@ -21,7 +21,7 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.resolutions import PersonDecided
+from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.display import did_you_mean
@@ -142,7 +142,7 @@ class StoredGate:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ResolutionNote:
     """What a person wrote when resolving an earlier gate."""
 
     gate: str
@@ -161,7 +161,7 @@ class GateDetails:
 
     gate: StoredGate
     event: GateEvent
-    notes: tuple[Note, ...]
+    notes: tuple[ResolutionNote, ...]
 
 
 class GateStore(GateFile):
@@ -284,9 +284,11 @@ class GateStore(GateFile):
         ((opening,),) = self._rows(_OPENING, gate_id)
         return read_json(opening, GateEvent, self.path)
 
-    def notes(self, signature: str, gate_id: str) -> tuple[Note, ...]:
+    def notes(self, signature: str, gate_id: str) -> tuple[ResolutionNote, ...]:
         """Return the notes that resolved other gates of this signature, newest first."""
-        return tuple(Note(*row) for row in self._rows(_NOTES, signature, gate_id, NOTES_MAX))
+        return tuple(
+            ResolutionNote(*row) for row in self._rows(_NOTES, signature, gate_id, NOTES_MAX)
+        )
 
     def resolve(
         self, gate_id: str, decision: str, note: str | None, at_ns: int | None = None
@@ -322,9 +324,9 @@ class GateStore(GateFile):
         """Return the traces with a gate whose resolution is recorded and not yet in effect."""
         return {trace_id for (trace_id,) in self._rows(_PENDING)}
 
-    def resolutions(self) -> list[PersonDecided]:
+    def resolutions(self) -> list[Resolution]:
         """Return what people decided, in the order of time."""
-        return [PersonDecided(*row) for row in self._rows(_RESOLUTIONS)]
+        return [Resolution(*row) for row in self._rows(_RESOLUTIONS)]
 
     def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
         """Return the answer to a query as a table."""

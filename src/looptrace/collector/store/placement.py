@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.normalize.span_fields import facts_of
+from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.collector.store.parquet import BUCKETS, STORED_SPAN_SCHEMA, read_bucket, write_bucket
@@ -85,7 +85,7 @@ def ties_of(spans: pl.DataFrame) -> pl.Series:
     """Return of each span what ties its trace to others: session, tasks, linked traces."""
     found = [
         sorted({tie for tie in (span.session, span.task, span.task_parent, *span.links) if tie})
-        for span in facts_of(spans)
+        for span in span_fields_of(spans)
     ]
     return pl.Series(found, dtype=STORED_SPAN_SCHEMA["ties"])
 

@@ -18,14 +18,14 @@ from looptrace.collector.store.parquet import BUCKETS, read_bucket
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class StoreCounts:
     """How much a store holds."""
 
     spans: int
     sessions: int
 
 
-def counts(store_dir: Path) -> Counts:
+def counts(store_dir: Path) -> StoreCounts:
     """Count the spans of a store, and the sessions of its turns.
 
     Raises:
@@ -36,7 +36,9 @@ def counts(store_dir: Path) -> Counts:
     with reading(store_dir):
         for bucket in range(BUCKETS):
             sessions.update(read_bucket(store_dir, "turns", bucket, ["session"])["session"])
-        return Counts(count_rows(store_dir, "spans", "span_id", pl.lit(value=True)), len(sessions))
+        return StoreCounts(
+            count_rows(store_dir, "spans", "span_id", pl.lit(value=True)), len(sessions)
+        )
 
 
 def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:

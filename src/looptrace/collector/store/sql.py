@@ -46,7 +46,7 @@ class QueryError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """The names of the columns, and the rows in batches."""
 
     columns: tuple[str, ...]
@@ -83,7 +83,7 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
 
 
 @contextmanager
-def ask(store_dir: Path, sql: str, values: Mapping[str, str]) -> Iterator[Answer]:
+def ask(store_dir: Path, sql: str, values: Mapping[str, str]) -> Iterator[QueryResult]:
     """Run one of looptrace's own queries on a store, with the values of its parameters.
 
     The whole answer is computed first, so that the store's files are needed no longer.
@@ -101,10 +101,10 @@ def ask(store_dir: Path, sql: str, values: Mapping[str, str]) -> Iterator[Answer
             if str(kind) == _TIME_WITH_ZONE:
                 raise QueryError(f"Column {name} is a {_TIME_WITH_ZONE}; cast it to TIMESTAMP.")
         batches = iter(lambda: answer.fetchmany(_ROWS_A_BATCH), [])
-        yield Answer(tuple(name for name, *_ in columns), batches)
+        yield QueryResult(tuple(name for name, *_ in columns), batches)
 
 
-def ask_typed(store_dir: Path, sql: str) -> AbstractContextManager[Answer]:
+def ask_typed(store_dir: Path, sql: str) -> AbstractContextManager[QueryResult]:
     """Run SQL that somebody typed: one statement, which can only read. Raises what `ask` does."""
     return ask(store_dir, _READ_ONLY, {"sql": sql})
 

@@ -21,12 +21,12 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.engine.batch import Judged, judged_of
+from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.resolutions import decision_turns
+from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
@@ -89,7 +89,7 @@ class _Derived:
     """What was made anew: of these tasks, and what was judged of them."""
 
     tasks: set[str]
-    judged: Judged
+    judged: Detection
 
 
 def prepare(store_dir: Path) -> None:
@@ -238,11 +238,11 @@ class Writer:
         stored = read_bucket(self._dir, "turns", bucket)
         tasks = {*turns["task"], *stored.filter(mine)["task"]}
         others = ~pl.col("task").is_in(tasks)
-        said = decision_turns(each for each in self._gates.resolutions() if each.task in tasks)
+        said = resolution_turns(each for each in self._gates.resolutions() if each.task in tasks)
         turns = numbered(pl.concat([turns, said]))
         every = numbered(pl.concat([stored.filter(others), turns]))
         write_bucket(self._dir, "turns", bucket, every, every["start_ns"])
-        judged = judged_of(turns, judging, recovery)
+        judged = detect(turns, judging, recovery)
         kept = read_bucket(self._dir, "findings", bucket).filter(others)
         findings = pl.concat([kept, _finding_table(judged.findings)]).sort(
             "task", "turn_first", "turn_last", "rule", "id"

@@ -24,7 +24,7 @@ import httpcore
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.retry_after import seconds
 from looptrace.collector.webhooks.address_policy import may_be_reached
-from looptrace.collector.webhooks.retry_policy import Answer
+from looptrace.collector.webhooks.retry_policy import EndpointResponse
 
 CONNECT_S = 5.0  # looking up, TCP and TLS, each
 TOTAL_S = 15.0
@@ -38,7 +38,7 @@ Resolve = Callable[[str, int], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WebhookRequest:
     """What is sent, and within which networks the receiver may lie though they are not public."""
 
     url: str
@@ -50,7 +50,7 @@ class Request:
 class Net(Protocol):
     """Whatever brings a request to its receiver."""
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Send a request once; whatever fails is said in the answer."""
 
 
@@ -67,19 +67,19 @@ class Http:
     resolve: Resolve = lookup
     total_s: float = TOTAL_S
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Send a request once; whatever fails is said in the answer."""
         try:
             async with asyncio.timeout(self.total_s):
                 return await self._answer(request)
         except TimeoutError:
-            return Answer(None, f"there was no answer within {self.total_s:g} s")
+            return EndpointResponse(None, f"there was no answer within {self.total_s:g} s")
         except (OSError, UnicodeError, httpcore.NetworkError, httpcore.ProtocolError) as error:
-            return Answer(None, plain(f"no connection: {_words(error)}", _TEXT_CHARS_MAX))
+            return EndpointResponse(None, plain(f"no connection: {_words(error)}", _TEXT_CHARS_MAX))
         except httpcore.TimeoutException:
-            return Answer(None, f"no connection within {CONNECT_S:g} s")
+            return EndpointResponse(None, f"no connection within {CONNECT_S:g} s")
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: WebhookRequest) -> EndpointResponse:
         public = request.url.startswith("https://")
         backend = _Vetted(self.resolve, request.allow_private, public=public)
         timeouts = {"connect": CONNECT_S}
@@ -96,7 +96,7 @@ class Http:
             headers = {name.lower(): value for name, value in response.headers}
             waits = headers.get(b"retry-after", b"").decode("latin-1")
             ok = HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
-            return Answer(
+            return EndpointResponse(
                 response.status,
                 "" if ok else f"it answered {response.status}",
                 seconds(waits, 0.0),

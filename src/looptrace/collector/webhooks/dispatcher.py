@@ -16,7 +16,12 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks.client import Http, Net
-from looptrace.collector.webhooks.endpoint_worker import POLL_S, Courier, Receiver, receiver_of
+from looptrace.collector.webhooks.endpoint_worker import (
+    POLL_S,
+    EndpointWorker,
+    Receiver,
+    receiver_of,
+)
 
 # How often what is too old is swept out.
 SWEEP_S = 3_600.0
@@ -26,7 +31,7 @@ _ENDING_SHARE = 0.8
 _logger = logging.getLogger(__name__)
 
 
-class Deliverer:
+class Dispatcher:
     """Brings what is in the outbox of a gate store to webhooks, until it is closed.
 
     It may be killed at any moment; the next one goes on where it was.
@@ -117,9 +122,9 @@ class Deliverer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _courier(self, receiver: Receiver, outbox: Outbox) -> Courier:
+    def _courier(self, receiver: Receiver, outbox: Outbox) -> EndpointWorker:
         chance = SystemRandom()
-        return Courier(receiver, outbox, self._net, time.time_ns, chance, self._results)
+        return EndpointWorker(receiver, outbox, self._net, time.time_ns, chance, self._results)
 
     async def _sweep(self, outbox: Outbox) -> None:
         while not self._stopping.is_set():
@@ -128,7 +133,7 @@ class Deliverer:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), SWEEP_S)
 
-    async def _deliver(self, name: str, courier: Courier) -> None:
+    async def _deliver(self, name: str, courier: EndpointWorker) -> None:
         woken = self._woken[name] = asyncio.Event()
         while not self._stopping.is_set():
             woken.clear()
@@ -155,7 +160,7 @@ class Deliverer:
 def deliver_due(
     path: Path, receivers: Sequence[Receiver], net: Net | None = None
 ) -> dict[tuple[str, str], int]:
-    """Send what is due now, each endpoint beside the others; returns results as `Deliverer` does.
+    """Send what is due now, each endpoint beside the others; returns results as `Dispatcher` does.
 
     Raises:
         StoreError: if the store cannot be used.
@@ -163,7 +168,9 @@ def deliver_due(
     results: Counter[tuple[str, str]] = Counter()
 
     async def emptied(receiver: Receiver, outbox: Outbox) -> None:
-        courier = Courier(receiver, outbox, net or Http(), time.time_ns, SystemRandom(), results)
+        courier = EndpointWorker(
+            receiver, outbox, net or Http(), time.time_ns, SystemRandom(), results
+        )
         while not await courier.step():
             pass
 

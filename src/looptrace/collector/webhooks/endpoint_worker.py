@@ -15,9 +15,13 @@ from looptrace import __version__
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
 from looptrace.collector.store.outbox import Delivery, Outbox
-from looptrace.collector.webhooks.client import Net, Request
+from looptrace.collector.webhooks.client import Net, WebhookRequest
 from looptrace.collector.webhooks.formats import body_of
-from looptrace.collector.webhooks.retry_policy import Answer, Verdict, verdict
+from looptrace.collector.webhooks.retry_policy import (
+    EndpointResponse,
+    RetryDecision,
+    retry_decision,
+)
 from looptrace.collector.webhooks.signing import SecretError, key_of, secret_text, signed
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -38,7 +42,7 @@ class Receiver:
     def __repr__(self) -> str:
         return f"Receiver({self.webhook.name!r})"
 
-    def request(self, event: GateEvent, now_ns: int) -> Request:
+    def request(self, event: GateEvent, now_ns: int) -> WebhookRequest:
         """Return what is sent of an event at this time."""
         hook = self.webhook
         body, content_type = body_of(hook.format, event, hook.gate_url, self.integration_key)
@@ -48,7 +52,7 @@ class Receiver:
             "connection": "close",
         }
         headers |= signed(self.keys, event.id, now_ns // NS_PER_S, body)
-        return Request(self.url, headers, body, hook.allow_private)
+        return WebhookRequest(self.url, headers, body, hook.allow_private)
 
 
 def receiver_of(webhook: Webhook, environment: Mapping[str, str]) -> Receiver:
@@ -70,7 +74,7 @@ def receiver_of(webhook: Webhook, environment: Mapping[str, str]) -> Receiver:
         raise SecretError(f"webhook {webhook.name!r}: {error}") from error
 
 
-class Courier:
+class EndpointWorker:
     """Sends what is due at one endpoint, and notes what came of it."""
 
     def __init__(
@@ -124,7 +128,7 @@ class Courier:
         self._failures = 0
         self._results[self._name, "delivered"] += 1
 
-    def _failed(self, delivery: Delivery, answer: Answer) -> None:
+    def _failed(self, delivery: Delivery, answer: EndpointResponse) -> None:
         now_ns = self._now_ns()
         self._failures += 1
         found = self._verdict(delivery, answer, now_ns)
@@ -141,9 +145,9 @@ class Courier:
         self._results[self._name, "dead"] += next_ns is None
         self._results[self._name, "disabled"] += found.disabled_why is not None
 
-    def _verdict(self, delivery: Delivery, answer: Answer, now_ns: int) -> Verdict:
+    def _verdict(self, delivery: Delivery, answer: EndpointResponse, now_ns: int) -> RetryDecision:
         since_ns = self._outbox.failing_ns(self._name)
-        return verdict(
+        return retry_decision(
             answer,
             tries=delivery.tries + 1,
             failures=self._failures,

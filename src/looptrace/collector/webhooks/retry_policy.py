@@ -22,7 +22,7 @@ RESTS_S = (4, 8, 16, 32, 60)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointResponse:
     """What came of a try: an HTTP status, or none, and why it failed (else empty)."""
 
     status: int | None
@@ -32,7 +32,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RetryDecision:
     """What follows from a failure: the wait before the next try (None: there is none)."""
 
     wait_s: float | None
@@ -40,9 +40,9 @@ class Verdict:
     disabled_why: str | None = None
 
 
-def verdict(
-    answer: Answer, *, tries: int, failures: int, failing_s: float, chance: float
-) -> Verdict:
+def retry_decision(
+    answer: EndpointResponse, *, tries: int, failures: int, failing_s: float, chance: float
+) -> RetryDecision:
     """Decide what follows from a failed try.
 
     `tries` and `failures` count it, too: of the delivery, and of the endpoint one after the other.
@@ -53,10 +53,10 @@ def verdict(
     wait_s = None
     if tries < len(WAITS_S):
         wait_s = max(asked_s, WAITS_S[tries] * (1 + JITTER * (2 * chance - 1)))
-    return Verdict(wait_s, rest_s, _disabled_why(answer, failing_s))
+    return RetryDecision(wait_s, rest_s, _disabled_why(answer, failing_s))
 
 
-def _disabled_why(answer: Answer, failing_s: float) -> str | None:
+def _disabled_why(answer: EndpointResponse, failing_s: float) -> str | None:
     if answer.status == HTTPStatus.GONE:
         return "it answered 410 Gone"
     if failing_s >= FAILING_MAX_S:
