@@ -31,7 +31,7 @@ test-sdk-oldest test-sdk-newest: test-sdk-%:
 	$(VENV)-sdk-$*/bin/pip --disable-pip-version-check --quiet install --upgrade \
 		--constraint $(VENV)-sdk-$*/constraints.txt --editable '.[analyzer]' \
 		'opentelemetry-sdk$(SDK)' 'opentelemetry-exporter-otlp$(SDK)' hypothesis pytest
-	$(VENV)-sdk-$*/bin/pytest -q tests/sdk
+	$(VENV)-sdk-$*/bin/pytest -q tests/collector/sdk
 
 check: $(VENV)/installed-dev ## format, lint, types, imports, generated pages
 	$(BIN)/ruff format --check .
@@ -54,8 +54,8 @@ load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, a
 	$(BIN)/python -m benchmarks.load
 
 soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes hours
-	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/test_any_settings.py
-	LOOPTRACE_SOAK_SPANS=100000 $(BIN)/pytest -q tests/sdk/test_unfelt.py
+	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/engine/test_any_settings.py
+	LOOPTRACE_SOAK_SPANS=100000 $(BIN)/pytest -q tests/collector/sdk/test_unfelt.py
 	LOOPTRACE_FUZZ_BODIES=20000 LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 \
 		LOOPTRACE_SOAK_STOPS=100 $(BIN)/pytest -q tests/reliability
 

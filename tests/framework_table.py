@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import polars as pl
@@ -18,8 +17,8 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import SpansRead, read_spans
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 DUMPS = ROOT.parent / "shared" / "frameworks"
 PAGE = ROOT / "docs" / "frameworks.md"
 ABSENT = "the traces of real frameworks are not there: no folder ../shared/frameworks"

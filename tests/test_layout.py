@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 PARTS = ("collector", "analyzer", "rules", "queries")
 # What a wheel says of itself, beside what every wheel has; no tests, and nothing of the checkout.
 DISTRIBUTION = ("entry_points.txt", "licenses/LICENSE", "top_level.txt")

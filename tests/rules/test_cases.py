@@ -7,7 +7,6 @@ findings with `;` between them. `[setting=value]` before the turns changes a set
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,9 @@ from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from tests.drivers import batch, live
+from tests.paths import ROOT
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = ROOT / "tests" / "cases"
 RULE_OF = {rule.name: rule for rule in RULES}
 SETTINGS = re.compile(r"^\[(?P<settings>\w+=\d+(?:, \w+=\d+)*)\] ")
 

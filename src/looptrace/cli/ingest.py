@@ -59,9 +59,7 @@ def ingest(
         done = writer.ingest(
             found.spans,
             store_dir,
-            settings.judging,
-            settings.recovery,
-            settings.sameness,
+            settings.policy,
             settings.webhooks,
             content,
         )

@@ -44,17 +44,16 @@ def analysis(paths: Sequence[str], settings: Settings) -> Analysis:
     The turns of a store are judged anew, whatever rules its findings were made with.
     """
     folder = store_of(paths)
-    judging, recovery = settings.judging, settings.recovery
     if folder is None:
         found = read(paths)
         with working():
-            whole = analyse(found.spans, found.skipped, judging, recovery, settings.sameness)
+            whole = analyse(found.spans, found.skipped, settings.policy)
             return with_outages(whole, failures_of(whole.turns), settings.outages)
     parts: list[Analysis] = []
     failures: list[pl.DataFrame] = []
     with stopping_on_store_errors(), working():
         for part in _stored(folder, settings):
-            parts.append(analysis_of(part, 0, judging=judging, recovery=recovery))
+            parts.append(analysis_of(part, 0, policy=settings.policy))
             failures.append(failures_of(part))
         counts = reader.counts(folder)
         whole = joined(parts, counts.sessions, counts.spans)
@@ -70,7 +69,7 @@ def turns(
     if folder is None:
         found = read(paths)
         with working():
-            table, noted = turns_of(found.spans, settings.sameness)
+            table, noted = turns_of(found.spans, settings.policy.sameness)
         return [table], [*found.skipped, *noted]
     with stopping_on_store_errors():
         return list(_stored(folder, settings)), []
@@ -78,7 +77,7 @@ def turns(
 
 def _stored(folder: Path, settings: Settings) -> Iterator[pl.DataFrame]:
     """Read the turns of a store, as they compare by the settings in force."""
-    return (compared_by(part, settings.sameness) for part in reader.read_turns(folder))
+    return (compared_by(part, settings.policy.sameness) for part in reader.read_turns(folder))
 
 
 def read(paths: Sequence[str]) -> SpansRead:

@@ -60,7 +60,7 @@ def train(
     try:
         with traces.working("learning"):
             labels = _labels(labels_file, parts, settings)
-            examples = training.examples_of(parts, labels, settings.judging)
+            examples = training.examples_of(parts, labels, settings.policy.rule_set)
             trained = training.trained(examples, without)
     except training.TrainError as error:
         _stop(str(error))

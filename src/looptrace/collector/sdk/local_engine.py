@@ -36,9 +36,9 @@ class LocalEngine:
 
     def __init__(self, settings: Settings | None = None) -> None:
         settings = settings or default()
-        self._live = LiveEngine(settings.judging, settings.recovery)
+        self._live = LiveEngine(settings.policy)
         self._directives = settings.directives
-        self._arrivals = TraceBuffer(settings.sameness)
+        self._arrivals = TraceBuffer(settings.policy.sameness)
         self._tell: Callable[[list[GateNotice]], object] = list  # until it is started
         self._pid: int | None = None  # of the process in which it works
         self._lock = threading.Lock()
