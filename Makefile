@@ -102,8 +102,8 @@ release: $(VENV)/installed-dev ## build wheel and sdist into dist/, check both, 
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents --toplevel looptrace --package src/looptrace dist/*.whl
-	$(BIN)/python -m zipfile --list dist/*.whl | grep --quiet 'dist-info/licenses/LICENSE'
-	tar --list --file dist/*.tar.gz | grep --quiet --line-regexp 'looptrace-[^/]*/LICENSE'
+	$(BIN)/python -m zipfile --list dist/*.whl | grep 'dist-info/licenses/LICENSE'
+	tar --list --file dist/*.tar.gz | grep --line-regexp 'looptrace-[^/]*/LICENSE'
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt \
 		"$$(echo dist/*.whl)[analyzer]"
