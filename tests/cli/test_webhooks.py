@@ -151,5 +151,5 @@ def test_what_is_not_installed_is_named() -> None:
     command = [sys.executable, "-c", WITHOUT]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "webhooks need httpcore" in done.stderr
+    assert "sending needs httpcore" in done.stderr
     assert "pip install 'looptrace[server]'" in done.stderr

@@ -23,6 +23,7 @@ from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.settings.sections import Settings, with_rules
+from looptrace.errors import InputError
 from looptrace.rules.contract import Rule, Rung, SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -42,7 +43,7 @@ FINISHED_AFTER_S = 3_600
 NOT_A_LOOP = "not_a_loop"
 
 
-class CalibrationError(ValueError):
+class CalibrationError(InputError):
     """There is too little to learn from; the message is one line that says what is missing."""
 
 

@@ -24,6 +24,7 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.calibrate import LOOPED, WELL, sorted_out
+from looptrace.errors import InputError
 from looptrace.rules.likely_loop import SIGNS, LikelyLoop, Model, signs_of, tells
 from looptrace.rules.turns import Figures, Flags
 
@@ -41,7 +42,7 @@ BINS = 10  # of the calibration: a tenth of the probabilities each
 LABELS_BYTES_MAX = 64 * 1024 * 1024
 
 
-class TrainError(ValueError):
+class TrainError(InputError):
     """There is nothing to learn from, or labels cannot be read; the message is one line."""
 
 

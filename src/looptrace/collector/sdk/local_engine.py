@@ -18,12 +18,13 @@ from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.agent_gate import GateState
+from looptrace.errors import LooptraceError
 
 # How often idle tasks are looked for.
 FORGET_EVERY_S = 3_600
 
 
-class ForkedError(RuntimeError):
+class ForkedError(LooptraceError, RuntimeError):
     """The engine was at work before this process was forked, and cannot go on here."""
 
 
