@@ -31,7 +31,7 @@ test-sdk-oldest test-sdk-newest: test-sdk-%:
 	$(VENV)-sdk-$*/bin/pip --disable-pip-version-check --quiet install --upgrade \
 		--constraint $(VENV)-sdk-$*/constraints.txt --editable '.[analyzer]' \
 		'opentelemetry-sdk$(SDK)' 'opentelemetry-exporter-otlp$(SDK)' hypothesis pytest
-	$(VENV)-sdk-$*/bin/pytest -q tests/sdk
+	$(VENV)-sdk-$*/bin/pytest -q tests/collector/sdk
 
 check: $(VENV)/installed-dev ## format, lint, types, imports, generated pages
 	$(BIN)/ruff format --check .
@@ -54,8 +54,8 @@ load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, a
 	$(BIN)/python -m benchmarks.load
 
 soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes hours
-	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/test_any_settings.py
-	LOOPTRACE_SOAK_SPANS=100000 $(BIN)/pytest -q tests/sdk/test_unfelt.py
+	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/engine/test_any_settings.py
+	LOOPTRACE_SOAK_SPANS=100000 $(BIN)/pytest -q tests/collector/sdk/test_unfelt.py
 	LOOPTRACE_FUZZ_BODIES=20000 LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 \
 		LOOPTRACE_SOAK_STOPS=100 $(BIN)/pytest -q tests/reliability
 
@@ -93,3 +93,27 @@ $(FRAMEWORKS)/installed: pyproject.toml constraints-frameworks.txt
 	$(FRAMEWORKS)/bin/pip --disable-pip-version-check --quiet install \
 		--constraint constraints-frameworks.txt --editable '.[frameworks]'
 	@touch $@
+
+# The wheel is built from the sdist, away from this folder, so that no file of an earlier build is
+# in it. It is then installed and used where neither the checkout nor .venv can be imported from.
+RELEASE := build/release
+release: $(VENV)/installed-dev ## build wheel and sdist into dist/, check both, and use the wheel
+	rm -rf dist $(RELEASE)
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents --toplevel looptrace --package src/looptrace dist/*.whl
+	$(BIN)/python -m zipfile --list dist/*.whl | grep 'dist-info/licenses/LICENSE'
+	tar --list --file dist/*.tar.gz | grep --line-regexp 'looptrace-[^/]*/LICENSE'
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt \
+		"$$(echo dist/*.whl)[analyzer]"
+	cd $(RELEASE) && bin/looptrace --version
+	cd $(RELEASE) && bin/looptrace analyze $(CURDIR)/examples/traces --format html --output out.html
+	cd $(RELEASE) && bin/looptrace query
+
+help: ## print this list
+	@grep --no-filename --extended-regexp '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) \
+		| awk -F ':.* ## ' '{ printf "make %-18s %s\n", $$1, $$2 }'
+
+.PHONY: release help
+.DEFAULT_GOAL := help

@@ -35,7 +35,8 @@ from benchmarks.labelled import (
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.engine.batch import findings_of
+from looptrace.analyzer.engine import batch
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import known_rules
 
@@ -76,14 +77,14 @@ class Alarms:
 def by_findings(judging: RuleSet, keep: Callable[[Finding], bool] = lambda _: True) -> Detector:
     """Return rules as a detector: each finding is a loop."""
 
-    def detect(runs: Runs) -> Flags:
+    def flag(runs: Runs) -> Flags:
         flags: dict[str, list[Loop]] = {}
-        for finding in filter(keep, findings_of(runs.turns, judging)):
+        for finding in filter(keep, batch.detect(runs.turns, DetectionPolicy(judging)).findings):
             steps = [runs.steps.get((t.trace_id, t.span_id), t.turn) for t in finding.turns]
             flags.setdefault(finding.session, []).append(Loop(steps, finding.period))
         return flags
 
-    return detect
+    return flag
 
 
 def by_length(runs: Runs) -> Flags:

@@ -34,8 +34,9 @@ from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.engine.batch import findings_of
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.registry import default_rules
@@ -61,7 +62,7 @@ BYTES_PER_MB = 1_000_000
 # The system tells the peak of a process in kilobytes, on a Mac in bytes.
 PEAK_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
 
-JUDGE, PLAIN_LOOP, WHOLE = "judge, looptrace", "judge, plain loop", "findings_of, whole"
+JUDGE, PLAIN_LOOP, WHOLE = "judge, looptrace", "judge, plain loop", "detect, whole"
 WRITTEN_FILE, CODED_FILE = "written.parquet", "coded.parquet"
 
 
@@ -94,7 +95,7 @@ def loops_by_looptrace(turns: pl.DataFrame, judging: RuleSet) -> list[plain.Loop
     """Return looptrace's findings in the plain loop's form, sorted."""
     return sorted(
         (f.rule, f.task, f.agent, f.turn_first, f.turn_last, f.attempts, f.period)
-        for f in findings_of(turns, judging)
+        for f in detect(turns, DetectionPolicy(judging)).findings
     )
 
 
@@ -157,7 +158,7 @@ def _peak(folder: Path, stage: str) -> float:
         PLAIN_LOOP: lambda: plain.loops(
             table.select(plain.COLUMNS).iter_rows(), settings_of(judging)
         ),
-        WHOLE: lambda: findings_of(whole, judging),
+        WHOLE: lambda: detect(whole, DetectionPolicy(judging)).findings,
     }
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs[stage]()
@@ -202,7 +203,7 @@ def _judging(turns: pl.DataFrame) -> dict[str, Times]:
     stages: dict[str, Callable[[], object]] = {
         JUDGE: lambda: find_stretches(table, judging)[0],
         PLAIN_LOOP: lambda: plain.loops(rows, settings),
-        WHOLE: lambda: findings_of(turns, judging),
+        WHOLE: lambda: detect(turns, DetectionPolicy(judging)).findings,
     }
     taken: dict[str, list[Times]] = {stage: [] for stage in stages}
     for _ in range(ROUNDS):
@@ -251,7 +252,7 @@ def _fed(rng: np.random.Generator, tasks: int, history: int, each: int, ticks: i
     """Feed a live engine the history of some tasks, then time ticks of a few turns of each."""
     turns = add_fingerprints(sessions(np.full(tasks, history + each * ticks), rng))
     turns = numbered(turns).with_columns(place=pl.int_range(pl.len()).over("task"))
-    engine = LiveEngine(rules_compared())
+    engine = LiveEngine(DetectionPolicy(rules_compared()))
     engine.feed(turns.filter(pl.col("place") < history).drop("place"))
     begins = range(history, history + each * ticks, each)
     fed = [

@@ -23,10 +23,10 @@ from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.dialects import KEYS, with_events
 from looptrace.analyzer.normalize.span_kinds import DIALECTS, kind_of
 from looptrace.collector.files.reader import SpansRead, read_spans
+from tests.paths import ROOT, SHARED
 
-ROOT = Path(__file__).parents[1]
-REAL = ROOT.parent / "shared" / "frameworks"
-OWN = Path(__file__).parent / "framework_traces"
+REAL = SHARED / "frameworks"
+OWN = ROOT / "tests" / "framework_traces"
 PAGE = ROOT / "docs" / "frameworks.md"
 ABSENT = "the traces of real frameworks are not there: no folder ../shared/frameworks"
 

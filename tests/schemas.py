@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parents[1] / "docs"
+from tests.paths import ROOT
+
+DOCS = ROOT / "docs"
 Schema = dict[str, Any]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from examples.make_sessions import SESSIONS
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 HOOK = ROOT / "examples" / "claude_code_hook" / "looptrace_hook.py"
 
 

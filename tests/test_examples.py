@@ -13,8 +13,8 @@ from examples import a_failures, b_attempts, c_outputs, d_phases, e_pivots, make
 from examples.make_traces import TRACES, write
 from examples.recorder import Recorder, events_of, recorded
 from looptrace.analyzer.gates.events import GateEvent
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 SOURCES = (a_failures, b_attempts, c_outputs, d_phases, e_pivots)
 requirement = pytest.mark.requirement
 

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 PARTS = ("collector", "analyzer", "rules", "queries")
+# What a wheel says of itself, beside what every wheel has; no tests, and nothing of the checkout.
+DISTRIBUTION = ("entry_points.txt", "licenses/LICENSE", "top_level.txt")
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -27,7 +30,7 @@ def test_wheel_holds_every_file(tmp_path: Path) -> None:
     """A build that followed the links wrongly would drop a package or its data files."""
     checkout = tmp_path / "checkout"
     shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, checkout)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     options = ["--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path), str(checkout)]
@@ -39,3 +42,5 @@ def test_wheel_holds_every_file(tmp_path: Path) -> None:
     expected = {str(path.relative_to(source)) for kind in kinds for path in source.rglob(kind)}
     assert expected <= names
     assert {f"looptrace/{part}/__init__.py" for part in (*PARTS, "cli")} <= names
+    others = {name.split("/", 1)[1] for name in names if not name.startswith("looptrace/")}
+    assert others == {"METADATA", "RECORD", "WHEEL", *DISTRIBUTION}

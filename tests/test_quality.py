@@ -23,8 +23,8 @@ from benchmarks.labelled import (
     score,
 )
 from benchmarks.quality import ALL, alarms_of, measured, ours
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "docs" / "quality.json"
 LABELLED = ROOT.parent / "shared" / "labelled"
 HEALTHY = ROOT.parent / "shared" / "frameworks"

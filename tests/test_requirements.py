@@ -1,6 +1,9 @@
-"""Lines of the requirements, in their own words and numbers, that no other test proves."""
+"""Lines of the requirements, by their numbers, that no other test proves; and the page itself."""
 
 from __future__ import annotations
+
+import re
+from collections import Counter
 
 import pytest
 
@@ -12,6 +15,7 @@ from looptrace.rules.registry import RULES, default_rules
 from looptrace.rules.repeated_failure import RepeatedFailure
 from looptrace.rules.transition_repeats import TransitionRepeats
 from tests.drivers import batch
+from tests.requirement_table import PAGE, lines, proofs
 
 requirement = pytest.mark.requirement
 RULE_OF = {rule.name: rule for rule in RULES}
@@ -182,3 +186,19 @@ def test_outputs_that_are_almost_alike_are_an_option() -> None:
     assert len(found(text, rule)) == 1
     assert (values["similar_percent"], values["window"]) == (90, 5)
     assert rule not in default_rules()
+
+
+def test_lines_are_numbered_without_a_gap() -> None:
+    """An id that is taken twice, or dropped, would leave a test that proves another line."""
+    ids = re.findall(r"^- \*\*(.*?)\*\*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    counts = Counter(line[0] for line in ids)
+
+    assert ids == [f"{section}{n}" for section in "ABCDEF" for n in range(1, counts[section] + 1)]
+    assert ids == list(lines())
+
+
+def test_marks_and_lines_of_the_page_agree() -> None:
+    """A mark must name a line; a line without a test must say that it is open, and no other may."""
+    proved = {line for line, _ in proofs()}
+
+    assert proved == {line for line, is_open in lines().items() if not is_open}

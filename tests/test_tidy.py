@@ -14,8 +14,8 @@ from docs.generate import stale
 from looptrace.cli.main import main
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 FUNCTION_LINES_MAX = 50
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))

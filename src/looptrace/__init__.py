@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from looptrace.errors import LooptraceError
+
 if TYPE_CHECKING:
     from looptrace.collector import LoopSpanProcessor
 
+__all__ = ["LooptraceError", "__version__", "instrument"]
 __version__ = "0.1.0"
 
 

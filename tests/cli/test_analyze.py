@@ -14,10 +14,11 @@ from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
 from tests.otlp import Trace
+from tests.paths import ROOT
 from tests.plugins import install_judges
 from tests.schemas import conflicts
 
-TRACES = Path(__file__).parents[2] / "examples" / "traces"
+TRACES = ROOT / "examples" / "traces"
 LOOPING = str(TRACES / "nightly_migration_loop.jsonl")
 HEALTHY = str(TRACES / "checkout_fix_healthy.jsonl")
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS
-from tests.analyzer.test_report import HOSTILE
+from tests.analyzer.report.test_report import HOSTILE
 from tests.otlp import Trace
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "examples" / "traces"
 LOOPING = str(TRACES / "nightly_migration_loop.jsonl")
 HEALTHY = str(TRACES / "checkout_fix_healthy.jsonl")

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from looptrace.analyzer.settings.sections import default, load
 from looptrace.cli.main import main
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 LOOPING = str(ROOT / "examples" / "traces" / "nightly_migration_loop.jsonl")
 TOOL = "apply_migration"
 QUIET = "[rules.repeated_call]\nattempts_min = 8\n[rules.signature_repeat]\nenabled = false\n"

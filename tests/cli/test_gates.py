@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from looptrace.cli.main import main
 from looptrace.collector.store import writer
 from looptrace.collector.store.locks import StoreError
-from tests.collector.test_store import call, looping, spans_of
+from tests.collector.store.test_writer import call, looping, spans_of
 from tests.otlp import Trace
 
 requirement = pytest.mark.requirement

@@ -13,10 +13,11 @@ from standardwebhooks import Webhook as Verifier
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.outbox import Outbox
 from tests.cli.test_gates import run
+from tests.paths import ROOT
 from tests.reliability.test_webhook_network import Server, answering, serving
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105
-TRACE = Path(__file__).parents[2] / "examples/traces/nightly_migration_loop.jsonl"
+TRACE = ROOT / "examples/traces/nightly_migration_loop.jsonl"
 PRIVATE = ("--allow-private", "127.0.0.1")
 
 
@@ -150,5 +151,5 @@ def test_what_is_not_installed_is_named() -> None:
     command = [sys.executable, "-c", WITHOUT]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "webhooks need httpcore" in done.stderr
+    assert "sending needs httpcore" in done.stderr
     assert "pip install 'looptrace[server]'" in done.stderr

@@ -22,8 +22,8 @@ from examples.frameworks.shared import ATTEMPTS
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_kinds import kind_of
 from looptrace.collector.files.reader import read_spans
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "frameworks_live.md"
 PACKAGES = {
     "pydantic_ai_agent": "pydantic_ai",

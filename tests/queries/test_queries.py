@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from looptrace import queries
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.cli.query import query as query_command
+from looptrace.cli.main import main
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import sql, writer
@@ -126,7 +126,7 @@ def typed(folder: Path, sql: str) -> list[tuple[Any, ...]]:
 
 def run(*arguments: str) -> Result:
     """Run the command, which may never end with a traceback."""
-    result = CliRunner().invoke(query_command, arguments)
+    result = CliRunner().invoke(main, ["query", *arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result
 

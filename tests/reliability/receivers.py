@@ -26,8 +26,8 @@ from looptrace.collector.server.grpc_receiver import grpc_server
 from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.pipeline import Pipeline
 from looptrace.collector.server.receiver_metrics import ReceiverCounts
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 PROTO, JSON = "application/x-protobuf", "application/json"
 DEADLINE_S = 30

@@ -25,8 +25,8 @@ from looptrace.cli.main import main
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.store import reader
 from tests.otlp import Trace
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 OK = 200
 SERVE = [sys.executable, "-m", "looptrace", "serve"]

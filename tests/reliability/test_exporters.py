@@ -18,7 +18,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Status, StatusCode
 
 from looptrace.collector.server.sink import SinkFull
-from tests.reliability.receivers import ROOT, Receiver, running
+from tests.paths import ROOT
+from tests.reliability.receivers import Receiver, running
 
 COUNT = 700  # More than one batch.
 NODE_MODULES = ROOT / "build" / "npm" / "node_modules"

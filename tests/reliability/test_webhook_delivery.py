@@ -27,7 +27,7 @@ from looptrace.collector.webhooks.client import WebhookRequest
 from looptrace.collector.webhooks.endpoint_worker import EndpointWorker, Receiver
 from looptrace.collector.webhooks.retry_policy import FAILING_MAX_S, WAITS_S, EndpointResponse
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.test_outbox import HOOK, event
+from tests.collector.store.test_outbox import HOOK, event
 
 SEEDS = int(os.environ.get("LOOPTRACE_SOAK_SEEDS", "500"))
 EVENTS = 4

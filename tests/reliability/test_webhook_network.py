@@ -31,7 +31,7 @@ from looptrace.collector.webhooks.address_policy import may_be_reached
 from looptrace.collector.webhooks.client import Http, WebhookRequest, lookup
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
-from tests.collector.test_outbox import HOOK, event, recorded
+from tests.collector.store.test_outbox import HOOK, event, recorded
 
 KILLS, KILLED_EVENTS = 4, 60
 LOOPBACK = ("127.0.0.0/8",)

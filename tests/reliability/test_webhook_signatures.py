@@ -27,12 +27,13 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.webhooks.client import Http
 from looptrace.collector.webhooks.endpoint_worker import receiver_of
 from looptrace.collector.webhooks.signing import SecretError, key_of, signed
-from tests.collector.test_outbox import event, opened
+from tests.collector.store.test_outbox import event, opened
+from tests.paths import ROOT
 from tests.reliability.test_webhook_network import serving
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105
 OTHER = "whsec_" + base64.b64encode(b"another key of at least 24 bytes").decode()
-EXAMPLES = Path(__file__).parents[2] / "examples" / "webhook_receiver"
+EXAMPLES = ROOT / "examples" / "webhook_receiver"
 BODY = b'{"test": 2432232314}'
 
 

@@ -18,8 +18,8 @@ from looptrace.analyzer.testing.notation import NotationError, turns_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from tests.drivers import batch, live
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"
 RULE_OF = {rule.name: rule for rule in RULES}
 CASE = re.compile(

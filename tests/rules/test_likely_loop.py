@@ -28,9 +28,10 @@ from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS, Rung, SettingError
 from looptrace.rules.likely_loop import SHIPPED, SIGNS, LikelyLoop, Model, model_of, signs_of
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.analyzer.test_live import arrived, disagreements, looping_steps, table
+from tests.analyzer.engine.test_live import arrived, disagreements, looping_steps, table
 from tests.drivers import batch, ruleset
 from tests.otlp import Trace
+from tests.paths import ROOT
 
 WINDOW = 6
 
@@ -245,7 +246,7 @@ def test_the_command_writes_a_model_that_the_rule_reads(tmp_path: Path) -> None:
     file = tmp_path / "looptrace.toml"
     file.write_text('model = "model.json"\n[rules.likely_loop]\nenabled = true\n')
     settings = load(file)
-    (rule,) = [rule for rule in settings.judging.rules if isinstance(rule, LikelyLoop)]
+    (rule,) = [rule for rule in settings.policy.rule_set.rules if isinstance(rule, LikelyLoop)]
     assert rule.model == model_of(json.loads(model.read_text()))
     assert parsed(toml_of(settings).encode(), "y.toml") == settings
     model.write_text("{}")
@@ -258,7 +259,7 @@ def test_the_command_writes_a_model_that_the_rule_reads(tmp_path: Path) -> None:
 
 def test_the_shipped_model_says_how_good_it_is() -> None:
     """Its card lies in the same file, and was measured on tasks that it did not learn from."""
-    folder = Path(__file__).parents[2] / "src/looptrace/rules"
+    folder = ROOT / "src/looptrace/rules"
     said = json.loads((folder / "likely_loop.json").read_text("utf-8"))
 
     assert model_of(said) == SHIPPED

@@ -8,6 +8,7 @@ import pytest
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
 from looptrace.rules.agent_cycle import AgentCycle
@@ -77,7 +78,9 @@ def between_tasks(folder: Path, work: str) -> list[Finding]:
     path = folder / "trace.jsonl"
     path.write_text(trace.lines())
     return list(
-        analyse(read_spans([str(path)]).spans, judging=ruleset([CrossTaskCycle()])).findings
+        analyse(
+            read_spans([str(path)]).spans, policy=DetectionPolicy(ruleset([CrossTaskCycle()]))
+        ).findings
     )
 
 

@@ -13,7 +13,7 @@ from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.tuning import prices
 from looptrace.analyzer.tuning.backtest import backtest as compared
 from looptrace.cli import traces
-from looptrace.cli.config import config_option, stopping_on_settings_errors
+from looptrace.cli.config import config_option
 
 IN_FORCE = "the settings in force"
 
@@ -71,9 +71,8 @@ def backtest(
     Profiles and files are taken as they stand; LOOPTRACE_ variables change the settings in force
     only. Exits with 0; and with 2 if some of the input could not be read.
     """
-    with stopping_on_settings_errors():
-        sides = settings if a is None else _side(a), _side(b)
-        table = prices.load(prices_file) if prices_file else None
+    sides = settings if a is None else _side(a), _side(b)
+    table = prices.load(prices_file) if prices_file else None
     parts, skipped = traces.turns(paths, settings)
     with traces.working():
         found = compared(parts, *sides, table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -29,10 +28,9 @@ from looptrace.analyzer.tuning.calibrate import (
     calibrated,
 )
 from looptrace.cli import traces
-from looptrace.cli.config import config_option, stopping_on_settings_errors
+from looptrace.cli.config import config_option
 
 _OTHERS = "all others"
-_LINE_LENGTH_MAX = 300
 
 
 @click.command()
@@ -65,10 +63,9 @@ def calibrate(
     try:
         with traces.working("trying thresholds"):
             found = calibrated(parts, settings, alarms_per_day, time.time_ns())
-    except CalibrationError as error:
+    except CalibrationError:
         traces.warn_of(skipped)
-        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
-        sys.exit(traces.EXIT_UNREADABLE)
+        raise
     _print(found, alarms_per_day, Console())
     if write:
         _write(found.settings)
@@ -141,8 +138,7 @@ def _table(found: Calibration) -> Table:
 def _write(settings: Settings) -> None:
     """Write the file whole or not at all; what was there before stays beside it."""
     path, text = Path(FILE_NAME), toml_of(settings)
-    with stopping_on_settings_errors():
-        parsed(text.encode(), FILE_NAME)
+    parsed(text.encode(), FILE_NAME)
     new = path.with_suffix(".toml.new")
     kept = path.with_suffix(".toml.before")
     try:

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from looptrace.analyzer.detect.rule_plugins import PluginError
 from looptrace.analyzer.settings.sections import FILE_NAME, Settings, default, load, overridden
-from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import starter, toml_of
-from looptrace.analyzer.text.display import plain
-from looptrace.cli.traces import EXIT_UNREADABLE
 
-_LINE_LENGTH_MAX = 500
 _FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-@contextmanager
-def stopping_on_settings_errors() -> Iterator[None]:
-    """End the command with one line where settings cannot be used."""
-    try:
-        yield
-    except (SettingsError, PluginError) as error:
-        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
-        sys.exit(EXIT_UNREADABLE)
 
 
 def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
     """Read the file that is named, else the one that is here, and apply the environment."""
     here = Path(FILE_NAME)
-    with stopping_on_settings_errors():
-        if path is None and not here.exists():
-            return overridden(default(), os.environ)
-        return overridden(load(path or here), os.environ)
+    if path is None and not here.exists():
+        return overridden(default(), os.environ)
+    return overridden(load(path or here), os.environ)
 
 
 config_option = click.option(
@@ -65,8 +46,7 @@ def show(settings: Settings) -> None:
 @click.argument("file", default=FILE_NAME, type=_FILE)
 def check(file: Path) -> None:
     """Say whether FILE (by default looptrace.toml) can be used; exits with 2 if not."""
-    with stopping_on_settings_errors():
-        load(file)
+    load(file)
     click.echo(f"{file}: ok")
 
 

@@ -83,7 +83,7 @@ def _notes(paths: Sequence[str], gate: GateEvent) -> list[tuple[str, str]]:
     folder = traces.store_of(paths)
     if folder is None:
         return []
-    with traces.stopping_on_store_errors(), reader.open_gates(folder) as gates:
+    with reader.open_gates(folder) as gates:
         known = gates.notes(gate.signature, gate.gate)
     return [(note.note, _day(note.resolved_ns)) for note in known]
 

@@ -21,7 +21,8 @@ from looptrace.analyzer.report.wording import place_of, told_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import label, plain
 from looptrace.analyzer.tuning.counterfactuals import Change, Move, MovedGate
-from looptrace.analyzer.tuning.explain import Explanation, Progress, explained
+from looptrace.analyzer.tuning.explain import Explanation, Progress
+from looptrace.analyzer.tuning.explain import explain as explain_task
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 
@@ -62,7 +63,7 @@ def explain(
     name = _chosen(task, tasks["task"].to_list())
     turns = pl.concat([part.filter(pl.col("task") == name) for part in parts])
     with traces.working():
-        found = explained(turns, settings.judging, settings.recovery)
+        found = explain_task(turns, settings.policy)
     if form == "json":
         click.echo(explanation_json(name, turns, found, settings.directives), nl=False)
     else:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
-
-from looptrace.analyzer.text.display import plain
-from looptrace.cli import traces
-
-_LINE_LENGTH_MAX = 500
 
 
 @click.command()
@@ -32,13 +26,8 @@ def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -
     taken from the variables of OTLP's exporters, such as OTEL_EXPORTER_OTLP_HEADERS.
     """
     # Only here, because the exporters take their time to import.
-    from looptrace.collector.gate_exporter import ExportError, Target  # noqa: PLC0415
+    from looptrace.collector.gate_exporter import Target  # noqa: PLC0415
     from looptrace.collector.gate_exporter import export as send  # noqa: PLC0415
 
-    try:
-        with traces.stopping_on_store_errors():
-            done = send(store_dir, Target(url, every, content), again=again)
-    except ExportError as error:
-        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
-        sys.exit(traces.EXIT_UNREADABLE)
+    done = send(store_dir, Target(url, every, content), again=again)
     click.echo(f"{store_dir}: spans sent {done.spans}, events up to {done.seq}")

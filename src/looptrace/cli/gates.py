@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,14 +20,12 @@ from rich.text import Text
 
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.display import plain
-from looptrace.cli import traces
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
 from looptrace.collector.store.gates import (
     DECISIONS,
     GateDetails,
-    GateError,
     GateStatus,
     StoredGate,
 )
@@ -69,7 +66,7 @@ def gates() -> None:
 @_format
 def list_gates(where: str, every: bool, form: str) -> None:
     """List the open gates, the newest first."""
-    with _stopping(), _gates_at(where) as known:
+    with _gates_at(where) as known:
         found = known.gates(None if every else "open")
     if form == "json":
         _print_json(found)
@@ -85,7 +82,7 @@ def list_gates(where: str, every: bool, form: str) -> None:
 @_format
 def show(where: str, gate_id: str, form: str) -> None:
     """Show the gate ID: why it opened, what failed before, and notes that worked."""
-    with _stopping(), _gates_at(where) as known:
+    with _gates_at(where) as known:
         found = known.gate(gate_id)
     if form == "json":
         _print_json(found)
@@ -103,7 +100,7 @@ def resolve(where: str, gate_id: str, decision: str, note: str | None) -> None:
 
     `continue` means with another approach, and `not_a_loop` that there was no need to stop.
     """
-    with _stopping(), _gates_at(where) as known:
+    with _gates_at(where) as known:
         task = known.resolve(gate_id, decision, note).task
     effect = (
         "The agent is told now."
@@ -122,10 +119,9 @@ def watch(url: str, form: str) -> None:
 
     The openings of the gates that are open now come first.
     """
-    with _stopping():
-        for told in RemoteGates(_server(url)).watch():
-            line = msgspec.json.encode(told).decode() if form == "json" else _told(told)
-            click.echo(line)
+    for told in RemoteGates(_server(url)).watch():
+        line = msgspec.json.encode(told).decode() if form == "json" else _told(told)
+        click.echo(line)
 
 
 @gates.command()
@@ -133,7 +129,7 @@ def watch(url: str, form: str) -> None:
 @_format
 def metrics(store_dir: Path, form: str) -> None:
     """Print how often the tasks of STORE loop, and how often they are stopped."""
-    with _stopping(), open_gates(store_dir) as store:
+    with open_gates(store_dir) as store:
         found = metrics_of(store, worked(store_dir))
     if form == "json":
         _print_json(found)
@@ -170,17 +166,6 @@ def _told(told: GateNotice) -> str:
     what = told.type.replace("_", " ")
     by = f", {told.rule}" if told.rule else ""
     return plain(f"{what}: task {told.task}{by}: {told.reason}", _LINE_LENGTH_MAX)
-
-
-@contextmanager
-def _stopping() -> Iterator[None]:
-    """End the command with one line where a store cannot be used, or a gate not resolved."""
-    try:
-        with traces.stopping_on_store_errors():
-            yield
-    except GateError as error:
-        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
-        sys.exit(traces.EXIT_UNREADABLE)
 
 
 def _print_json(found: Any) -> None:

@@ -55,20 +55,11 @@ def ingest(
     read; the rest is in the store.
     """
     found = traces.read(paths)
-    with traces.stopping_on_store_errors():
-        done = writer.ingest(
-            found.spans,
-            store_dir,
-            settings.judging,
-            settings.recovery,
-            settings.sameness,
-            settings.webhooks,
-            content,
-        )
-        if events:
-            with reader.open_gates(store_dir) as gates:
-                for _, event in gates.events(done.seq_before):
-                    click.echo(json.dumps(log_record(event), ensure_ascii=False), file=events)
+    done = writer.ingest(found.spans, store_dir, settings.policy, settings.webhooks, content)
+    if events:
+        with reader.open_gates(store_dir) as gates:
+            for _, event in gates.events(done.seq_before):
+                click.echo(json.dumps(log_record(event), ensure_ascii=False), file=events)
     skipped = [*found.skipped, *done.skipped]
     traces.warn_of(skipped)
     click.echo(

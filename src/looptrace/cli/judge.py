@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import click
@@ -11,16 +10,12 @@ from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Judge, Opinions, opinions_of
 from looptrace.cli import traces
-from looptrace.collector.judge.plugins import NO_JUDGE, JudgeError, judge_named
+from looptrace.collector.judge.plugins import NO_JUDGE, judge_named
 
 
 def _named(_context: click.Context, _option: click.Parameter, name: str) -> Judge | None:
     """Find the judge before anything is read."""
-    try:
-        return judge_named(name)
-    except JudgeError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(traces.EXIT_UNREADABLE)
+    return judge_named(name)
 
 
 judge_option = click.option(

@@ -19,11 +19,8 @@ from rich.text import Text
 
 from looptrace import queries
 from looptrace.analyzer.text.display import did_you_mean, plain
-from looptrace.cli import traces
-from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.sql import QueryError, QueryResult, ask, ask_typed
+from looptrace.collector.store.sql import QueryResult, ask, ask_typed
 
-_MESSAGE_LENGTH_MAX = 500
 _CELL_LENGTH_MAX = 120
 
 # A terminal is no place for more; the other formats give every row.
@@ -64,13 +61,9 @@ def query(
         raise click.UsageError("Missing option '--store': the folder of the store to ask.")
     found = None if name is None else _query(name)
     values = _values(found, params)
-    try:
-        asked = ask(store_dir, found.sql, values) if found else ask_typed(store_dir, sql or "")
-        with asked as answer:
-            _FORMATS[form](answer)
-    except (StoreError, QueryError) as error:
-        click.echo(f"Error: {plain(str(error), _MESSAGE_LENGTH_MAX)}", err=True)
-        sys.exit(traces.EXIT_UNREADABLE)
+    asked = ask(store_dir, found.sql, values) if found else ask_typed(store_dir, sql or "")
+    with asked as answer:
+        _FORMATS[form](answer)
 
 
 def _list_queries() -> None:

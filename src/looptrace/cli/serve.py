@@ -11,11 +11,9 @@ from typing import Any
 import click
 
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 
-_LINE_LENGTH_MAX = 500
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PORT = click.IntRange(0, 65_535)
 
@@ -59,48 +57,30 @@ def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
 
     What is acknowledged is on disk. Ends on SIGTERM or Ctrl-C, within 5 seconds.
     """
-    try:
+    with traces.needing("server", "serving"):
         # Only here, because they are an extra.
         from looptrace.collector import gate_exporter  # noqa: PLC0415
         from looptrace.collector.server import access, logs, service  # noqa: PLC0415
-        from looptrace.collector.webhooks.signing import SecretError  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        click.echo(
-            f"Error: serving needs {error.name}, which is not installed; "
-            "install all it needs with: pip install 'looptrace[server]'",
-            err=True,
-        )
-        sys.exit(traces.EXIT_UNREADABLE)
 
     def ready(at: service.Addresses) -> None:
         grpc = f", OTLP over gRPC at {at.grpc}" if at.grpc else ""
         click.echo(f"looptrace listens: OTLP over HTTP and gates at {at.http}{grpc}")
 
-    try:
-        serving = service.Options(
-            store_dir,
-            settings,
-            access.Access(
-                options["host"],
-                access.read_tokens(options["token_file"], os.environ),
-                options["tls_cert"],
-                options["tls_key"],
-                options["client_ca"],
-                options["allow_host"],
-            ),
-            options["http_port"],
-            None if options["no_grpc"] else options["grpc_port"],
-            content=options["content"],
-            export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
-        )
-        logs.log_to(sys.stderr)
-        with traces.stopping_on_store_errors():
-            asyncio.run(service.serve(serving, ready))
-    except (
-        access.AccessError,
-        gate_exporter.ExportError,
-        service.ServeError,
-        SecretError,
-    ) as error:
-        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
-        sys.exit(traces.EXIT_UNREADABLE)
+    serving = service.Options(
+        store_dir,
+        settings,
+        access.Access(
+            options["host"],
+            access.read_tokens(options["token_file"], os.environ),
+            options["tls_cert"],
+            options["tls_key"],
+            options["client_ca"],
+            options["allow_host"],
+        ),
+        options["http_port"],
+        None if options["no_grpc"] else options["grpc_port"],
+        content=options["content"],
+        export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
+    )
+    logs.log_to(sys.stderr)
+    asyncio.run(service.serve(serving, ready))

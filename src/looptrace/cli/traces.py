@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.store import layout, reader
-from looptrace.collector.store.locks import StoreError
+from looptrace.errors import InstallError
 
 EXIT_FOUND = 1
 EXIT_UNREADABLE = 2
@@ -44,17 +43,16 @@ def analysis(paths: Sequence[str], settings: Settings) -> Analysis:
     The turns of a store are judged anew, whatever rules its findings were made with.
     """
     folder = store_of(paths)
-    judging, recovery = settings.judging, settings.recovery
     if folder is None:
         found = read(paths)
         with working():
-            whole = analyse(found.spans, found.skipped, judging, recovery, settings.sameness)
+            whole = analyse(found.spans, found.skipped, settings.policy)
             return with_outages(whole, failures_of(whole.turns), settings.outages)
     parts: list[Analysis] = []
     failures: list[pl.DataFrame] = []
-    with stopping_on_store_errors(), working():
+    with working():
         for part in _stored(folder, settings):
-            parts.append(analysis_of(part, 0, judging=judging, recovery=recovery))
+            parts.append(analysis_of(part, 0, policy=settings.policy))
             failures.append(failures_of(part))
         counts = reader.counts(folder)
         whole = joined(parts, counts.sessions, counts.spans)
@@ -70,15 +68,14 @@ def turns(
     if folder is None:
         found = read(paths)
         with working():
-            table, noted = turns_of(found.spans, settings.sameness)
+            table, noted = turns_of(found.spans, settings.policy.sameness)
         return [table], [*found.skipped, *noted]
-    with stopping_on_store_errors():
-        return list(_stored(folder, settings)), []
+    return list(_stored(folder, settings)), []
 
 
 def _stored(folder: Path, settings: Settings) -> Iterator[pl.DataFrame]:
     """Read the turns of a store, as they compare by the settings in force."""
-    return (compared_by(part, settings.sameness) for part in reader.read_turns(folder))
+    return (compared_by(part, settings.policy.sameness) for part in reader.read_turns(folder))
 
 
 def read(paths: Sequence[str]) -> SpansRead:
@@ -120,13 +117,21 @@ def warn_of(skipped: Iterable[Skipped]) -> None:
 
 
 @contextmanager
-def stopping_on_store_errors() -> Iterator[None]:
-    """End the command with one line where a store cannot be used."""
+def needing(extra: str, work: str) -> Iterator[None]:
+    """Name the extra to install where what the work imports is not installed.
+
+    Raises:
+        InstallError: if a package is missing that is none of looptrace's own modules.
+    """
     try:
         yield
-    except StoreError as error:
-        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
-        sys.exit(EXIT_UNREADABLE)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("looptrace"):
+            raise
+        raise InstallError(
+            f"{work} needs {error.name}, which is not installed; "
+            f"install all it needs with: pip install 'looptrace[{extra}]'"
+        ) from error
 
 
 def store_of(paths: Sequence[str]) -> Path | None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import polars as pl
 
 from looptrace.analyzer.report.calibration_plot import calibration_svg
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning import train as training
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.rules.likely_loop import SIGNS
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_LINE_LENGTH_MAX = 300
 
 
 @click.command()
@@ -57,15 +54,10 @@ def train(
     """
     found, skipped = traces.turns(paths, settings)
     parts = list(found)
-    try:
-        with traces.working("learning"):
-            labels = _labels(labels_file, parts, settings)
-            examples = training.examples_of(parts, labels, settings.judging)
-            trained = training.trained(examples, without)
-    except training.TrainError as error:
-        _stop(str(error))
-    except ModuleNotFoundError as error:
-        _stop(f"training needs {error.name}; install it with: pip install 'looptrace[train]'")
+    with traces.needing("train", "training"), traces.working("learning"):
+        labels = _labels(labels_file, parts, settings)
+        examples = training.examples_of(parts, labels, settings.policy.rule_set)
+        trained = training.trained(examples, without)
     traces.write(trained.json, output)
     if plot is not None:
         traces.write(calibration_svg(trained.card["calibration"]), plot)
@@ -104,8 +96,3 @@ def _told(card: Any) -> str:
         for one in card["warnings"]
     ]
     return "\n".join(lines)
-
-
-def _stop(why: str) -> NoReturn:
-    click.echo(f"Error: {plain(why, _LINE_LENGTH_MAX)}", err=True)
-    sys.exit(traces.EXIT_UNREADABLE)

@@ -6,8 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
-from looptrace.collector.webhooks.signing import SecretError
-from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 
 EXIT_FAILED = 1
@@ -61,7 +58,7 @@ def test(
 
     Exits with 1 where it is not accepted.
     """
-    with _stopping(), _needing_server():
+    with traces.needing("server", "sending"):
         from looptrace.collector.webhooks.client import Http  # noqa: PLC0415
         from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
 
@@ -81,7 +78,7 @@ def test(
 @_store
 def list_endpoints(store_dir: Path) -> None:
     """List the endpoints that STORE ever had something for, and how each is."""
-    with _stopping(), Outbox.open(gates_path(store_dir)) as outbox:
+    with Outbox.open(gates_path(store_dir)) as outbox:
         found = outbox.endpoints()
     for endpoint in found:
         click.echo(_line(endpoint))
@@ -97,7 +94,7 @@ def send(store_dir: Path, settings: Settings) -> None:
 
     Exits with 1 where something was not accepted; that is tried again by a later send.
     """
-    with _stopping(), _needing_server():
+    with traces.needing("server", "sending"):
         from looptrace.collector.webhooks.dispatcher import deliver_due  # noqa: PLC0415
         from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
 
@@ -128,7 +125,7 @@ def replay(store_dir: Path, endpoint: str | None, since: datetime | None) -> Non
     """Put dead letters of STORE back among what is to be sent."""
     since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
     since_ns = min(since_s * NS_PER_S, _NS_MAX)
-    with _stopping(), Outbox.open(gates_path(store_dir)) as outbox:
+    with Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         count = outbox.replay(endpoint, since_ns, time.time_ns())
     click.echo(f"{count} to be sent again")
@@ -139,35 +136,10 @@ def replay(store_dir: Path, endpoint: str | None, since: datetime | None) -> Non
 @click.argument("endpoint", metavar="NAME")
 def enable(store_dir: Path, endpoint: str) -> None:
     """Let the endpoint NAME of STORE be tried again after it was disabled."""
-    with _stopping(), Outbox.open(gates_path(store_dir)) as outbox:
+    with Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         outbox.enable(endpoint)
     click.echo(f"{endpoint} is enabled; dead letters come back with `looptrace webhooks replay`.")
-
-
-@contextmanager
-def _stopping() -> Iterator[None]:
-    """End the command with one line where a store, a setting or a secret cannot be used."""
-    try:
-        with traces.stopping_on_store_errors():
-            yield
-    except (SecretError, SettingError) as error:
-        click.echo(f"Error: {plain(str(error), _LINE_LENGTH_MAX)}", err=True)
-        sys.exit(traces.EXIT_UNREADABLE)
-
-
-@contextmanager
-def _needing_server() -> Iterator[None]:
-    """End the command with one line where what sends is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("looptrace"):
-            raise
-        raise click.UsageError(
-            f"webhooks need {error.name}, which is not installed; install it with: "
-            "pip install 'looptrace[server]'"
-        ) from error
 
 
 def _given(url: str, form: str, secret: str, allow_private: tuple[str, ...]) -> Webhook:

@@ -32,6 +32,7 @@ from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attribute
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import NAME, StoreError, reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket
+from looptrace.errors import InputError, UnavailableError
 
 _logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ _SPAN_ID_BYTES = 8
 _SCHEMES = ("http", "https", "grpc", "grpcs")
 
 
-class ExportError(Exception):
+class ExportError(UnavailableError):
     """The gates cannot be sent; the message is one line that says why, and what to do."""
 
 
@@ -79,11 +80,11 @@ def exporter_of(url: str) -> SpanExporter:
     """Return the official exporter for a URL; what else it should know the OTEL_* variables say.
 
     Raises:
-        ExportError: if it is no URL to which spans can be sent.
+        InputError: if it is no URL to which spans can be sent.
     """
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not parts.hostname:
-        raise ExportError(
+        raise InputError(
             "the address is none of OTLP; it begins with "
             f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)} and has a host."
         )
@@ -133,7 +134,7 @@ class GateExporter:
         """Prepare to send.
 
         Raises:
-            ExportError: if it is no URL to which spans can be sent.
+            InputError: if it is no URL to which spans can be sent.
         """
         self.spans = 0  # sent
         self.failures = 0  # batches that were not taken

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
+from looptrace.errors import InputError
 from looptrace.rules.turns import Codes, Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import Pattern, gathered
 
@@ -25,7 +26,7 @@ RUNG_ATTEMPTS_MAX = 1_000  # A loop of more attempts has been gated long before.
 Number = TypeVar("Number", int, float)
 
 
-class SettingError(ValueError):
+class SettingError(InputError):
     """A setting has a value that it cannot have; the message begins with its name and a space."""
 
 

@@ -10,13 +10,14 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import isabstract
 
+from looptrace.errors import InstallError
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 
 GROUP = "looptrace.rules"
 
 
-class PluginError(ValueError):
+class PluginError(InstallError):
     """A rule of an installed distribution cannot be used; the message names the distribution."""
 
 

@@ -11,12 +11,10 @@ from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
-from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import moments_of, with_history
@@ -31,29 +29,26 @@ PART_TURNS = 200_000
 def analyse(
     spans: pl.DataFrame,
     skipped: Sequence[Skipped] = (),
-    judging: RuleSet = DEFAULT,
-    recovery: Recovery = RECOVERY,
-    sameness: Sameness = NOTHING,
+    policy: DetectionPolicy = DEFAULT,
 ) -> Analysis:
-    """Find the loops in spans (`SPAN_SCHEMA`), with the default rules unless others are given."""
-    turns, noted = turns_of(spans, sameness)
-    return analysis_of(turns, spans.height, (*skipped, *noted), judging, recovery)
+    """Find the loops in spans (`SPAN_SCHEMA`), by the default policy unless another is given."""
+    turns, noted = turns_of(spans, policy.sameness)
+    return analysis_of(turns, spans.height, (*skipped, *noted), policy)
 
 
 def analysis_of(
     turns: pl.DataFrame,
     spans: int,
     skipped: Sequence[Skipped] = (),
-    judging: RuleSet = DEFAULT,
-    recovery: Recovery = RECOVERY,
+    policy: DetectionPolicy = DEFAULT,
 ) -> Analysis:
     """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was looked at."""
-    judged = detect(turns, judging, recovery)
+    detection = detect(turns, policy)
     return Analysis(
         summary=_summary(turns, spans),
         skipped=tuple(skipped),
-        findings=judged.findings,
-        events=judged.events,
+        findings=detection.findings,
+        events=detection.events,
         turns=turns,
     )
 
@@ -95,48 +90,34 @@ class Detection:
     states: tuple[TaskState, ...]  # of the tasks that have a finding
 
 
-def detect(
-    turns: pl.DataFrame, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY
-) -> Detection:
-    """Judge turns (`TURN_SCHEMA`, numbered) and decide what is told of their loops."""
+def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
+    """Find the loops in turns (`TURN_SCHEMA`, numbered) and decide what follows from them."""
     findings: list[Finding] = []
     events: list[GateEvent] = []
     states: list[TaskState] = []
     for part in _parts(turns):
-        rows = add_counters(encode_columns(part), judging.counting)
-        found = find_stretches(rows, judging)[0]
-        findings += map(finding_of, found)
-        of_tasks, told = decide_tasks(rows, found, recovery)
-        states += of_tasks
-        events += told
+        rows = add_counters(encode_columns(part), policy.rule_set.counting)
+        stretches = find_stretches(rows, policy.rule_set)[0]
+        findings += map(finding_of, stretches)
+        part_states, part_events = decide_tasks(rows, stretches, policy.recovery)
+        states += part_states
+        events += part_events
     return Detection(tuple(in_order(findings)), tuple(events), tuple(states))
 
 
 def decide_tasks(
-    rows: pl.DataFrame, found: Sequence[Stretch], recovery: Recovery
+    rows: pl.DataFrame, stretches: Sequence[Stretch], recovery: Recovery
 ) -> tuple[list[TaskState], list[GateEvent]]:
     """Take each task with a loop through what happened in its turns, which are counted."""
-    grown = [Growth(loop, fired) for loop in found for fired in loop.fired]
-    looping = rows.filter(pl.col("task").is_in({loop.task for loop in found}))
+    grown = [Growth(loop, fired) for loop in stretches for fired in loop.fired]
+    looping = rows.filter(pl.col("task").is_in({loop.task for loop in stretches}))
     states: list[TaskState] = []
     events: list[GateEvent] = []
     for task, moments in sorted(moments_of(looping, grown).items()):
-        state, told = advance(TaskState(task), moments, recovery)
+        state, task_events = advance(TaskState(task), moments, recovery)
         states.append(state)
-        events += told
+        events += task_events
     return states, with_history(events, looping, recovery.history_max)
-
-
-def findings_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Finding]:
-    """Return the findings in turns (`TURN_SCHEMA`, numbered), by task, first turn and rule."""
-    found = [
-        finding_of(stretch)
-        for part in _parts(turns)
-        for stretch in find_stretches(
-            add_counters(encode_columns(part), judging.counting), judging
-        )[0]
-    ]
-    return in_order(found)
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:

@@ -20,12 +20,10 @@ from looptrace.analyzer.detect.columns import columns, encode_columns
 from looptrace.analyzer.detect.counters import GROUPS, continue_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order
+from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
-from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import Moment, TaskState, advance
 from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, ordered
@@ -70,8 +68,7 @@ class LiveEngine:
 
     def __init__(
         self,
-        judging: RuleSet = DEFAULT,
-        recovery: Recovery = RECOVERY,
+        policy: DetectionPolicy = DEFAULT,
         recall: Callable[[str], TaskState] = TaskState,
         tasks_max: int | None = None,
     ) -> None:
@@ -80,8 +77,8 @@ class LiveEngine:
         Of more tasks than `tasks_max` those are let go that were fed longest ago. `recall` says how
         a task stands that is fed and not held, so that a gate outlasts that.
         """
-        self.judging = judging
-        self.recovery = recovery
+        self._policy = policy
+        self._rules = policy.rule_set
         self.late = 0  # turns left out because they came too late
         self.evicted = 0  # tasks let go to make room for others
         self._recall = recall
@@ -109,7 +106,7 @@ class LiveEngine:
             return Fed([], [], [])
         rows = rows.with_columns(settles=_settles())
         settles, waits = rows["settles"], ~(rows["settled"] | rows["settles"])
-        final, moving = find_stretches(rows, self.judging, (settles.to_numpy(), waits.to_numpy()))
+        final, moving = find_stretches(rows, self._rules, (settles.to_numpy(), waits.to_numpy()))
         settled = self._settle(rows, _by_task(final))
         found = _by_task(moving)
         changed: list[Stretch] = []
@@ -125,7 +122,7 @@ class LiveEngine:
             moments_of(rows.filter(settles), settled),
             moments_of(rows.filter(waits), grown),
         )
-        events = with_history(events, rows, self.recovery.history_max)
+        events = with_history(events, rows, self._policy.recovery.history_max)
         self._keep(rows)
         self._evict()
         return Fed(in_order([finding_of(stretch) for stretch in changed]), events, states)
@@ -161,8 +158,8 @@ class LiveEngine:
         for name in names:
             task = self._tasks[name]
             before = task.state or TaskState(name)
-            task.state, final = advance(before, settled.get(name, ()), self.recovery)
-            state, told = advance(task.state, moving.get(name, ()), self.recovery)
+            task.state, final = advance(before, settled.get(name, ()), self._policy.recovery)
+            state, told = advance(task.state, moving.get(name, ()), self._policy.recovery)
             new = {event.id: event for event in (*final, *told) if event.id not in task.told}
             over = {event.id for event in final}  # Settled moments come but once.
             task.told = dict.fromkeys(key for key in (*task.told, *new) if key not in over)
@@ -177,7 +174,7 @@ class LiveEngine:
         After such a pause counts begin anew, so that a task that goes on loses nothing but the
         numbers of its turns.
         """
-        newest_ns = now_ns - (self.judging.counting.idle_s + HORIZON_S) * NS_PER_S
+        newest_ns = now_ns - (self._rules.counting.idle_s + HORIZON_S) * NS_PER_S
         idle = {
             name
             for name, task in self._tasks.items()
@@ -208,7 +205,7 @@ class LiveEngine:
         waiting = waiting.unique(["task", *TURN_KEY], keep="last", maintain_order=True)
         waiting = ordered(self._apart(waiting, names)).with_columns(settled=pl.lit(value=False))
         rows = pl.concat([settled, waiting], how="diagonal")
-        return continue_counters(rows.sort("task", maintain_order=True), self.judging.counting)
+        return continue_counters(rows.sort("task", maintain_order=True), self._rules.counting)
 
     def _apart(self, waiting: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         """Let calls stand at their own ends where the first of their step is settled.
@@ -256,7 +253,7 @@ class LiveEngine:
         current = pl.col("epoch") == pl.col("epoch").max().over("task")
         asked = pl.col("asked") == pl.col("asked").max().over("task")
         goes_on = settled.select(current=current, asked=asked)
-        for forms in self.judging.forms():
+        for forms in self._rules.forms():
             lane = turns.lane(forms.lane)
             ends_by = "asked" if forms.lane.outlasts_completion else "current"
             looked_at = lane.rows[lane.following < forms.lookback - 1]
@@ -269,7 +266,7 @@ class LiveEngine:
         # A gate shows the last failures of its task.
         failed = pl.col("failed").fill_null(value=False)
         later = failed.cast(pl.Int64).sum().over("task") - failed.cum_sum().over("task")
-        last.append(failed & current & (later < self.recovery.history_max))
+        last.append(failed & current & (later < self._policy.recovery.history_max))
         kept = settled.with_row_index("row").filter(
             pl.lit(pl.Series(wanted)) | pl.any_horizontal(last)
         )

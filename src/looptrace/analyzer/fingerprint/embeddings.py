@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from looptrace.errors import InstallError
 from looptrace.rules.turns import Figures
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _ENGINES = ("onnxruntime", "tokenizers")
 _ERRORS_ONLY = 3
 
 
-class EmbeddingsError(ValueError):
+class EmbeddingsError(InstallError):
     """Sentences cannot be embedded here; the message says in one line what to do."""
 
 

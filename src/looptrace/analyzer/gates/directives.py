@@ -17,6 +17,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.recovery import DEFAULT, Recovery
 from looptrace.analyzer.text.display import plain
+from looptrace.errors import InputError
 
 SUFFIX = ".txt.j2"
 # A blocker is a name or a sentence.
@@ -42,7 +43,7 @@ _SAMPLE = {
 _OF_RULES = ("warn", "pivot")
 
 
-class DirectiveError(ValueError):
+class DirectiveError(InputError):
     """A template cannot be used; the message is one line, with its name."""
 
 

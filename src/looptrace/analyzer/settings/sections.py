@@ -17,6 +17,7 @@ from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.embeddings import EmbeddingsError
 from looptrace.analyzer.fingerprint.equivalence import (
@@ -138,9 +139,7 @@ class Settings:
     """All that a file says, and the profile that it started from."""
 
     profile: str
-    judging: RuleSet
-    recovery: Recovery = field(default_factory=Recovery)
-    sameness: Sameness = field(default_factory=Sameness)
+    policy: DetectionPolicy
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
     server: Limits = field(default_factory=Limits)
@@ -150,7 +149,8 @@ class Settings:
     @property
     def directives(self) -> Directives:
         """The templates of what agents are told."""
-        return Directives(Path(self.directives_dir) if self.directives_dir else None, self.recovery)
+        folder = Path(self.directives_dir) if self.directives_dir else None
+        return Directives(folder, self.policy.recovery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def rules_of_profile(profile: str) -> tuple[Rule, ...]:
 def of_profile(profile: str) -> Settings:
     """Return a profile as it stands."""
     rules = tuple(rule for rule in rules_of_profile(profile) if rule.on_by_default)
-    return Settings(profile, RuleSet(rules), PROFILES[profile].recovery)
+    return Settings(profile, DetectionPolicy(RuleSet(rules), PROFILES[profile].recovery))
 
 
 def load(path: Path) -> Settings:
@@ -211,12 +211,10 @@ def parsed(data: bytes, name: str) -> Settings:
     sameness = Sameness(_tools(top.at("tools", {})), _masks(top.at("masks", [])))
     own = _directives(top, Path(name).parent)
     webhooks = _webhooks(top.at("webhooks", []), Path(name).parent)
-    judging = RuleSet(rules, overrides, counting, _meaning(top))
+    policy = DetectionPolicy(RuleSet(rules, overrides, counting, _meaning(top)), recovery, sameness)
     server = _server(top.at("server", {}))
     outages = _outages(top.at("outages", {}))
-    return Settings(
-        profile, judging, recovery, sameness, own, webhooks, server, outages, model_file
-    )
+    return Settings(profile, policy, own, webhooks, server, outages, model_file)
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -240,8 +238,8 @@ def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
 
 def _with_threshold(settings: Settings, threshold: int) -> Settings:
     """Set the threshold of every rule that has one, in overrides too."""
-    judging = settings.judging
-    rules = tuple(_at_threshold(rule, threshold) for rule in judging.rules)
+    rule_set = settings.policy.rule_set
+    rules = tuple(_at_threshold(rule, threshold) for rule in rule_set.rules)
     overrides = [
         replace(
             override,
@@ -250,10 +248,10 @@ def _with_threshold(settings: Settings, threshold: int) -> Settings:
                 for name, rule in override.rules.items()
             },
         )
-        for override in judging.overrides
+        for override in rule_set.overrides
     ]
     still = tuple(override for override in _effective(rules, overrides) if override.rules)
-    return replace(settings, judging=replace(judging, rules=rules, overrides=still))
+    return with_rules(settings, replace(rule_set, rules=rules, overrides=still))
 
 
 def _at_threshold(rule: Rule, threshold: int) -> Rule:
@@ -262,7 +260,14 @@ def _at_threshold(rule: Rule, threshold: int) -> Rule:
 
 
 def _with_pivots(settings: Settings, pivots: int) -> Settings:
-    return replace(settings, recovery=replace(settings.recovery, max_pivots=pivots))
+    policy = settings.policy
+    recovery = replace(policy.recovery, max_pivots=pivots)
+    return replace(settings, policy=replace(policy, recovery=recovery))
+
+
+def with_rules(settings: Settings, rule_set: RuleSet) -> Settings:
+    """Return the settings with other rules."""
+    return replace(settings, policy=replace(settings.policy, rule_set=rule_set))
 
 
 def _scaled(rule: Rule, scale: Fraction) -> Rule:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from looptrace.analyzer.text.display import did_you_mean, plain
+from looptrace.errors import InputError
 
 # A file that says all there is to say has a fiftieth of it.
 FILE_BYTES_MAX = 256 * 1024
@@ -37,7 +38,7 @@ _SYNTAX_PLACE = re.compile(
 Keys = tuple[str | int, ...]  # A number counts the tables of a list from 0.
 
 
-class SettingsError(ValueError):
+class SettingsError(InputError):
     """Settings that cannot be used; the message is one line, with the file and the line in it."""
 
 

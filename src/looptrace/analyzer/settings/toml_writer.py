@@ -60,28 +60,28 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 def toml_of(settings: Settings) -> str:
     """Write settings as a file that says every one of them."""
-    judging, sameness = settings.judging, settings.sameness
+    rule_set, sameness = settings.policy.rule_set, settings.policy.sameness
     forms: dict[str, Rule | None] = {rule.name: None for rule in rule_plugins.known_rules()}
-    forms |= {rule.name: rule for rule in judging.rules}
-    judges = bool(judging.rules or judging.overrides)
+    forms |= {rule.name: rule for rule in rule_set.rules}
+    judges = bool(rule_set.rules or rule_set.overrides)
     lines = [f"{ENABLED} = {_toml(judges)}", f"profile = {_toml(settings.profile)}"]
     if settings.directives_dir:
         lines.append(f"{DIRECTIVES} = {_toml(settings.directives_dir)}")
     if settings.model_file:
         lines.append(f"{MODEL} = {_toml(settings.model_file)}")
-    values = _recovery_values(settings.recovery)
-    values |= {name: value for name, (value, _) in numbers(judging.counting).items()}
+    values = _recovery_values(settings.policy.recovery)
+    values |= {name: value for name, (value, _) in numbers(rule_set.counting).items()}
     lines += _section("[recovery]", values)
     lines += _section("[outages]", asdict(settings.outages))
     if judges:
         lines += _rules_toml("rules", forms)
-    for override in judging.overrides:
+    for override in rule_set.overrides:
         lines += _section("[[overrides]]", override.selectors)
         lines += _rules_toml("overrides.rules", override.rules)
-    for phase, metric in judging.counting.converging.items():
+    for phase, metric in rule_set.counting.converging.items():
         lines += _section(f"[phases.{_key(phase)}]", {CONVERGES_ON: metric})
-    if judging.meaning:
-        values = {item.name: getattr(judging.meaning, item.name) for item in fields(Meaning)}
+    if rule_set.meaning:
+        values = {item.name: getattr(rule_set.meaning, item.name) for item in fields(Meaning)}
         lines += _section(f"[{MEANING}]", values)
     for name, tool in sameness.tools.items():
         values = {item.name: getattr(tool, item.name) for item in fields(Tool)}

@@ -36,6 +36,7 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.errors import InputError
 from looptrace.rules.vocabulary import NS_PER_S
 
 TASK = "example"
@@ -58,7 +59,7 @@ _CHANTED = re.compile(r'"(?P<text>[^"]*)"\s*\*\s*(?P<times>\d+)')
 _CLOSING = {"(": ")", "[": "]"}
 
 
-class NotationError(ValueError):
+class NotationError(InputError):
     """A text is not in the notation; the message names the place."""
 
 

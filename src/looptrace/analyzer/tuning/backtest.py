@@ -116,8 +116,10 @@ def backtest(
     for part in parts:
         tasks += part["task"].n_unique()
         turns += part.filter(IS_STEP).height
-        as_a = compared_by(part, a.sameness)
-        as_b = as_a if a.sameness == b.sameness else compared_by(part, b.sameness)
+        as_a = compared_by(part, a.policy.sameness)
+        as_b = (
+            as_a if a.policy.sameness == b.policy.sameness else compared_by(part, b.policy.sameness)
+        )
         judged_a.add(as_a, a, prices)
         judged_b.add(as_b, b, prices)
     places = sorted({*judged_a.gates, *judged_b.gates})
@@ -144,7 +146,7 @@ class _Judged:
 
     def add(self, turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> None:
         """Judge another part."""
-        judged = detect(turns, settings.judging, settings.recovery)
+        judged = detect(turns, settings.policy)
         self.findings += len(judged.findings)
         self.told.update(event.action for event in judged.events if event.action)
         gates = [event for event in judged.events if event.type == "gate_opened"]

@@ -22,7 +22,8 @@ from looptrace.analyzer.detect.evaluate import evaluate_rules
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.schema.turns import IS_USER
-from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.sections import Settings, with_rules
+from looptrace.errors import InputError
 from looptrace.rules.contract import Rule, Rung, SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -42,7 +43,7 @@ FINISHED_AFTER_S = 3_600
 NOT_A_LOOP = "not_a_loop"
 
 
-class CalibrationError(ValueError):
+class CalibrationError(InputError):
     """There is too little to learn from; the message is one line that says what is missing."""
 
 
@@ -135,7 +136,7 @@ def calibrated(
 
 def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFrame:
     """Return the turns coded and counted, with `kind_of` each task and what `became` of it."""
-    judged = detect(part, settings.judging, settings.recovery)
+    judged = detect(part, settings.policy)
     undecided = {state.task for state in judged.states if state.gate}
     decisions: dict[str, set[str | None]] = defaultdict(set)
     for event in judged.events:
@@ -144,7 +145,7 @@ def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFr
     # What a person said in the trace itself tells nothing of whether there was a loop.
     undecided |= {task for task, said in decisions.items() if None in said}
     looped = {task for task, said in decisions.items() if said - {NOT_A_LOOP, None}}
-    rows = add_counters(encode_columns(part), settings.judging.counting)
+    rows = add_counters(encode_columns(part), settings.policy.rule_set.counting)
     last = pl.struct("kind", "name").filter(~IS_USER).last().over("task")
     is_done = (last.struct["kind"] == "attempt") & (last.struct["name"] == "done")
     quiet_ns = now_ns - pl.col("end_ns").max().over("task")
@@ -181,10 +182,8 @@ class _Kind:
         self.kind = kind
         is_mine = pl.col("kind_of").eq_missing(pl.lit(kind, pl.String))
         self._turns = rows.filter(is_mine, pl.col("became") == became)
-        self._judging = settings.judging
-        self.rules = {
-            rule.name: rule for rule in _rules_of(kind, settings.judging) if _is_set(rule)
-        }
+        self._rule_set = settings.policy.rule_set
+        self.rules = {rule.name: rule for rule in _rules_of(kind, self._rule_set) if _is_set(rule)}
         self._alarmed: dict[tuple[str, int], frozenset[str]] = {}
 
     def now(self, name: str) -> int:
@@ -195,10 +194,10 @@ class _Kind:
         """Return the tasks in which a rule fires with a threshold."""
         if (name, value) not in self._alarmed:
             rule = with_threshold(self.rules[name], value)
-            overrides = _others(self.kind, name, self._judging.overrides)
-            judging = replace(self._judging, rules=(rule,), overrides=overrides)
+            overrides = _others(self.kind, name, self._rule_set.overrides)
+            rule_set = replace(self._rule_set, rules=(rule,), overrides=overrides)
             places = [
-                one.lane.rows[one.verdict.fires] for one in evaluate_rules(self._turns, judging)
+                one.lane.rows[one.verdict.fires] for one in evaluate_rules(self._turns, rule_set)
             ]
             fired = {task for rows in places for task in self._turns["task"].gather(rows).unique()}
             self._alarmed[name, value] = frozenset(fired)
@@ -221,10 +220,10 @@ class _Kind:
         return values[min(place, len(values) - 1)]
 
 
-def _rules_of(kind: str | None, judging: RuleSet) -> list[Rule]:
+def _rules_of(kind: str | None, rule_set: RuleSet) -> list[Rule]:
     """Return the rules as they judge tasks of a kind, wherever their turns are."""
-    forms: dict[str, Rule | None] = {rule.name: rule for rule in judging.rules}
-    for override in judging.overrides:
+    forms: dict[str, Rule | None] = {rule.name: rule for rule in rule_set.rules}
+    for override in rule_set.overrides:
         if kind is not None and override.selectors == {"task_kind": kind}:
             forms |= override.rules
     return [rule for rule in forms.values() if rule is not None]
@@ -329,13 +328,13 @@ def _proposals(kinds: Sequence[_Kind], then: _Thresholds) -> Iterable[Proposal]:
 
 def _with(settings: Settings, kinds: Sequence[_Kind], then: _Thresholds) -> Settings:
     """Return the settings with these thresholds: of a kind in an override, else for all turns."""
-    judging = settings.judging
+    rule_set = settings.policy.rule_set
     new = {
         (one.kind, name): with_threshold(rule, then[one.kind, name])
         for one in kinds
         for name, rule in one.rules.items()
     }
-    rules = tuple(new.get((None, rule.name), rule) for rule in judging.rules)
+    rules = tuple(new.get((None, rule.name), rule) for rule in rule_set.rules)
     bases = {rule.name: rule for rule in rules}
     for_kinds = [
         Override({n: r for (k, n), r in new.items() if k == one.kind}, task_kind=one.kind)
@@ -351,8 +350,8 @@ def _with(settings: Settings, kinds: Sequence[_Kind], then: _Thresholds) -> Sett
         replace(override, rules={n: r for n, r in override.rules.items() if not _is_set(r)})
         if override.selectors == {"task_kind": override.task_kind} and override.task_kind in known
         else override
-        for override in judging.overrides
+        for override in rule_set.overrides
     ]
     # What is set for a phase, an agent or a tool still holds there, so that it comes last.
     overrides = tuple(override for override in (*differ, *kept) if override.rules)
-    return replace(settings, judging=replace(judging, rules=rules, overrides=overrides))
+    return with_rules(settings, replace(rule_set, rules=rules, overrides=overrides))

@@ -7,7 +7,7 @@ of its bounds; what only two settings together would change is not found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,10 +15,9 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.evaluate import find_stretches
-from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import decide_tasks
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.gates.events import GateCause, GateEvent
-from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.sections import ENABLED
 from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, Rule, SettingError, numbers
 
@@ -56,9 +55,6 @@ class MovedGate:
     without_rule: GateEvent | None
 
 
-Tried = tuple[RuleSet, Recovery]
-
-
 @dataclass(frozen=True, slots=True)
 class _Knob:
     """A setting that can be tried, its bounds, and the settings with another value of it."""
@@ -67,123 +63,125 @@ class _Knob:
     now: int
     least: int
     greatest: int
-    turned: Callable[[int], Tried]
+    turned: Callable[[int], DetectionPolicy]
 
 
-def changes_of_rule(
-    rows: pl.DataFrame, rule: Rule, judging: RuleSet, recovery: Recovery
-) -> tuple[Change, ...]:
+def changes_of_rule(rows: pl.DataFrame, rule: Rule, policy: DetectionPolicy) -> tuple[Change, ...]:
     """Return the settings of a rule by which it would fire if it is silent, or the reverse.
 
     `rows` are counted turns. Where no number silences a rule, it may be `enabled` that does.
     """
-    alone = replace(judging, rules=(rule,))
+    alone = _with_rules(policy, (rule,))
 
-    def fires(judging: RuleSet, _recovery: Recovery) -> bool:
-        return any(loop.rule.name == rule.name for loop in find_stretches(rows, judging)[0])
+    def fires(tried: DetectionPolicy) -> bool:
+        stretches = find_stretches(rows, tried.rule_set)[0]
+        return any(stretch.rule.name == rule.name for stretch in stretches)
 
-    now = fires(alone, recovery)
-    knobs = _knobs_of_rule(rule, alone, recovery)
-    found = [c for knob in knobs for c in _changes(knob, lambda *tried: fires(*tried) != now)]
-    if now and not found and not fires(_without(rule.name, alone), recovery):
-        found.append(Change(f"rules.{rule.name}.{ENABLED}", now=True, then=False))
-    return tuple(found)
+    now = fires(alone)
+    knobs = _knobs_of_rule(rule, alone)
+    changes = [c for knob in knobs for c in _changes(knob, lambda tried: fires(tried) != now)]
+    if now and not changes and not fires(_without(rule.name, alone)):
+        changes.append(Change(f"rules.{rule.name}.{ENABLED}", now=True, then=False))
+    return tuple(changes)
 
 
 def moved_gate(
-    rows: pl.DataFrame, event: GateEvent, told: Sequence[GateEvent], settings: Tried
+    rows: pl.DataFrame, event: GateEvent, events: Sequence[GateEvent], policy: DetectionPolicy
 ) -> MovedGate:
     """Return by which settings the task would have gone on beyond the turn of a gate.
 
-    `rows` are its counted turns, `told` all events of the task by the settings in force.
+    `rows` are its counted turns, `events` all of the task by the policy in force.
     """
-    resolved = [e.turn for e in told if e.type == "gate_resolved" and e.turn < event.turn]
+    resolved = [e.turn for e in events if e.type == "gate_resolved" and e.turn < event.turn]
     since = max(resolved, default=-1)
 
-    def opened(judging: RuleSet, recovery: Recovery) -> GateEvent | None:
-        _, events = decide_tasks(rows, find_stretches(rows, judging)[0], recovery)
-        gates = (e for e in events if e.type == "gate_opened" and e.turn > since)
+    def opened(tried: DetectionPolicy) -> GateEvent | None:
+        stretches = find_stretches(rows, tried.rule_set)[0]
+        _, tried_events = decide_tasks(rows, stretches, tried.recovery)
+        gates = (e for e in tried_events if e.type == "gate_opened" and e.turn > since)
         return next(gates, None)
 
-    def moves(judging: RuleSet, recovery: Recovery) -> bool:
-        gate = opened(judging, recovery)
+    def moves(tried: DetectionPolicy) -> bool:
+        gate = opened(tried)
         return gate is None or gate.turn > event.turn
 
     found = []
-    for knob in _knobs_of_gate(event, *settings):
+    for knob in _knobs_of_gate(event, policy):
         for change in _changes(knob, moves):
-            gate = opened(*knob.turned(change.then))
+            gate = opened(knob.turned(change.then))
             found.append(Move(change, gate.turn if gate else None))
-    judging, recovery = settings
-    return MovedGate(event, tuple(found), opened(_without(event.rule, judging), recovery))
+    return MovedGate(event, tuple(found), opened(_without(event.rule, policy)))
 
 
-def _knobs_of_gate(event: GateEvent, judging: RuleSet, recovery: Recovery) -> Iterator[_Knob]:
+def _knobs_of_gate(event: GateEvent, policy: DetectionPolicy) -> Iterator[_Knob]:
     """Yield what led to a gate: recovery, the rung of the ladder, and the rule's own settings."""
     name = _RECOVERY_OF.get(event.why) if event.why else None
     if name:
+        recovery = policy.recovery
         now = getattr(recovery, name)
         about = {"ge": 0, "le": 1} if name not in numbers(recovery) else numbers(recovery)[name][1]
-        turned = partial(_with_recovery, judging, recovery, name)
+        turned = partial(_with_recovery, policy, name)
         yield _Knob(f"recovery.{name}", now, about["ge"], about["le"], turned)
-    for rule in judging.rules:
+    for rule in policy.rule_set.rules:
         if rule.name == event.rule:
-            yield _knob_of_ladder(rule, event.attempts, judging, recovery)
-            yield from _knobs_of_rule(rule, judging, recovery)
+            yield _knob_of_ladder(rule, event.attempts, policy)
+            yield from _knobs_of_rule(rule, policy)
 
 
-def _knobs_of_rule(rule: Rule, judging: RuleSet, recovery: Recovery) -> Iterator[_Knob]:
+def _knobs_of_rule(rule: Rule, policy: DetectionPolicy) -> Iterator[_Knob]:
     for name, (now, about) in rule.settings().items():
-        turned = partial(_with_number, judging, recovery, rule, name)
+        turned = partial(_with_number, policy, rule, name)
         yield _Knob(f"rules.{rule.name}.{name}", now, about["ge"], about["le"], turned)
 
 
-def _knob_of_ladder(rule: Rule, attempts: int, judging: RuleSet, recovery: Recovery) -> _Knob:
+def _knob_of_ladder(rule: Rule, attempts: int, policy: DetectionPolicy) -> _Knob:
     """Return the rung of the ladder that so many attempts reach; it may go up to the next one."""
     reached = [place for place, rung in enumerate(rule.ladder) if rung.attempts <= attempts]
     place = reached[-1] if reached else 0
     now = rule.ladder[place].attempts
     above = [rung.attempts - 1 for rung in rule.ladder[place + 1 :]]
-    turned = partial(_with_rung, judging, recovery, rule, place)
+    turned = partial(_with_rung, policy, rule, place)
     greatest = min(above, default=RUNG_ATTEMPTS_MAX)
     return _Knob(f"rules.{rule.name}.ladder[{place}].attempts", now, now, greatest, turned)
 
 
-def _with_number(judging: RuleSet, recovery: Recovery, rule: Rule, name: str, value: int) -> Tried:
-    return _with_rule(judging, replace(rule, **{name: value})), recovery
+def _with_number(policy: DetectionPolicy, rule: Rule, name: str, value: int) -> DetectionPolicy:
+    return _with_rule(policy, replace(rule, **{name: value}))
 
 
-def _with_rung(
-    judging: RuleSet, recovery: Recovery, rule: Rule, place: int, attempts: int
-) -> Tried:
+def _with_rung(policy: DetectionPolicy, rule: Rule, place: int, attempts: int) -> DetectionPolicy:
     rung = replace(rule.ladder[place], attempts=attempts)
     ladder = (*rule.ladder[:place], rung, *rule.ladder[place + 1 :])
     changed: dict[str, Any] = {"ladder": ladder}
-    return _with_rule(judging, replace(rule, **changed)), recovery
+    return _with_rule(policy, replace(rule, **changed))
 
 
-def _with_recovery(judging: RuleSet, recovery: Recovery, name: str, value: int) -> Tried:
-    kind = type(getattr(recovery, name))
-    return judging, replace(recovery, **{name: kind(value)})
+def _with_recovery(policy: DetectionPolicy, name: str, value: int) -> DetectionPolicy:
+    kind = type(getattr(policy.recovery, name))
+    return replace(policy, recovery=replace(policy.recovery, **{name: kind(value)}))
 
 
-def _with_rule(judging: RuleSet, changed: Rule) -> RuleSet:
-    rules = (changed if rule.name == changed.name else rule for rule in judging.rules)
-    return replace(judging, rules=tuple(rules))
+def _with_rule(policy: DetectionPolicy, changed: Rule) -> DetectionPolicy:
+    rules = policy.rule_set.rules
+    return _with_rules(policy, (changed if rule.name == changed.name else rule for rule in rules))
 
 
-def _without(name: str, judging: RuleSet) -> RuleSet:
+def _without(name: str, policy: DetectionPolicy) -> DetectionPolicy:
     """Switch a rule off, as a settings file does; an override may have it on."""
-    return replace(judging, rules=tuple(rule for rule in judging.rules if rule.name != name))
+    return _with_rules(policy, (rule for rule in policy.rule_set.rules if rule.name != name))
 
 
-def _changes(knob: _Knob, differs: Callable[[RuleSet, Recovery], bool]) -> Iterator[Change]:
+def _with_rules(policy: DetectionPolicy, rules: Iterable[Rule]) -> DetectionPolicy:
+    return replace(policy, rule_set=replace(policy.rule_set, rules=tuple(rules)))
+
+
+def _changes(knob: _Knob, differs: Callable[[DetectionPolicy], bool]) -> Iterator[Change]:
     """Yield the nearest value that makes a difference, below and above the one in force."""
     for bound in (knob.least, knob.greatest):
         # Other settings can forbid values within the bounds.
         forbidden = _nearest(knob.now, bound, lambda value: not _may_be(knob, value))
         last = bound if forbidden is None else forbidden + (1 if forbidden < knob.now else -1)
-        then = _nearest(knob.now, last, lambda value: differs(*knob.turned(value)))
+        then = _nearest(knob.now, last, lambda value: differs(knob.turned(value)))
         if then is not None:
             yield Change(knob.setting, knob.now, then)
 

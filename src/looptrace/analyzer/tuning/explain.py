@@ -10,11 +10,10 @@ import polars as pl
 from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import evaluate_rules, find_stretches
-from looptrace.analyzer.detect.ruleset import DEFAULT, OFF, RuleSet
+from looptrace.analyzer.detect.ruleset import OFF, RuleSet
 from looptrace.analyzer.engine.batch import decide_tasks
+from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
-from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.tuning.counterfactuals import Change, MovedGate, changes_of_rule, moved_gate
 
 _UNSEEN = -1
@@ -72,37 +71,35 @@ class Explanation:
     gates: tuple[MovedGate, ...]
 
 
-def explained(
-    turns: pl.DataFrame, judging: RuleSet = DEFAULT, recovery: Recovery = RECOVERY
-) -> Explanation:
+def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanation:
     """Explain one task by its numbered turns (`TURN_SCHEMA`)."""
-    rows = add_counters(encode_columns(turns), judging.counting)
-    progress = tuple(progress_of(turns, judging))
-    _, events = decide_tasks(rows, find_stretches(rows, judging)[0], recovery)
+    rules = policy.rule_set
+    rows = add_counters(encode_columns(turns), rules.counting)
+    progress = tuple(progress_of(turns, rules))
+    _, events = decide_tasks(rows, find_stretches(rows, rules)[0], policy.recovery)
     seen = {rule.rule for rule in progress if rule.saw_a_repeat}
     opened = [event for event in events if event.type == "gate_opened"]
     return Explanation(
         rules=progress,
         events=tuple(events),
         changes={
-            rule.name: changes_of_rule(rows, rule, judging, recovery)
-            for rule in judging.rules
+            rule.name: changes_of_rule(rows, rule, policy)
+            for rule in rules.rules
             if rule.name in seen
         },
         gates=tuple(
-            moved_gate(rows, event, events, (judging, recovery))
-            for event in opened[:GATES_EXPLAINED_MAX]
+            moved_gate(rows, event, events, policy) for event in opened[:GATES_EXPLAINED_MAX]
         ),
     )
 
 
-def progress_of(turns: pl.DataFrame, judging: RuleSet = DEFAULT) -> list[Progress]:
+def progress_of(turns: pl.DataFrame, rules: RuleSet) -> list[Progress]:
     """Return for each rule how far it got at each row of numbered turns (`TURN_SCHEMA`).
 
     0 means that the turn does not say enough to be compared, or that no pattern ends there.
     """
     found = []
-    for one in evaluate_rules(add_counters(encode_columns(turns), judging.counting), judging):
+    for one in evaluate_rules(add_counters(encode_columns(turns), rules.counting), rules):
         on = one.held != OFF
         rows, verdict = one.lane.rows[on], one.verdict
         reached, needed = np.full(turns.height, _UNSEEN), np.zeros(turns.height, np.int64)

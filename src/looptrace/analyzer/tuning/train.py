@@ -24,6 +24,7 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.calibrate import LOOPED, WELL, sorted_out
+from looptrace.errors import InputError
 from looptrace.rules.likely_loop import SIGNS, LikelyLoop, Model, signs_of, tells
 from looptrace.rules.turns import Figures, Flags
 
@@ -41,7 +42,7 @@ BINS = 10  # of the calibration: a tenth of the probabilities each
 LABELS_BYTES_MAX = 64 * 1024 * 1024
 
 
-class TrainError(ValueError):
+class TrainError(InputError):
     """There is nothing to learn from, or labels cannot be read; the message is one line."""
 
 
@@ -106,7 +107,7 @@ def labels_of(part: pl.DataFrame, settings: Settings, now_ns: int) -> list[Label
     became = sorted_out(part, settings, now_ns).group_by("task").agg(pl.col("became").first())
     fates = dict(became.iter_rows())
     gates: dict[str, int] = {}
-    for event in detect(part, settings.judging, settings.recovery).events:
+    for event in detect(part, settings.policy).events:
         if event.type == "gate_opened":
             gates.setdefault(event.task, event.turn)
     well = [Label(task, None) for task, fate in fates.items() if fate == WELL]
@@ -115,7 +116,7 @@ def labels_of(part: pl.DataFrame, settings: Settings, now_ns: int) -> list[Label
 
 
 def examples_of(
-    parts: Iterable[pl.DataFrame], labels: Sequence[Label], judging: RuleSet
+    parts: Iterable[pl.DataFrame], labels: Sequence[Label], rule_set: RuleSet
 ) -> Examples:
     """Return the turns of labelled tasks, out of parts (`TURN_SCHEMA`) that share no task.
 
@@ -138,7 +139,7 @@ def examples_of(
             chosen = enough & (names == name)
             if chosen.any():
                 found.append((known[name], signs[chosen], turn[chosen]))
-        for loop in find_stretches(rows, judging)[0]:
+        for loop in find_stretches(rows, rule_set)[0]:
             first = loop.fired[0].turn
             fired[loop.task] = min(first, fired.get(loop.task, first))
     return _examples(found, fired)

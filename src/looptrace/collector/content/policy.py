@@ -1,6 +1,6 @@
 """What of the agents' words is written: all, all but secrets, or nothing but keyed hashes.
 
-A policy is applied to spans before anything is written. `full` changes nothing. `redact_texts` takes
+A policy is applied to spans before anything is written. `full` changes nothing. `redacted` takes
 secrets out (`redaction`) and cuts long texts. `hashes` keeps what `content_hashes` lists.
 
 The key of the hashes lies in the store, for its owner alone: without it nobody can tell from a hash

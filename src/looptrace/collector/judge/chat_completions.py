@@ -29,6 +29,7 @@ from looptrace.analyzer.llm_judge import (
     opinion_of,
 )
 from looptrace.collector.retry_after import seconds
+from looptrace.errors import UnavailableError
 from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
 
 # The first wait before another try where the server names none; it doubles each time.
@@ -113,7 +114,7 @@ class ChatJudge:
             return no_opinion(_too_slow(self.settings))
 
 
-class _NoAnswerError(Exception):
+class _NoAnswerError(UnavailableError):
     """There is no answer; the message says why, for whoever reads the record."""
 
 

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.text.display import did_you_mean, plain
+from looptrace.errors import InputError
 
 # Each names a callable without arguments that returns a judge.
 GROUP = "looptrace.judges"
@@ -17,7 +18,7 @@ NO_JUDGE = "none"
 _SHOWN_LENGTH_MAX = 200
 
 
-class JudgeError(ValueError):
+class JudgeError(InputError):
     """A judge cannot be had; the message is one line."""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from looptrace.errors import InputError
+
 # A single line, document or message that is longer is not held in memory but reported.
 FRAME_BYTES_MAX = 512 << 20
 
@@ -27,7 +29,7 @@ class Frame:
     problem: str | None = None
 
 
-class DamagedError(Exception):
+class DamagedError(InputError):
     """The bytes of a source end here, sooner than they should; the text says why."""
 
 

@@ -34,6 +34,7 @@ from looptrace.collector.otlp.span_rows import (
     service_name,
     span_row,
 )
+from looptrace.errors import InputError
 
 Piece = TypeVar("Piece")
 
@@ -188,7 +189,7 @@ _decode_scope = msgspec.json.Decoder(Scope | None).decode
 _decode_span = msgspec.json.Decoder(Span).decode
 
 
-class UndecodableError(ValueError):
+class UndecodableError(InputError):
     """A request that is no export request; the text says why."""
 
 

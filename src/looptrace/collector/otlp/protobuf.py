@@ -37,6 +37,7 @@ from looptrace.collector.otlp.span_rows import (
     service_name,
     span_row,
 )
+from looptrace.errors import InputError
 
 Piece = TypeVar("Piece")
 
@@ -85,7 +86,7 @@ class _Reading:
     wire_errors: list[str] = field(default_factory=list)
 
 
-class _WireError(ValueError):
+class _WireError(InputError):
     """Bytes that are not in protobuf's wire format; the text says where."""
 
 

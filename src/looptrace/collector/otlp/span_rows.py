@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from looptrace.errors import InputError
+
 # The columns of SPAN_SCHEMA, in its order.
 SpanRow: TypeAlias = tuple[
     str, str, str | None, str, int, int, int, str | None, str | None, str | None, str, str, str
@@ -30,7 +32,7 @@ _NO_ID = re.compile(r"0*")
 _encode = msgspec.json.Encoder().encode
 
 
-class BadSpanError(ValueError):
+class BadSpanError(InputError):
     """A span that is no span; the text says why."""
 
 
@@ -48,7 +50,7 @@ class Problem:
     is_span: bool = False
 
 
-class OverBoundsError(Exception):
+class OverBoundsError(InputError):
     """A request that holds more than may be in one; the text says of what."""
 
 

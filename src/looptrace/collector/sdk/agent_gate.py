@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.errors import LooptraceError
 
 _logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class GateState:
     broken: bool = False
 
 
-class GateOpenError(RuntimeError):
+class GateOpenError(LooptraceError, RuntimeError):
     """A task must not go on: a gate is open, or nobody knows and the author wants to be sure."""
 
     def __init__(self, state: GateState) -> None:

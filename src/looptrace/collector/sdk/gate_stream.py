@@ -1,7 +1,8 @@
 """Gates that come back from a server: a stream of server-sent events, followed on a thread.
 
-The server writes each gate event as one event with an id and, as data, a JSON object that has the
-fields of `GateNotice`. A connection that ends is begun anew, after a wait that grows, from the last id.
+The server writes each gate event as one event with an id and, as data, a JSON object with the
+fields of `GateNotice`. A connection that ends is begun anew, after a wait that grows, from the
+last id.
 """
 
 from __future__ import annotations

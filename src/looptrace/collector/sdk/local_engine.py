@@ -18,12 +18,13 @@ from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.agent_gate import GateState
+from looptrace.errors import LooptraceError
 
 # How often idle tasks are looked for.
 FORGET_EVERY_S = 3_600
 
 
-class ForkedError(RuntimeError):
+class ForkedError(LooptraceError, RuntimeError):
     """The engine was at work before this process was forked, and cannot go on here."""
 
 
@@ -36,9 +37,9 @@ class LocalEngine:
 
     def __init__(self, settings: Settings | None = None) -> None:
         settings = settings or default()
-        self._live = LiveEngine(settings.judging, settings.recovery)
+        self._live = LiveEngine(settings.policy)
         self._directives = settings.directives
-        self._arrivals = TraceBuffer(settings.sameness)
+        self._arrivals = TraceBuffer(settings.policy.sameness)
         self._tell: Callable[[list[GateNotice]], object] = list  # until it is started
         self._pid: int | None = None  # of the process in which it works
         self._lock = threading.Lock()

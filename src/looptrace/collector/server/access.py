@@ -24,6 +24,8 @@ import grpc  # type: ignore[import-untyped]
 from google.rpc.code_pb2 import PERMISSION_DENIED, UNAUTHENTICATED  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
+from looptrace.errors import InputError
+
 TOKEN_CHARS_MIN = 16
 TOKENS_VARIABLE = "LOOPTRACE_TOKENS"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -37,7 +39,7 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class AccessError(Exception):
+class AccessError(InputError):
     """The server may not start so; the message is one line that says why, and what to do."""
 
 

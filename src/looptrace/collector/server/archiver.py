@@ -93,13 +93,7 @@ class Archiver:
     def _run(self) -> None:
         settings = self._settings
         try:
-            with writing(
-                self._dir,
-                settings.judging,
-                settings.recovery,
-                settings.sameness,
-                settings.webhooks,
-            ) as writer:
+            with writing(self._dir, settings.policy, settings.webhooks) as writer:
                 self._catch_up(writer)
                 self._begun.set()
                 self._go_on(writer)

@@ -26,6 +26,7 @@ from looptrace.collector.otlp.span_rows import (
 )
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.receiver_metrics import Reason
+from looptrace.errors import LooptraceError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -68,7 +69,7 @@ class Signal(Enum):
     METRICS = "metrics"
 
 
-class RefusalError(Exception):
+class RefusalError(LooptraceError):
     """A request that is not taken: why, in a sentence, and when another try may help."""
 
     def __init__(self, reason: Reason, why: str, retry_after_s: int | None = None) -> None:

@@ -224,7 +224,7 @@ class GatesApi:
     def _report(self, details: GateDetails, events: list[GateEvent]) -> Escalation | None:
         """Put together what led to a gate; None where its turns are not in the store yet."""
         turns = reader.read_turns_of(self.store_dir, details.gate.task)
-        judged = detect(turns, self.settings.judging, self.settings.recovery)
+        judged = detect(turns, self.settings.policy)
         finding = next((f for f in judged.findings if f.id == details.event.finding), None)
         if finding is None:
             return None

@@ -151,11 +151,11 @@ class _Judge:
         self._closing = closing
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
-        self._arrivals = TraceBuffer(settings.sameness)
-        self._live = LiveEngine(settings.judging, settings.recovery, self._recall, tasks_max)
+        self._arrivals = TraceBuffer(settings.policy.sameness)
+        self._live = LiveEngine(settings.policy, self._recall, tasks_max)
         self._outages = OutageWatch(settings.outages)
         self._outages_told: dict[str, int] = {}  # by id, when it was known
-        self._goes_on_s = settings.judging.counting.idle_s + HORIZON_S
+        self._goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
         self._stood: OrderedDict[str, TaskState] = OrderedDict()
         self._stood_max = tasks_max
         self._seen = {each.id for each in gates.resolutions()}  # The store was judged with them.

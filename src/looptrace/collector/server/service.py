@@ -46,6 +46,7 @@ from looptrace.collector.server.receiver_metrics import ReceiverCounts
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.webhooks.dispatcher import Dispatcher
+from looptrace.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ _STORED_WAIT_S = 2.0
 _STORED_LOOK_S = 0.02
 
 
-class ServeError(Exception):
+class ServeError(InputError):
     """The server cannot start; the message is one line that says why and what to do."""
 
 

@@ -6,8 +6,10 @@ from typing import Protocol
 
 import polars as pl
 
+from looptrace.errors import UnavailableError
 
-class SinkFull(Exception):  # noqa: N818 - it says that a sink is full
+
+class SinkFull(UnavailableError):  # noqa: N818 - it says that a sink is full
     """There is no room now; whoever sends should try again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: int) -> None:

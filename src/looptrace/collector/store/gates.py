@@ -27,6 +27,7 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.display import did_you_mean
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import GateFile, connected, read_json
+from looptrace.errors import InputError
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
@@ -110,7 +111,7 @@ _NOTES = """
 """
 
 
-class GateError(Exception):
+class GateError(InputError):
     """A gate cannot be shown or resolved; the message is one line that says why."""
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from looptrace.errors import LooptraceError
+
 if sys.platform != "win32":
     import fcntl
 
@@ -22,7 +24,7 @@ MARKER = f"{NAME}.json"  # Marks a folder as a store; readers and replacers lock
 _INGESTING = f"{NAME}.lock"
 
 
-class StoreError(Exception):
+class StoreError(LooptraceError):
     """The store cannot be used; the message is one line that says where, why and what to do."""
 
 

@@ -15,6 +15,7 @@ import duckdb
 from looptrace.collector.store.layout import require_store
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.parquet import DATA, TABLES, files_pattern
+from looptrace.errors import InputError
 
 # Longer than a store of millions of turns needs, and short enough for a mistake.
 QUERY_TIME_MAX_S = 30
@@ -41,7 +42,7 @@ _READ_ONLY = "SELECT * FROM query($sql)"
 _TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 
 
-class QueryError(Exception):
+class QueryError(InputError):
     """SQL that DuckDB refuses, or that takes too much; the message is one line."""
 
 

@@ -20,12 +20,9 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.engine.batch import Detection, detect
-from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import digest
-from looptrace.analyzer.gates.recovery import DEFAULT as RECOVERY
-from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
@@ -105,9 +102,7 @@ def prepare(store_dir: Path) -> None:
 def ingest(
     spans: pl.DataFrame,
     store_dir: Path,
-    judging: RuleSet = DEFAULT,
-    recovery: Recovery = RECOVERY,
-    sameness: Sameness = NOTHING,
+    policy: DetectionPolicy = DEFAULT,
     webhooks: Sequence[Webhook] = (),
     content: Content = "full",
 ) -> Ingested:
@@ -115,7 +110,7 @@ def ingest(
 
     As much of their content is stored as the policy says.
     """
-    with writing(store_dir, judging, recovery, sameness, webhooks) as writer:
+    with writing(store_dir, policy, webhooks) as writer:
         if content != "full":
             spans = with_content(spans, content, content_key(store_dir))
         return writer.ingest(spans)
@@ -124,9 +119,7 @@ def ingest(
 @contextmanager
 def writing(
     store_dir: Path,
-    judging: RuleSet = DEFAULT,
-    recovery: Recovery = RECOVERY,
-    sameness: Sameness = NOTHING,
+    policy: DetectionPolicy = DEFAULT,
     webhooks: Sequence[Webhook] = (),
 ) -> Iterator[Writer]:
     """Be the one who writes to a store, which is made where there is none.
@@ -139,17 +132,15 @@ def writing(
         if not (store_dir / GATES_FILE).exists():
             (store_dir / UNFINISHED_FILE).touch()  # What the spans say of gates is not in it.
         with GateStore.open(store_dir / GATES_FILE, webhooks) as gates:
-            yield Writer(store_dir, (judging, recovery, sameness), gates)
+            yield Writer(store_dir, policy, gates)
 
 
 class Writer:
     """The one who writes to a store."""
 
-    def __init__(
-        self, store_dir: Path, settings: tuple[RuleSet, Recovery, Sameness], gates: GateStore
-    ) -> None:
+    def __init__(self, store_dir: Path, policy: DetectionPolicy, gates: GateStore) -> None:
         self._dir = store_dir
-        self._settings = settings
+        self._policy = policy
         self._gates = gates
         self._said: set[str] = set()  # decisions that the turns hold
 
@@ -165,7 +156,7 @@ class Writer:
             StoreError: if a file cannot be read or written.
         """
         spans, skipped = distinct_spans(spans)
-        unfinished, settings = self._dir / UNFINISHED_FILE, _hash(*self._settings)
+        unfinished, settings = self._dir / UNFINISHED_FILE, _hash(self._policy)
         stale = _stale(self._dir, settings)
         unfinished.touch()
         seq_before = self._gates.last_seq()
@@ -231,10 +222,9 @@ class Writer:
         What normalising remarks on concerns how spans are read, not whether they are stored, so
         that it is left to whoever analyses them.
         """
-        judging, recovery, sameness = self._settings
         spans = read_bucket(self._dir, "spans", bucket)
         mine = of_traces(tied_traces(spans, traces))
-        turns, _ = turns_of(spans.filter(mine).select(list(SPAN_SCHEMA)), sameness)
+        turns, _ = turns_of(spans.filter(mine).select(list(SPAN_SCHEMA)), self._policy.sameness)
         stored = read_bucket(self._dir, "turns", bucket)
         tasks = {*turns["task"], *stored.filter(mine)["task"]}
         others = ~pl.col("task").is_in(tasks)
@@ -242,7 +232,7 @@ class Writer:
         turns = numbered(pl.concat([turns, said]))
         every = numbered(pl.concat([stored.filter(others), turns]))
         write_bucket(self._dir, "turns", bucket, every, every["start_ns"])
-        judged = detect(turns, judging, recovery)
+        judged = detect(turns, self._policy)
         kept = read_bucket(self._dir, "findings", bucket).filter(others)
         findings = pl.concat([kept, _finding_table(judged.findings)]).sort(
             "task", "turn_first", "turn_last", "rule", "id"
@@ -303,8 +293,8 @@ def _stale(store_dir: Path, settings: str) -> set[int]:
     return set() if same and whole else set(range(BUCKETS))
 
 
-def _hash(*settings: RuleSet | Recovery | Sameness) -> str:
-    return digest(repr(settings))
+def _hash(policy: DetectionPolicy) -> str:
+    return digest(repr(policy))
 
 
 def _decided(store_dir: Path, gates: GateStore) -> set[int]:

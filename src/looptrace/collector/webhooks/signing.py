@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE
+from looptrace.errors import InputError
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 _PREFIX = "whsec_"
@@ -18,7 +19,7 @@ KEY_BYTES_MAX = 64
 _FILE_BYTES_MAX = 4_096
 
 
-class SecretError(Exception):
+class SecretError(InputError):
     """A secret cannot be used; the message is one line that says where it was to be, never it."""
 
 

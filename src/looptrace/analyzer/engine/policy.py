@@ -1,0 +1,21 @@
+"""The detection policy: all that decides which loops are found and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.fingerprint.equivalence import Sameness
+from looptrace.analyzer.gates.recovery import Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionPolicy:
+    """The rules in force, what is tried before a person decides, and what is the same."""
+
+    rule_set: RuleSet = field(default_factory=RuleSet)
+    recovery: Recovery = field(default_factory=Recovery)
+    sameness: Sameness = field(default_factory=Sameness)
+
+
+DEFAULT = DetectionPolicy()

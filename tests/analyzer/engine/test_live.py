@@ -1,0 +1,347 @@
+"""Batch and live give the same findings, and the test of that notices when they do not."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from looptrace.analyzer.detect.counters import DAY_S, METRICS, Counting
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
+from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S, LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.settings.sections import rules_of_profile
+from looptrace.rules.contract import Evaluation
+from looptrace.rules.cycle import Cycle
+from looptrace.rules.degradation import Degradation
+from looptrace.rules.monologue import Monologue
+from looptrace.rules.near_duplicate_output import NearDuplicateOutput
+from looptrace.rules.no_measurable_progress import NoMeasurableProgress
+from looptrace.rules.phase_visits import PhaseVisits
+from looptrace.rules.registry import default_rules
+from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.transition_repeats import TransitionRepeats
+from looptrace.rules.turns import Lane
+from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
+from tests.drivers import batch, findings_of, ruleset
+
+# Few tools, arguments and results, so that random turns hold loops of every kind.
+step = st.fixed_dictionaries(
+    {
+        "task": st.sampled_from(["t1", "t2", "t3"]),
+        "agent": st.sampled_from(["a", "a", "a", "b"]),
+        "kind": st.sampled_from(
+            ["tool"] * 8
+            + ["attempt"] * 3
+            + ["handoff"] * 3
+            + ["progress", "progress", "switch", "model", "model", "user"]
+        ),
+        "name": st.sampled_from(["run", "run", "read"]),
+        "arguments": st.sampled_from(["x", "x", "y", None]),
+        "result": st.sampled_from(["1", "1", "1", "2", None]),
+        "failed": st.sampled_from([True, False, None]),
+        "text": st.sampled_from(["Again.", "Done."]),
+        "talks_on": st.sampled_from(["Again.", "Again.", "Done.", None]),
+        "phase": st.sampled_from([None, None, "fix", "test", "plan"]),
+        "subtask": st.sampled_from([None, None, "part"]),
+        "task_kind": st.sampled_from([None, None, "code", "setup"]),
+        "tests_failed": st.sampled_from([None, None, 0, 1, 2, 3]),
+        "coverage": st.sampled_from([None, None, 50.0, 60.0]),
+        "markers": st.sampled_from([None, None, 0, 1]),
+        "step": st.sampled_from([None, None, None, "s1", "s2"]),
+        "gap_ns": st.integers(0, 40 * NS_PER_S) | st.just((DAY_S + 1) * NS_PER_S),
+        "took_ns": st.integers(0, 5 * NS_PER_S),
+    }
+)
+
+RULES_OF = {
+    name: {rule.name: rule for rule in rules_of_profile(name)}
+    for name in ("conservative", "aggressive")
+}
+
+
+@st.composite
+def overrides(draw: st.DrawFn) -> Override:
+    """Let rules be off, stricter or more lenient where a few of the steps' columns fit."""
+    among = {"phase": ["fix", "test"], "agent": ["a", "b"], "task_kind": ["code"], "tool": ["run"]}
+    asked = draw(st.sets(st.sampled_from(SELECTORS), min_size=1, max_size=2))
+    profiles = draw(
+        st.dictionaries(
+            st.sampled_from([rule.name for rule in default_rules()]),
+            st.sampled_from(["off", *RULES_OF]),
+            min_size=1,
+        )
+    )
+    rules = {name: RULES_OF.get(profile, {}).get(name) for name, profile in profiles.items()}
+    return Override(rules, **{name: draw(st.sampled_from(among[name])) for name in sorted(asked)})
+
+
+STATUS_OF = {"run": "done", "read": "blocked"}
+
+
+def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
+    """Make turns of the steps, each ending some time after the one before."""
+    rows, now = [], 0
+    for number, one in enumerate(steps):
+        now += one["gap_ns"]
+        is_tool, is_model = one["kind"] == "tool", one["kind"] == "model"
+        rows.append(
+            dict.fromkeys(TURN_SCHEMA)
+            | {key: one[key] for key in ("task", "kind", "name", "agent")}
+            | {"session": one["task"], "trace_id": one["task"], "span_id": f"{number:04d}"}
+            | {"start_ns": now - one["took_ns"], "end_ns": now, "input_tokens": number}
+            | {"arguments": one["arguments"] if one["kind"] != "user" else None}
+            | ({"name": STATUS_OF[one["name"]]} if one["kind"] == "attempt" else {})
+            | {key: one[key] if is_tool else None for key in ("failed", "step")}
+            | {"result": one["result"] if one["kind"] in ("tool", "attempt") else None}
+            | {"error": one["result"] if is_tool and one["failed"] else None}
+            | {"text": None if is_tool else one["text"], "phase": one.get("phase")}
+            | {"response": one["text"] if is_model else None}
+            | {"talks_on": one.get("talks_on") if is_model else None}
+            | {key: one.get(key) for key in ("subtask", "task_kind", *METRICS)}
+        )
+    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+
+
+def arrived(turns: pl.DataFrame, seed: int, judging: RuleSet = DEFAULT) -> list[Finding]:
+    """Feed turns late by up to the lateness promised, some twice, in batches of random sizes."""
+    chance = random.Random(seed)
+    order = sorted(
+        [*range(turns.height), *chance.sample(range(turns.height), turns.height // 4)],
+        key=lambda row: turns["end_ns"][row] + chance.randint(0, LATENESS_S * NS_PER_S),
+    )
+    engine, start = LiveEngine(DetectionPolicy(judging)), 0
+    while start < len(order):
+        size = chance.randint(1, 15)
+        engine.feed(turns[order[start : start + size]])
+        start += size
+    return engine.findings()
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(step, min_size=1, max_size=80),
+    st.integers(0, 2**32),
+    st.just(()) | st.lists(overrides(), max_size=3).map(tuple),
+)
+@pytest.mark.requirement("F2")
+def test_batch_and_live_agree(
+    steps: list[dict[str, Any]], seed: int, changes: tuple[Override, ...]
+) -> None:
+    """Whatever the batch sizes, the order of arrival, the overrides, and how tasks interleave."""
+    turns = table(steps)
+    visits = (PhaseVisits(max_visits=2), TransitionRepeats(max_transitions=1))
+    soon = (NoMeasurableProgress(attempts_min=2), Degradation(attempts_min=2))
+    alike = NearDuplicateOutput(attempts_min=2, chars_min=1)
+    counted_on = (*visits, *soon, alike)
+    replaced = {rule.name for rule in counted_on}
+    rules = (*(rule for rule in default_rules() if rule.name not in replaced), *counted_on)
+    judging = RuleSet(rules, changes, Counting(converging={"fix": "tests_failed"}))
+    found = findings_of(turns, judging)
+
+    assert found == arrived(turns, seed, judging)
+    assert len({finding.id for finding in found}) == len(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_phases_of_a_long_task_agree(seed: int) -> None:
+    """Visits are counted on when the turns of the earlier ones are long gone."""
+    chance = random.Random(seed)
+    blank = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
+    steps = [
+        blank
+        | {"task": chance.choice(["t1", "t2"]), "name": "run", "arguments": str(n), "result": "1"}
+        | {"phase": chance.choice(["fix", "test", None]), "gap_ns": 9 * NS_PER_S}
+        for n in range(300)
+    ]
+    steps[120] |= {"kind": "user", "phase": None}
+    turns = table(steps)
+    found = batch(turns, [PhaseVisits(), TransitionRepeats()])
+
+    assert found == arrived(turns, seed, ruleset([PhaseVisits(), TransitionRepeats()]))
+    assert max(finding.attempts for finding in found) > PhaseVisits().max_visits
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_monologues_agree(seed: int) -> None:
+    """Talk is cut by calls of its own agent, and by nothing else, in either driver."""
+    chance = random.Random(seed)
+    blank = {"name": "run", "result": "1", "failed": False, "step": None, "took_ns": 0}
+    said = {"arguments": "Go on.", "text": "Again.", "talks_on": "Again."}
+    kinds = ["model"] * 9 + ["tool"]
+    steps = [
+        blank
+        | said
+        | {"task": "t1", "agent": chance.choice("aab"), "kind": chance.choice(kinds)}
+        | {"gap_ns": chance.randint(0, 40) * NS_PER_S}
+        for _ in range(150)
+    ]
+    turns, rules = table(steps), [Monologue(attempts_min=3)]
+    found = batch(turns, rules)
+
+    assert found == arrived(turns, seed, ruleset(rules))
+    assert max(finding.attempts for finding in found) > Monologue(attempts_min=3).lookback
+
+
+def looping_steps(seed: int, longest: int = 30) -> list[dict[str, Any]]:
+    """Make a run of random work with many loops, the longest far longer than any look back."""
+    chance = random.Random(seed)
+    steps: list[dict[str, Any]] = []
+    blank = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
+    for _ in range(8):
+        period, times = chance.randint(1, 8), chance.choice([1, 2, 3, longest])
+        task = chance.choice(["t1", "t2"])
+        names = [f"tool{chance.randint(1, 3)}" for _ in range(period)]
+        for name in names * times:
+            timing = {"gap_ns": chance.randint(1, 20 * NS_PER_S), "took_ns": 0}
+            said = {"task": task, "name": name, "arguments": "x", "result": "same"}
+            steps.append(blank | timing | said)
+    return steps
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_long_loops_agree(seed: int) -> None:
+    """A loop that outgrows what the live engine keeps is counted on, not begun anew."""
+    turns = table(looping_steps(seed))
+    found = batch(turns)
+
+    assert found == arrived(turns, seed)
+    assert max(finding.attempts for finding in found) > max(r.lookback for r in default_rules())
+
+
+@dataclass(frozen=True, slots=True)
+class ShortBuffer(Cycle):
+    """A planted fault: it claims to look back on fewer turns than it does."""
+
+    @property
+    def lookback(self) -> int:
+        """One turn less than the cycle needs."""
+        return self.rounds_min * self.period_max - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LooksAhead(RepeatedCall):
+    """A planted fault: a turn's verdict depends on the turn after it."""
+
+    def judge(self, lane: Lane) -> Evaluation:
+        """Let a turn count what the next one will."""
+        fair = RepeatedCall.judge(self, lane)
+        again = in_a_row(lane, pair(lane.call, lane.outcome))
+        ahead = np.where(lane.following > 0, np.roll(again, -1), again)
+        return Evaluation(np.minimum(fair.reached, ahead), fair.needed, *fair_rest(fair))
+
+
+def fair_rest(verdict: Evaluation) -> tuple[Any, Any, Any]:
+    """Return what the planted fault leaves as it is."""
+    return verdict.period, verdict.length, verdict.what
+
+
+def disagreements(*rules: Any) -> int:
+    """Count the runs in which the drivers differ, one turn at a time and nothing late."""
+    count = 0
+    for seed in range(3):
+        # Between any two turns of a lane the task goes on elsewhere, and lets the first settle.
+        apart = {"gap_ns": 2 * HORIZON_S * NS_PER_S}
+        steps = [
+            one | apart | {"agent": agent}
+            for one in looping_steps(seed, longest=4)
+            for agent in ("a", f"other {seed}")
+        ]
+        turns = table(steps)
+        engine = LiveEngine(DetectionPolicy(ruleset(rules)))
+        for row in range(turns.height):
+            engine.feed(turns[row])
+        count += engine.findings() != batch(turns, rules)
+    return count
+
+
+def test_nothing_is_planted_in_the_rules() -> None:
+    """The runs that expose the planted faults show none in the rules as they are."""
+    assert disagreements(*default_rules()) == 0
+
+
+@pytest.mark.parametrize("rule", [ShortBuffer(), LooksAhead()])
+def test_planted_faults_are_caught(rule: Any) -> None:
+    """A buffer too short by one and a look ahead by one make the drivers disagree."""
+    assert disagreements(rule) > 0
+
+
+def test_a_turn_that_comes_too_late_is_counted() -> None:
+    """What arrives after the horizon cannot be sorted in, and is not lost silently."""
+    base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
+    call = base | {"task": "t1", "name": "run", "arguments": "x", "result": "1"}
+    turns = table([call | {"gap_ns": gap} for gap in (0, 2 * HORIZON_S * NS_PER_S)])
+    engine = LiveEngine()
+    engine.feed(turns[1])
+    engine.feed(turns[0])
+
+    assert engine.late == 1
+
+
+def test_what_is_kept_does_not_grow() -> None:
+    """A task of thousands of turns costs no more memory than a short one."""
+    chance = random.Random(3)
+    steps = [one | {"phase": chance.choice(["fix", "test"])} for one in looping_steps(3)]
+    for asked in range(0, len(steps), 25):
+        steps[asked] = steps[asked] | {"kind": "user", "phase": None}
+    turns = table([one | {"gap_ns": 9 * NS_PER_S} for one in steps] * 4)
+    engine, kept = LiveEngine(), []
+    for start in range(0, turns.height, 40):
+        engine.feed(turns[start : start + 40])
+        kept.append(engine.kept)
+
+    assert max(kept[len(kept) // 2 :]) <= 2 * max(kept[:6])
+
+
+def test_feed_reports_what_changed() -> None:
+    """A finding is reported when it opens and when it grows, under one id."""
+    base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
+    call = base | {"task": "t1", "name": "run", "arguments": "x", "result": "1"}
+    turns = table([call | {"gap_ns": NS_PER_S}] * 5)
+    engine = LiveEngine(DetectionPolicy(ruleset([RepeatedCall()])))
+    reports = [engine.feed(turns[row]).findings for row in range(5)]
+
+    assert [[f.attempts for f in report] for report in reports] == [[], [], [3], [4], [5]]
+    assert len({f.id for report in reports for f in report}) == 1
+
+
+def test_a_slow_call_of_a_parallel_step_keeps_its_place() -> None:
+    """The first of a step may be settled and gone when the others end, minutes later."""
+    base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "took_ns": 0, "task": "t1"}
+    ends = {"p": (0, "s1"), "m": (100, "s1"), "z": (110, None), "a": (130, "s1"), "q": (900, None)}
+    before, steps = 0, []
+    for name, (end, step) in ends.items():
+        call = base | {"name": name, "arguments": "x", "result": "1", "step": step}
+        steps.append(call | {"gap_ns": (end - before) * NS_PER_S})
+        before = end
+    turns = table(steps * 3)
+
+    engine = LiveEngine()
+    for row in turns["end_ns"].arg_sort().to_list():
+        engine.feed(turns[row])
+    assert engine.findings() == batch(turns)
+    assert [finding.rule for finding in batch(turns)] == ["cycle"]
+
+
+def test_a_message_and_its_response_are_two_turns() -> None:
+    """They come from one span, and neither is the other sent twice."""
+    base = {"task": "t1", "agent": "a", "name": "m", "arguments": "x", "text": "Again."}
+    rest = {"failed": None, "result": None, "step": None, "took_ns": 0, "gap_ns": NS_PER_S}
+    kinds = ["user", "model", "model", "model"]
+    turns = table([base | rest | {"kind": kind} for kind in kinds])
+    shared = pl.when(pl.col("turn") <= 1).then(pl.lit("s")).otherwise("span_id")
+    turns = turns.with_columns(span_id=shared)
+    engine = LiveEngine()
+    engine.feed(turns)
+
+    assert engine.kept == turns.height
+    assert engine.findings() == batch(turns)

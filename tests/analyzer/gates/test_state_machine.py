@@ -1,0 +1,356 @@
+"""The gate: what it tells of which loop, and that batch, live and a restart tell the same."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from looptrace.analyzer.detect.counters import DAY_S
+from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.engine.batch import Detection, detect
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.rules.contract import Rule, Rung
+from looptrace.rules.no_progress_repeat import NoProgressRepeat
+from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.repeated_failure import RepeatedFailure
+from looptrace.rules.response_repeat import ResponseRepeat
+from looptrace.rules.vocabulary import NS_PER_S
+from tests.analyzer.engine.test_live import overrides, step, table
+from tests.drivers import ruleset
+
+requirement = pytest.mark.requirement
+EVENTS_MAX = 10  # of one loop, however long
+
+SAME_RESPONSE = 'say("No way.", given=error)'
+
+
+def told(text: str, *rules: Rule, recovery: Recovery | None = None) -> list[GateEvent]:
+    """Decide upon turns in the notation, in batch and live; both must tell the same."""
+    judging = ruleset(rules or None)
+    recovery = recovery or Recovery()
+    turns = turns_in(text)
+    judged = detect(turns, DetectionPolicy(judging, recovery))
+    for seed in (None, 1, 2):
+        assert in_turn(turns, judging, recovery, seed) == judged.events
+    return list(judged.events)
+
+
+def in_turn(
+    turns: pl.DataFrame, judging: RuleSet, recovery: Recovery, seed: int | None
+) -> tuple[GateEvent, ...]:
+    """Feed a live engine in order, one at a time or in sizes that a seed chooses."""
+    turns = turns.sort("order_ns", maintain_order=True)
+    sizes = random.Random(seed)
+    engine, start, events = LiveEngine(DetectionPolicy(judging, recovery)), 0, list[GateEvent]()
+    while start < turns.height:
+        size = 1 if seed is None else sizes.randint(1, 12)
+        events += engine.feed(turns[start : start + size]).events
+        start += size
+    return tuple(sorted(events, key=lambda event: event.task))
+
+
+def brief(events: list[GateEvent]) -> list[str]:
+    """Name the events in short: what was told, and at which turn."""
+    return [f"{event.action or event.type} {event.turn}" for event in events]
+
+
+@requirement("A3")
+def test_a_loop_warns_and_then_opens_a_gate() -> None:
+    """The ladder of the rule says when, and after the gate nothing more is told."""
+    events = told("run(a)->same x9", RepeatedCall())
+
+    assert brief(events) == ["warn 3", "gate 5"]
+    assert [event.loop_count for event in events] == [2, 4]
+    assert events[1].status == "paused_for_intervention"
+    assert events[1].reason == "run(a) gave the same result 5 times, turns 1–5"
+
+
+@requirement("D4")
+@requirement("A5")
+def test_a_person_resolves_a_gate() -> None:
+    """A message resolves the gate and resets the counter; the next loop is told of anew."""
+    events = told('run(a)->same x6 user("Use b.") run(a)->same x3', RepeatedCall())
+
+    assert brief(events) == ["warn 3", "gate 5", "gate_resolved 6", "counter_reset 6", "warn 9"]
+    assert events[2].gate == events[1].gate
+    assert events[2].note == "Use b."
+    assert events[3].loop_count == 4
+    assert events[3].status == "active"
+
+
+@requirement("A5")
+def test_completion_resets_and_says_so() -> None:
+    """A completed task counts anew, and the count before is kept."""
+    events = told('test()->!"boom" x2 attempt(done) test()->!"boom" x2')
+    assert events == []
+
+    events = told("run(a)->same x4 attempt(done) run(a)->same x3", RepeatedCall())
+    assert brief(events) == ["warn 3", "counter_reset 6", "warn 8"]
+    assert (events[1].reason, events[1].loop_count) == ("completed", 3)
+
+
+@requirement("A6")
+def test_a_task_idle_for_a_day_begins_anew() -> None:
+    """What was counted before the pause is dropped; a gate waits for a person however long."""
+    call = "run(a)->same"
+
+    assert brief(told(f"{call} x3 ~90000 {call} {call} x2", RepeatedCall())) == [
+        "warn 3",
+        "counter_reset 4",
+        "warn 6",
+    ]
+    assert told(f"{call} x2 ~90000 {call} {call}", RepeatedCall()) == []
+    gated = told(f"{call} x5 ~90000 {call} {call} x4", RepeatedCall())
+    assert brief(gated) == ["warn 3", "gate 5"]
+
+
+@requirement("E2")
+@requirement("E3")
+@requirement("E4")
+def test_two_pivots_and_then_a_gate() -> None:
+    """A pivot counts the loop anew, and the one beyond max_pivots is a gate."""
+    events = told(f"{SAME_RESPONSE} x12", ResponseRepeat())
+
+    assert brief(events) == ["pivot 3", "pivot 6", "gate 9"]
+    assert [event.pivots for event in events] == [1, 2, 2]
+    assert events[2].why == "MAX_PIVOTS_EXCEEDED"
+    assert events[2].status == "paused_for_intervention"
+
+
+@requirement("A5")
+@requirement("E3")
+def test_a_reset_tells_the_pivots_before_it() -> None:
+    """Also where the loop itself was counted anew by the last pivot."""
+    events = told(f'{SAME_RESPONSE} x3 user("Go on.") {SAME_RESPONSE} x3', ResponseRepeat())
+
+    assert brief(events) == ["pivot 3", "counter_reset 3", "pivot 6"]
+    assert [event.pivots for event in events] == [1, 1, 1]
+
+
+@requirement("E4")
+def test_without_pivots_the_first_loop_is_a_gate() -> None:
+    """With max_pivots 0 there is nothing to try before a person decides."""
+    events = told(f"{SAME_RESPONSE} x12", ResponseRepeat(), recovery=Recovery(max_pivots=0))
+
+    assert brief(events) == ["gate 3"]
+
+
+@requirement("E5")
+def test_success_ends_the_entropy_and_a_pause_all_directives() -> None:
+    """Other news in between begins a new count; a paused task is told nothing."""
+    twice = f"{SAME_RESPONSE} x2"
+    assert told(f'{twice} say("Fixed.", given=ok) {twice}', ResponseRepeat()) == []
+
+    both = (ResponseRepeat(), RepeatedCall())
+    events = told(f"run(a)->same x5 {SAME_RESPONSE} x9", *both)
+    assert brief(events) == ["warn 3", "gate 5"]
+
+
+@requirement("B3")
+@requirement("B5")
+def test_authority_is_granted_once_and_then_a_person_decides() -> None:
+    """The loop goes on after the authority, so that the task is blocked."""
+    events = told("attempt(blocked, no key) x6")
+
+    assert brief(events) == ["unblock_authority 3", "gate 4"]
+    assert events[0].blockers == ("no key",)
+    assert (events[1].why, events[1].status) == ("UNBLOCKING_FAILED", "blocked")
+
+
+@requirement("B5")
+def test_without_unblocking_the_first_block_is_a_gate() -> None:
+    """A conservative team decides itself."""
+    events = told("attempt(blocked, no key) x6", recovery=Recovery(unblock=False))
+
+    assert brief(events) == ["gate 3"]
+    assert events[0].why == "UNBLOCKING_OFF"
+
+
+@requirement("B2")
+def test_a_done_task_is_left_behind() -> None:
+    """The history is cleared; an agent that comes back again and again is stopped."""
+    events = told("attempt(done) x12")
+
+    assert brief(events) == ["force_next 3", "force_next 6", "gate 9"]
+    assert events[2].why == "MAX_FORCED_EXCEEDED"
+
+
+@requirement("F2")
+def test_a_loop_goes_on_over_completions() -> None:
+    """Attempts at a task that is done are one loop, also where the first of them are settled."""
+    events = told("(~100 attempt(done)) x8", recovery=Recovery(max_forced=9))
+
+    assert brief(events) == ["force_next 3", "force_next 6"]
+
+
+@requirement("A10")
+def test_failures_of_the_outside_wait_longer_each_time() -> None:
+    """The advice is repeated when the wait is over; after half an hour there is a gate."""
+    events = told('(~59 fetch(a)->!"429 Too Many Requests") x40')
+
+    assert [e.retry_after_s for e in events if e.action == "retry_later"] == [
+        60,
+        120,
+        240,
+        480,
+        960,
+    ]
+    assert brief(events)[-1] == "gate 31"
+
+
+@requirement("A4")
+def test_subtasks_share_the_counters_of_their_root() -> None:
+    """A fails twice in one sub-task, B once in another: that is 3."""
+    events = told('@A $one test()->!"boom" x2 @B $two test()->!"boom"')
+
+    assert brief(events) == ["gate 3"]
+
+
+@requirement("A1")
+def test_a_gate_shows_the_last_failures() -> None:
+    """Ten at the most, and none from before the last reset."""
+    events = told('user("Go.") test({n})->!"boom" x15', recovery=Recovery(history_max=10))
+    gate = next(event for event in events if event.type == "gate_opened")
+
+    assert [failure.turn for failure in gate.history] == list(range(1, gate.turn + 1))
+    events = told('test()->!"a {n}" x20 test()->!"boom" x3', RepeatedFailure())
+    gate = next(event for event in events if event.type == "gate_opened")
+    assert [failure.turn for failure in gate.history] == list(range(14, 24))
+
+
+@requirement("A6")
+def test_the_history_of_a_slow_task_is_kept() -> None:
+    """Failures that are long settled are still shown, as many as were asked for."""
+    slow = '(~200 test()->!"a {n}") x25 test()->!"boom" x3'
+    events = told(slow, RepeatedFailure(), recovery=Recovery(history_max=20))
+
+    assert [failure.turn for failure in events[-1].history] == list(range(9, 29))
+
+
+@requirement("F4")
+def test_a_ladder_is_configuration() -> None:
+    """Warn → pivot → gate by settings alone."""
+    ladder = (Rung(2, "warn"), Rung(4, "pivot"), Rung(6, "gate"))
+    rule = RepeatedCall(attempts_min=2, ladder=ladder)
+
+    assert brief(told("run(a)->same x30", rule)) == ["warn 2", "pivot 4", "pivot 8", "gate 12"]
+
+
+@requirement("B4")
+def test_a_warning_becomes_an_order() -> None:
+    """3 attempts with the same work warn, 5 force the next task."""
+    events = told("attempt(pending)->page x5", NoProgressRepeat())
+
+    assert brief(events) == ["warn 3", "force_next 5"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run(a)->same x2000",
+        f"{SAME_RESPONSE} x2000",
+        "(create(a)->exists remove(a)->ok) x1000",
+        'test({n})->!"boom" x2000',
+        "attempt(done) x2000",
+        'fetch(a)->!"429 Too Many Requests" x2000',
+    ],
+)
+def test_a_long_loop_opens_one_gate(text: str) -> None:
+    """However long it is, it is told of a few times and gated once."""
+    events = detect(turns_in(text)).events
+
+    assert len(events) <= EVENTS_MAX
+    assert sum(event.type == "gate_opened" for event in events) <= 1
+
+
+def assert_sound(judged: Detection) -> None:
+    """Assert what holds for any turns and settings."""
+    findings = {finding.id for finding in judged.findings}
+    open_gate: dict[str, str] = {}
+    for event in judged.events:
+        if event.type == "gate_resolved":
+            assert open_gate.pop(event.task) == event.gate
+        elif event.type != "counter_reset":
+            assert event.task not in open_gate
+            assert event.finding in findings
+        if event.type == "gate_opened":
+            open_gate[event.task] = event.gate
+        assert min(event.attempts, event.loop_count, event.pivots) >= 0
+    assert max(Counter(event.id for event in judged.events).values(), default=1) == 1
+    assert {s.task: s.gate.id for s in judged.states if s.gate} == open_gate
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(step, min_size=1, max_size=80),
+    st.integers(0, 2**32),
+    st.just(()) | st.lists(overrides(), max_size=2).map(tuple),
+)
+@requirement("F2")
+def test_batch_and_live_tell_the_same(
+    steps: list[dict[str, Any]], seed: int, changes: tuple[Override, ...]
+) -> None:
+    """Whatever the sizes of the batches and the overrides; and what is told is sound."""
+    turns, recovery, judging = table(steps), Recovery(max_pivots=1), RuleSet(overrides=changes)
+    judged = detect(turns, DetectionPolicy(judging, recovery))
+
+    assert_sound(judged)
+    assert in_turn(turns, judging, recovery, seed) == judged.events
+
+
+@settings(max_examples=100)
+@given(st.lists(step, min_size=1, max_size=80), st.integers(0, 2**32))
+def test_a_restart_tells_nothing_twice(steps: list[dict[str, Any]], seed: int) -> None:
+    """An engine that is fed the turns once more has the same events and states."""
+    turns = table(steps).sort("order_ns", maintain_order=True)
+    cut = random.Random(seed).randint(0, turns.height)
+    judged = detect(table(steps))
+    first = LiveEngine()
+    before = first.feed(turns[:cut]).events
+    second = LiveEngine()
+    again = second.feed(turns[:cut]).events
+    after = second.feed(turns[cut:])
+    states: dict[str, TaskState] = {state.task: state for state in after.states}
+
+    assert before == again
+    assert {e.id for e in (*before, *after.events)} == {e.id for e in judged.events}
+    assert all(states[s.task] == s for s in judged.states if s.task in states)
+
+
+@requirement("A6")
+def test_idle_tasks_are_forgotten() -> None:
+    """A day after their last turn nothing is held of them, unless a person must still decide."""
+    engine = LiveEngine(DetectionPolicy(ruleset([RepeatedCall()])))
+    engine.feed(turns_in("run(a)->same x3"))
+    last_s = 3
+
+    assert engine.forget((last_s + DAY_S - 1) * NS_PER_S) == 0
+    assert engine.forget((last_s + DAY_S + 1) * NS_PER_S) == 1
+    assert (engine.kept, engine.findings()) == (0, [])
+    engine.feed(turns_in("run(a)->same x5"))
+    assert engine.forget((last_s + 9 * DAY_S) * NS_PER_S) == 0
+    assert engine.kept > 0
+
+
+@requirement("A6")
+def test_a_forgotten_task_goes_on_as_in_batch() -> None:
+    """The turns after the pause are told of as if nothing had been forgotten."""
+    turns = turns_in("run(a)->same x3 ~90000 run(a)->same run(a)->same x5")
+    engine = LiveEngine()
+    events = engine.feed(turns[:3]).events
+    engine.forget(turns["end_ns"][2] + (DAY_S + 1) * NS_PER_S)
+    events += engine.feed(turns[3:]).events
+    ids = {event.id for event in detect(turns).events if event.type != "counter_reset"}
+
+    assert {event.id for event in events} == ids

@@ -1,0 +1,877 @@
+"""Settings files: what they change, what is wrong with them and where, and what is hostile."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from looptrace.analyzer.detect.counters import METRICS, Counting
+from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.settings.docs_page import page
+from looptrace.analyzer.settings.json_schema import schema
+from looptrace.analyzer.settings.sections import (
+    PROFILES,
+    SECTIONS,
+    Settings,
+    default,
+    load,
+    overridden,
+    parsed,
+    rules_of_profile,
+)
+from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
+from looptrace.analyzer.settings.toml_writer import starter, toml_of
+from looptrace.analyzer.settings.webhook import FORMATS, Webhook
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.rules.contract import ACTIONS, Action, Rule, Rung
+from looptrace.rules.registry import RULES, default_rules, known_rules
+from tests.drivers import findings_of
+
+WARN_GATE = ("warn", "gate")
+VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
+PIVOTS = "LOOPTRACE_MAX_PIVOTS"
+Laddered = list[tuple[int, str]]
+
+
+def read(text: str) -> Settings:
+    """Read settings from a text."""
+    return parsed(text.encode(), "looptrace.toml")
+
+
+def rule_in(settings: Settings, name: str) -> Rule:
+    """Return the one rule of this name."""
+    (rule,) = [rule for rule in settings.policy.rule_set.rules if rule.name == name]
+    return rule
+
+
+def ladder_of(rule: Rule) -> Laddered:
+    """Return a ladder as pairs."""
+    return [(rung.attempts, rung.action) for rung in rule.ladder]
+
+
+def outcome(data: bytes) -> Settings | str:
+    """Return the settings, or what is said of those that cannot be used."""
+    try:
+        return parsed(data, "looptrace.toml")
+    except SettingsError as error:
+        return str(error)
+
+
+def refused(text: str) -> str:
+    """Return what is said of settings that cannot be used."""
+    said = outcome(text.encode())
+    assert isinstance(said, str)
+    return said
+
+
+def test_balanced_is_what_holds_without_a_file() -> None:
+    """Whoever writes down the default profile changes nothing."""
+    assert rules_of_profile("balanced") == known_rules()
+    assert read("") == read('profile = "balanced"') == default()
+
+
+@pytest.mark.requirement("B7")
+@pytest.mark.parametrize(
+    ("profile", "attempts", "ladder", "rounds", "cycle_ladder"),
+    [
+        ("conservative", 5, [(5, "warn"), (8, "gate")], 3, [(3, "warn"), (5, "gate")]),
+        ("balanced", 3, [(3, "warn"), (5, "gate")], 2, [(2, "warn"), (3, "gate")]),
+        ("aggressive", 2, [(2, "warn"), (3, "gate")], 2, [(2, "gate")]),
+    ],
+)
+def test_profiles_set_thresholds_and_ladders(
+    profile: str, attempts: int, ladder: Laddered, rounds: int, cycle_ladder: Laddered
+) -> None:
+    """A profile is one word for the numbers of all rules."""
+    found = read(f'profile = "{profile}"')
+    call, cycle = rule_in(found, "repeated_call"), rule_in(found, "cycle")
+
+    assert call.settings()["attempts_min"][0] == attempts
+    assert ladder_of(call) == ladder
+    assert cycle.settings()["rounds_min"][0] == rounds
+    assert cycle.settings()["period_max"][0] == 8
+    assert ladder_of(cycle) == cycle_ladder
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_profiles_order_every_rule(rule: type[Rule]) -> None:
+    """No rule acts later in a profile that promises to act earlier."""
+    late, middle, early = [
+        rule_in(Settings(name, DetectionPolicy(RuleSet(rules_of_profile(name)))), rule.name)
+        for name in ("conservative", "balanced", "aggressive")
+    ]
+    for name in rule().settings():
+        at = [variant.settings()[name][0] for variant in (late, middle, early)]
+        assert at == sorted(at, reverse=True)
+    for attempts in range(1, 20):
+        strength = [ACTIONS.index(variant.action(attempts)) for variant in (late, middle, early)]
+        assert strength == sorted(strength)
+
+
+@pytest.mark.requirement("F4")
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_can_be_tuned(rule: type[Rule]) -> None:
+    """A rule whose ladder or numbers a file cannot set would be set in stone."""
+    most = {name: about["le"] for name, (_, about) in rule().settings().items()}
+    lines = [f"{name} = {value}" for name, value in most.items()]
+    most_of_all = rule_in(
+        read("\n".join([f"[rules.{rule.name}]", "enabled = true", *lines])), rule.name
+    )
+
+    assert {name: value for name, (value, _) in most_of_all.settings().items()} == most
+    later: Action = "pivot" if "pivot" in rule.actions else "warn"
+    rungs = f'[{{ attempts = 4, action = "warn" }}, {{ attempts = 9, action = "{later}" }}]'
+    tuned = rule_in(read(f"[rules.{rule.name}]\nenabled = true\nladder = {rungs}"), rule.name)
+
+    changes: dict[str, Any] = {"ladder": (Rung(4, "warn"), Rung(9, later))}
+
+    assert tuned == replace(rule(), **changes)
+    assert [tuned.action(attempts) for attempts in (4, 8, 9)] == ["warn", "warn", later]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_can_be_switched_off(rule: type[Rule]) -> None:
+    """Switching one off leaves all others as they are."""
+    found = read(f"[rules.{rule.name}]\nenabled = false")
+
+    assert found.policy.rule_set.rules == tuple(r for r in default_rules() if r.name != rule.name)
+
+
+def test_a_file_wins_over_its_profile() -> None:
+    """What the file says holds, and the rest is the profile's."""
+    found = read('profile = "conservative"\n[rules.repeated_call]\nattempts_min = 4')
+    call = rule_in(found, "repeated_call")
+
+    assert call.settings()["attempts_min"][0] == 4
+    assert ladder_of(call) == [(5, "warn"), (8, "gate")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'profile = "balancd"',
+            "1: there is no profile 'balancd'. Did you mean balanced? "
+            "There is: conservative, balanced, aggressive.",
+        ),
+        ("profile = 1979-05-27", "1: there is no profile 1979-05-27. There is: conservative,"),
+        (
+            "\nprofil = 3",
+            "2: there is no 'profil'. Did you mean profile? There is: enabled,",
+        ),
+        ("rules = 3", "1: rules is 3; it must be a table."),
+        ("[rules]\ncycle = []", "2: rules.cycle is a list; it must be a table."),
+        ("[rules.cycl]\n", "1: there is no 'cycl' in rules. Did you mean cycle? There is: "),
+        (
+            "[rules.cycle]\nround_min = 2",
+            "2: there is no 'round_min' in rules.cycle. Did you mean rounds_min? "
+            "There is: enabled, rounds_min, period_max, ladder.",
+        ),
+        ("[rules.cycle]\nenabled = 1", "2: rules.cycle.enabled is 1; it must be true or false."),
+        (
+            "[rules.cycle]\nrounds_min = true",
+            "2: rules.cycle.rounds_min is true; it must be a whole number between 2 and 20.",
+        ),
+        (
+            "[rules.cycle]\nrounds_min = 21",
+            "2: rules.cycle.rounds_min is 21; it must be between 2",
+        ),
+        ("[rules.cycle]\nrounds_min = 2.0", "2: rules.cycle.rounds_min is 2.0; it must be a whole"),
+        ("[rules.cycle]\nladder = 3", "2: rules.cycle.ladder is 3; it must be a list."),
+        ("[rules.cycle]\nladder = [3]", "2: rules.cycle.ladder is 3; it must be a table."),
+        ("[rules.cycle]\nladder = []", "2: rules.cycle.ladder has 0 rungs; it must have 1 to 8."),
+        ("[rules.cycle]\nladder = [{ attempts = 2 }]", "2: rules.cycle.ladder has a rung without"),
+        (
+            '[rules.cycle]\nladder = [{ attempts = 2, action = "wran" }]',
+            "2: there is no action 'wran'. Did you mean warn? There is: warn,",
+        ),
+        (
+            '[rules.cycle]\nladder = [{ attempts = 2, action = "warn", then = 1 }]',
+            "2: there is no 'then' in rules.cycle.ladder. There is: attempts, action.",
+        ),
+        (
+            '[rules.cycle]\nladder = [{ attempts = "2", action = "warn" }]',
+            "2: rules.cycle.ladder.attempts is '2'; it must be a whole number between 1 and 1000.",
+        ),
+        (
+            '[rules.cycle]\nladder = [{ attempts = 0, action = "warn" }]',
+            "2: rules.cycle.ladder has a rung at 0 attempts; it must be between 1 and 1000.",
+        ),
+        (
+            '[rules.cycle]\nladder = [{attempts=2,action="warn"},{attempts=2,action="gate"}]',
+            "2: rules.cycle.ladder goes from 2 to 2 attempts; they must rise.",
+        ),
+        (
+            '[rules.cycle]\nladder = [{attempts=2,action="gate"},{attempts=3,action="warn"}]',
+            "2: rules.cycle.ladder goes from gate to warn; an action must not be gentler than",
+        ),
+        ("\n[rules.cycle\nrounds_min = 2", "2: is not TOML: Expected ']' at the end of a table"),
+        ("x = 1\nx = 2\n", "2: is not TOML: Cannot overwrite a value, column 6."),
+        ("x = 1\n\nx = '", "3: is not TOML: Expected "),
+    ],
+)
+def test_errors_say_where_and_what_is_allowed(text: str, said: str) -> None:
+    """Whoever made a slip finds it by the line, and learns what may stand there."""
+    message = refused(text)
+
+    assert message.startswith(f"looptrace.toml:{said}")
+    assert message.endswith(".")
+    assert message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("rules.cycle.rounds_min = 99", 1),
+        ("# rounds_min = 99\n[rules]\ncycle.rounds_min = 99", 3),
+        ("[rules]\n\ncycle = { rounds_min = 99 }", 3),
+        ("[rules.cycle]\nperiod_max = 3\nrounds_min = 99", 3),
+        ("[rules.repeated_call]\nattempts_min = 3\n[ rules . 'cycle' ]\n\"rounds_min\" = 99", 4),
+        ("[rules.cycle]\nladder = [\n{ attempts = 3,action = 'warn' },\n]\nrounds_min = 99", 5),
+        ("[rules.cycle]\r\n\r\nrounds_min = 99\r\n", 3),
+        ('[rules.cycle]\n"rounds\\u005fmin" = 99', 1),
+    ],
+)
+def test_line_is_found_however_a_key_is_written(text: str, line: int) -> None:
+    """TOML has many ways to write one key; the line is that of the key, or of its table."""
+    assert refused(text).startswith(f"looptrace.toml:{line}: rules.cycle.rounds_min is 99")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b" " * FILE_BYTES_MAX, None),
+        (b" " * (FILE_BYTES_MAX + 1), "1: the file has more than 262144 bytes."),
+        (b"\n#" + b"." * LINE_DOTS_MAX, None),
+        (b"\n" + b".".join([b"a"] * 100_000) + b" = 1", "2: the line has more than 50 dots."),
+        (b"x = " + b"[" * 100_000, "1: the values are nested too deeply."),
+        (b"x = " + b"{a=" * 50_000, "1: the values are nested too deeply."),
+        (b"x = " + b"9" * 100_000, "1: is not TOML: "),
+        (b"profile = 0x" + b"f" * 100_000, "1: there is no profile a number of more than 64 bits."),
+        (b"rules.cycle.rounds_min = 0x" + b"f" * 100_000, "1: rules.cycle.rounds_min is a number"),
+        (b"\n\xff = 1", "2: the text is not UTF-8."),
+        (b"\xef\xbb\xbfprofile = 'balanced'", None),
+        (b'"a\\nb\\u202e' + b"c" * 100_000 + b'" = 1', "1: there is no 'a b\ufffdc"),
+    ],
+)
+def test_hostile_files_are_refused(data: bytes, said: str | None) -> None:
+    """A settings file may come with a repository that nobody has looked at."""
+    found = outcome(data)
+
+    assert isinstance(found, Settings) if said is None else f"looptrace.toml:{said}" in str(found)
+    assert len(str(found)) < 1_000 or said is None
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """A wrong path must not look like the default settings."""
+    missing = tmp_path / "none.toml"
+    with pytest.raises(SettingsError, match=r"none\.toml: cannot be read: No such file"):
+        load(missing)
+    with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
+        load(tmp_path)
+
+
+def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Make tables whose keys are the right ones more often than not."""
+    known = [name for rule in known_rules() for name in rule.settings()]
+    known += [*SECTIONS, *SELECTORS, "ladder", "attempts", "action", "", "a.b", 'a"\n']
+    names = st.sampled_from([*known, *(rule.name for rule in RULES)])
+    return st.dictionaries(names, inner, max_size=5)
+
+
+values = st.recursive(
+    st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.dates(min_value=datetime.date(1000, 1, 1))
+    | st.sampled_from([*ACTIONS, *PROFILES])
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x7f"), max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | tables(inner),
+    max_leaves=20,
+)
+
+
+rungs = st.fixed_dictionaries({"attempts": st.integers(0, 12), "action": st.sampled_from(ACTIONS)})
+likely = st.dictionaries(
+    st.sampled_from(["enabled", "ladder", "attempts_min"]),
+    st.booleans() | st.integers(0, 110) | st.lists(rungs, max_size=3) | values,
+    max_size=2,
+)
+rule_tables = st.dictionaries(
+    st.sampled_from([rule.name for rule in RULES]), likely, min_size=1, max_size=3
+)
+words = st.sampled_from(["fix", "test", 'a.b "c"\\\n', "\x7f" + "." * 60, "", "ö" * 201])
+tuned = st.fixed_dictionaries(
+    {"profile": st.sampled_from(list(PROFILES))},
+    optional={
+        "enabled": st.just(value=True) | st.booleans(),
+        "rules": rule_tables,
+        "recovery": st.dictionaries(
+            st.sampled_from([*(item.name for item in fields(Recovery)), "idle_s"]),
+            st.integers(0, 110) | st.booleans(),
+            max_size=3,
+        ),
+        "overrides": st.lists(
+            st.dictionaries(st.sampled_from(SELECTORS), words, min_size=1, max_size=2).flatmap(
+                lambda asked: rule_tables.map(lambda rules: {**asked, "rules": rules})
+            ),
+            max_size=2,
+        ),
+        "phases": st.dictionaries(
+            words, st.fixed_dictionaries({"converges_on": st.sampled_from(METRICS)}), max_size=2
+        ),
+        "tools": st.dictionaries(
+            words,
+            st.dictionaries(
+                st.sampled_from(["volatile_keys", "same_call", "polling"]),
+                st.lists(words, max_size=2) | st.booleans(),
+                max_size=2,
+            ),
+            max_size=2,
+        ),
+        "masks": st.lists(
+            st.fixed_dictionaries({"pattern": words | st.just("(?"), "name": words}), max_size=2
+        ),
+        "webhooks": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "name": words,
+                    "url": st.sampled_from(["https://a/", "http://a/", "env:A", "file:a"]),
+                },
+                optional={
+                    "format": st.sampled_from(FORMATS),
+                    "secrets": st.lists(words | st.sampled_from(["env:A", "file:b"]), max_size=3),
+                    "allow_private": st.lists(words | st.just("10.0.0.0/8"), max_size=2),
+                    "agents": st.lists(words, max_size=2),
+                    "rules": st.lists(words | st.just("cycle"), max_size=2),
+                },
+            ),
+            max_size=2,
+        ),
+    },
+)
+
+
+@st.composite
+def any_settings(draw: st.DrawFn) -> Settings:
+    """Make settings in Python, of every section."""
+    name = draw(st.sampled_from(list(PROFILES)))
+    rules = {rule.name: rule for rule in rules_of_profile(name)}
+    off = draw(st.sets(st.sampled_from(list(rules)), max_size=3))
+    others = {rule.name: rule for rule in rules_of_profile(draw(st.sampled_from(list(PROFILES))))}
+    text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+    overrides: list[Override] = []
+    for phase in draw(st.lists(text, max_size=2, unique=True)):
+        chosen = draw(st.sets(st.sampled_from(list(rules)), max_size=3))
+        forms = {rule: draw(st.sampled_from([None, others[rule]])) for rule in sorted(chosen)}
+        bases = {rule: None if rule in off else rules[rule] for rule in chosen}
+        forms = {rule: form for rule, form in forms.items() if form != bases[rule]}
+        agent = draw(st.none() | text)
+        overrides += [Override(forms, phase=phase, agent=agent)] if forms else []
+    keys = st.lists(text, max_size=3).map(tuple)
+    tools = st.builds(Tool, keys, polling=st.booleans()) | st.builds(Tool, same_call=keys)
+    masked = draw(st.lists(st.integers(0, 9), max_size=3, unique=True))
+    hooks = [
+        Webhook(
+            hook,
+            draw(st.sampled_from(["https://a/?b=c", "http://[::1]:8080", "env:A", "file:b/c d"])),
+            draw(st.sampled_from(FORMATS)),
+            draw(st.sampled_from([("env:A",), ("file:x", "env:B")])),
+            draw(st.sampled_from(["", "https://me/{gate}?t={task}"])),
+            ("127.0.0.1", "10.0.0.0/8"),
+            agents=draw(keys),
+        )
+        for hook in draw(st.lists(text, max_size=2, unique=True))
+    ]
+    counting = Counting(
+        draw(st.integers(60, 2_592_000)),
+        draw(st.dictionaries(text, st.sampled_from(METRICS), max_size=3)),
+        draw(st.integers(1, 86_400)),
+    )
+    return Settings(
+        name,
+        DetectionPolicy(
+            RuleSet(
+                tuple(r for r in rules.values() if r.name not in off), tuple(overrides), counting
+            ),
+            Recovery(
+                max_pivots=draw(st.integers(0, 100)),
+                unblock=draw(st.booleans()),
+                retry_after_s=draw(st.integers(1, 86_400)),
+            ),
+            Sameness(
+                draw(st.dictionaries(text, tools, max_size=3)),
+                tuple(TextMask(f"x{number}[.]", draw(text)) for number in masked),
+            ),
+        ),
+        webhooks=tuple(hooks),
+    )
+
+
+@settings(max_examples=300)
+@given(any_settings())
+def test_any_settings_read_back(wanted: Settings) -> None:
+    """What is written of any settings reads back as the same settings."""
+    assert read(toml_of(wanted)) == wanted
+
+
+def as_toml(value: Any) -> str:
+    """Write a value as TOML."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(k)} = {as_toml(v)}' for k, v in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(as_toml, value))}]"
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
+
+
+@settings(max_examples=300)
+@given(tables(values) | tuned)
+def test_any_tables_are_read_or_refused(table: dict[str, Any]) -> None:
+    """Whatever a file says, the answer is settings that read back, or an error in one line."""
+    text = "\n".join(f"{json.dumps(key)} = {as_toml(value)}" for key, value in table.items())
+    found = outcome(text.encode())
+
+    if isinstance(found, Settings):
+        assert read(toml_of(found)) == found
+    else:
+        assert re.fullmatch(r"looptrace\.toml:\d+: .+\.", found)
+        assert "is not TOML" not in found
+
+
+@given(st.binary() | st.text(alphabet="[]{}=.\"'\n #arules", max_size=80).map(str.encode))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    """No file ends in a traceback."""
+    found = outcome(data)
+
+    assert isinstance(found, Settings) or re.fullmatch(r"looptrace\.toml:\d+: .+\.", found)
+
+
+@settings(max_examples=300)
+@given(any_settings(), st.data())
+def test_damaged_files_are_read_or_refused(wanted: Settings, data: st.DataObject) -> None:
+    """A slip anywhere in a good file ends in other settings or in one line, not in a traceback."""
+    text = toml_of(wanted)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(start + 20, len(text))))
+    slip = data.draw(st.sampled_from(["", "=", "[", "]", '"', "\n", ".", "0", "true", "x = 1\n"]))
+    found = outcome(f"{text[:start]}{slip}{text[end:]}".encode())
+
+    if isinstance(found, Settings):
+        assert read(toml_of(found)) == found
+    else:
+        assert re.fullmatch(r"looptrace\.toml:\d+: .+\.", found)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_shown_settings_read_back(profile: str) -> None:
+    """What `config show` prints can be kept as the file."""
+    rules = RuleSet(rules_of_profile(profile)[1:])
+    wanted = Settings(profile, DetectionPolicy(rules, PROFILES[profile].recovery))
+
+    assert read(toml_of(wanted)) == wanted
+
+
+def test_texts_of_many_dots_read_back() -> None:
+    """The parser is kept from lines of many dots, which a pattern or a name may have."""
+    dots = "." * (LINE_DOTS_MAX + 10)
+    wanted = replace(
+        default(),
+        policy=DetectionPolicy(
+            RuleSet(counting=Counting(converging={dots: "markers"})),
+            sameness=Sameness({dots: Tool(same_call=(dots, "a"))}, (TextMask(dots, dots),)),
+        ),
+    )
+
+    assert read(toml_of(wanted)) == wanted
+
+
+def test_starter_file_changes_nothing() -> None:
+    """A new file holds what holds without it, commented out or not."""
+    text = starter()
+
+    assert read(text) == default()
+    assert read(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE)) == default()
+    examples = read(re.sub(r"^#(?=    )", "", text, flags=re.MULTILINE))
+    assert examples.policy.rule_set.overrides[0].selectors == {"phase": "refine"}
+    assert examples.policy.rule_set.counting.converging == {"refine": "tests_failed"}
+    assert examples.policy.sameness.tools["get_status"].polling
+    assert examples.policy.sameness.masks == (TextMask("build-[0-9]+", "<build>"),)
+    assert examples.webhooks[0].actions == ("gate",)
+    for rule in known_rules():
+        for _, about in rule.settings().values():
+            assert f"# {about['doc']} {about['ge']} to {about['le']}." in text
+
+
+@pytest.mark.requirement("E6")
+def test_environment_wins_over_the_file() -> None:
+    """A deployment changes the threshold without touching the file."""
+    found = read("rules.repeated_call.attempts_min = 9\nrules.signature_repeat.enabled = false")
+    changed = overridden(found, {VARIABLE: "7"})
+
+    assert rule_in(changed, "repeated_call").settings()["attempts_min"][0] == 7
+    assert rule_in(changed, "cycle") == rule_in(found, "cycle")
+    assert overridden(found, {PIVOTS: "0"}) == replace(
+        found, policy=replace(found.policy, recovery=Recovery(max_pivots=0))
+    )
+    assert [r.name for r in changed.policy.rule_set.rules] == [
+        r.name for r in found.policy.rule_set.rules
+    ]
+    assert overridden(found, {}) == overridden(found, {VARIABLE: "", PIVOTS: ""}) == found
+
+
+@pytest.mark.requirement("E6")
+def test_environment_wins_over_overrides() -> None:
+    """The threshold holds everywhere; overrides that it makes like the rest are left out."""
+    found = read(
+        "[[overrides]]\nphase = 'a'\nrules.repeated_call = { attempts_min = 9 }\n"
+        "[[overrides]]\nphase = 'b'\nrules.repeated_call = { enabled = false }\n"
+        "rules.cycle = { rounds_min = 4 }\n"
+        "[[overrides]]\nphase = 'c'\nrules.signature_repeat = { attempts_min = 9, "
+        "ladder = [{ attempts = 4, action = 'gate' }] }\n"
+    )
+    changed = overridden(found, {VARIABLE: "7"})
+    _, off, gated = found.policy.rule_set.overrides
+
+    assert changed.policy.rule_set.overrides[0] == off
+    signature = changed.policy.rule_set.overrides[1].rules["signature_repeat"]
+    assert signature is not None
+    assert signature.settings()["attempts_min"][0] == 7
+    assert signature.ladder == (Rung(4, "gate"),)
+    assert changed.policy.rule_set.overrides[1].selectors == gated.selectors
+    assert len(changed.policy.rule_set.overrides) == 2
+    assert read(toml_of(changed)) == changed
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (PIVOTS, "101", "recovery.max_pivots is 101; it must be between 0 and 100."),
+        (PIVOTS, "-1", "recovery.max_pivots is -1; it must be between 0 and 100."),
+        (PIVOTS, "two", "'two'; it must be a whole number."),
+        (VARIABLE, "11", "is 11, which its window of 10 failures cannot hold."),
+    ],
+)
+def test_wrong_variables_are_named(variable: str, value: str, said: str) -> None:
+    """Each error names the variable that it is about."""
+    with pytest.raises(SettingsError, match=f"^{variable}") as caught:
+        overridden(default(), {variable: value})
+
+    assert str(caught.value).endswith(said)
+
+
+@pytest.mark.requirement("B7")
+def test_conservative_unblocks_nothing_by_itself() -> None:
+    """A profile is also how loops are brought back, and the file wins over it."""
+    assert not read('profile = "conservative"').policy.recovery.unblock
+    assert read('profile = "conservative"\nrecovery.unblock = true').policy.recovery.unblock
+    assert read('profile = "balanced"').policy.recovery.unblock
+    assert read('profile = "aggressive"').policy.recovery.unblock
+
+
+@pytest.mark.requirement("D5")
+def test_master_switch_lets_no_rule_judge() -> None:
+    """One line silences looptrace, and what else the file says is still checked."""
+    override = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4"
+    found = read(f"enabled = false\nrecovery.max_pivots = 3\n{override}")
+
+    assert found.policy.rule_set == RuleSet(())
+    assert found.policy.recovery.max_pivots == 3
+    assert read(toml_of(found)) == found
+    assert "rounds_min is 49" in refused(f"enabled = false\n{override}9")
+    assert findings_of(turns_in("read(a)->b x9"), found.policy.rule_set) == []
+
+
+@pytest.mark.requirement("D5")
+def test_overrides_start_from_what_the_file_says() -> None:
+    """An override says what differs, also of a rule that is off elsewhere."""
+    found = read(
+        "[rules.repeated_call]\nenabled = false\nattempts_min = 6\n"
+        "[rules.cycle]\nperiod_max = 5\n"
+        "[[overrides]]\nphase = 'a'\ntool = 'b'\n"
+        "[overrides.rules.repeated_call]\nenabled = true\n"
+        "[overrides.rules.cycle]\nrounds_min = 4\n"
+        "[[overrides]]\nagent = 'c'\ntask_kind = 'd'\nrules.cycle.enabled = false\n"
+    )
+    first, second = found.policy.rule_set.overrides
+    call, cycle = first.rules["repeated_call"], first.rules["cycle"]
+
+    assert first.selectors == {"phase": "a", "tool": "b"}
+    assert second == Override({"cycle": None}, agent="c", task_kind="d")
+    assert "repeated_call" not in {rule.name for rule in found.policy.rule_set.rules}
+    assert call is not None
+    assert call.settings()["attempts_min"][0] == 6
+    assert cycle is not None
+    assert [value for value, _ in cycle.settings().values()] == [4, 5]
+
+
+def test_recovery_and_sameness_are_read() -> None:
+    """Every section reaches the settings."""
+    found = read(
+        "recovery = { idle_s = 60, retry_after_s = 5, unblock = false }\n"
+        "phases.fix.converges_on = 'coverage'\n"
+        "[tools.'a b']\nvolatile_keys = ['x.y', 'z']\n[tools.c]\nsame_call = ['q']\n"
+        "[[masks]]\npattern = 'v[0-9]'\nname = '<v>'\n"
+    )
+
+    assert found.policy.recovery == Recovery(retry_after_s=5, unblock=False)
+    assert found.policy.rule_set.counting == Counting(60, {"fix": "coverage"})
+    assert found.policy.sameness == Sameness(
+        {"a b": Tool(("x.y", "z")), "c": Tool(same_call=("q",))}, (TextMask("v[0-9]", "<v>"),)
+    )
+
+
+HOOK = "[[webhooks]]\nname = 'a'\n"
+ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("enabled = 1", "1: enabled is 1; it must be true or false."),
+        ("[recovery]\nmax_pivot = 1", "2: there is no 'max_pivot' in recovery. Did you mean max"),
+        ("[recovery]\nmax_pivots = 101", "2: recovery.max_pivots is 101; it must be between 0 an"),
+        ("[recovery]\nidle_s = 59", "2: recovery.idle_s is 59; it must be between 60 and 2592000."),
+        ("[recovery]\nunblock = 1", "2: recovery.unblock is 1; it must be true or false."),
+        ("overrides = 1", "1: overrides is 1; it must be a list."),
+        ("overrides = [1]", "1: overrides is 1; it must be a table."),
+        ("[[overrides]]\nrules.cycle = {}", "1: an override must have one of phase, agent, task_k"),
+        ("[[overrides]]\nphase = ''", "2: overrides.phase is ''; it must be a text of 1 to 200"),
+        ("[[overrides]]\nphase = 'a'", "1: the override changes nothing: it has no rules."),
+        (f"{ONE}rounds = 3", "5: there is no 'rounds' in overrides.rules.cycle. Did you mean rou"),
+        (f"{ONE}[[overrides]]\nphas = 'a'", "6: there is no 'phas' in overrides. Did you mean ph"),
+        (
+            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 99",
+            "8: overrides.rules.cycle.rounds_min is 99; it must be between 2 and 20.",
+        ),
+        (
+            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycl]",
+            "7: there is no 'cycl' in overrides.rules. Did you mean cycle? There is: max_iter",
+        ),
+        (
+            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 2",
+            "7: overrides.rules.cycle changes nothing: without it, the rule is the same.",
+        ),
+        (f"{ONE}{ONE}", "3: overrides.rules.cycle never holds: a later override fits wherever it"),
+        ("overrides = [\n" + "{},\n" * 51 + "]", "1: overrides has 51 entries; it may have 50."),
+        (
+            "[rules.repeated_failure]\nattempts_min = 9\nwindow = 8",
+            "2: rules.repeated_failure.attempts_min is 9, which its window of 8 failures cannot",
+        ),
+        ("[phases.fix]", "1: phases.fix must say what it converges_on."),
+        (
+            "[phases.fix]\nconverges_on = 'test_failed'",
+            "2: there is no metric 'test_failed'. Did you mean tests_failed? There is: tests_",
+        ),
+        ("[phases.'']\nconverges_on = 'markers'", "1: a name in phases has 0 characters; it must"),
+        (
+            "[tools.a]\nvolatile = []",
+            "2: there is no 'volatile' in tools.a. Did you mean vola",
+        ),
+        ("[tools.a]\nsame_call = 'x'", "2: tools.a.same_call is 'x'; it must be a list."),
+        ("[tools.a]\nsame_call = [3]", "2: tools.a.same_call is 3; it must be a text of 1 to 200"),
+        (
+            "[tools.a]\nsame_call = ['x']\nvolatile_keys = ['y']",
+            "3: tools.a.volatile_keys changes nothing: same_call names the only keys that count.",
+        ),
+        ("[[masks]]\nname = 'x'", "1: a mask must have a pattern."),
+        ("[[masks]]\nname = 'x'\npattern = '(a'", "3: masks.pattern: cannot compile '(a': unclos"),
+        ("[[masks]]\nname = 'x'\npattern = '(?=a)'", "3: masks.pattern: cannot compile '(?=a)': l"),
+        (
+            "[[masks]]\nname = 'x'\npattern = 'a'\n[[masks]]\nname = 'y'\npattern = 'a'",
+            "6: masks.pattern is that of an earlier mask.",
+        ),
+        ("[[webhooks]]\nurl = 'https://a/'", "1: a webhook must have a name."),
+        (f"{HOOK}url = 'ftp://a/'", "3: webhooks.url must be https://HOST/PATH in ASCII, without"),
+        (f"{HOOK}url = 'https://me:secret@a/'", "3: webhooks.url must be https://HOST/PATH in"),
+        (f"{HOOK}url = 'https://a/#b'", "3: webhooks.url must be https://HOST/PATH in"),
+        (f"{HOOK}url = 'http://a/'", "3: webhooks.url must begin with https://; http:// goes"),
+        (f"{HOOK}url = 'env:A B'", "3: webhooks.url must be env:VARIABLE or file:PATH."),
+        (f"{HOOK}url = 3", "3: webhooks.url must be a text of 1 to 2000 characters."),
+        (f"{HOOK}url = 'https://a/'", "1: webhooks.secrets must name one: what is sent is signed"),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'pagerduty'",
+            "1: webhooks.secrets must name one: it is the integration key.",
+        ),
+        (
+            f"{HOOK}url = 'https://a/'\nsecrets = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']",
+            "4: webhooks.secrets must name where each lies: env:VARIABLE or file:PATH, and never",
+        ),
+        (f"{HOOK}url = 'https://a/'\nsecrets = ['env:']", "4: webhooks.secrets must name where"),
+        (f"{HOOK}url = 'https://a/'\nformat = 'salck'", "4: there is no format 'salck'. Did you"),
+        (f"{HOOK}url = 'https://a/'\nrules = ['cycl']", "4: there is no rule 'cycl'. Did you me"),
+        (f"{HOOK}url = 'https://a/'\nactions = ['x']", "4: there is no action 'x'. There is: wa"),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'slack'\nallow_private = ['10.0.0.1/8']",
+            "5: webhooks.allow_private has '10.0.0.1/8', which is no network such as 10.1.0.0/16",
+        ),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'slack'\ngate_url = '/g'",
+            "5: webhooks.gate_url is no https:// or http:// address.",
+        ),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'slack'\n{HOOK}url = 'https://b/'\n"
+            "format = 'slack'",
+            "6: webhooks.name is that of an earlier webhook.",
+        ),
+    ],
+)
+def test_errors_of_every_section(text: str, said: str) -> None:
+    """What can have no effect is as wrong as what cannot be read."""
+    message = refused(text)
+
+    assert message.startswith(f"looptrace.toml:{said}")
+    assert message.endswith(".")
+    assert message.isprintable()
+
+
+def test_an_override_may_set_back_an_earlier_one() -> None:
+    """For one agent a phase's exception does not hold, which is no override without effect."""
+    back = "[[overrides]]\nphase = 'a'\nagent = 'b'\n[overrides.rules.cycle]\nrounds_min = 2\n"
+    found = read(f"{ONE}{back}")
+
+    assert found.policy.rule_set.overrides[1].rules["cycle"] == rule_in(default(), "cycle")
+    assert read(toml_of(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("1", "repeated_call.attempts_min is 1; it must be between 2 and 100."),
+        ("three", "'three'; it must be a whole number."),
+        ("3.5", "'3.5'; it must be a whole number."),
+        ("9" * 5_000, "it must be a whole number."),
+    ],
+)
+def test_wrong_variable_is_named(value: str, said: str) -> None:
+    """An error that does not name the variable sends people to the file."""
+    with pytest.raises(SettingsError, match=f"^{VARIABLE}") as caught:
+        overridden(default(), {VARIABLE: value})
+
+    assert str(caught.value).endswith(said)
+
+
+def test_schema_describes_what_can_be_set() -> None:
+    """An editor must neither refuse what looptrace takes nor offer what it refuses."""
+    described = json.loads(schema())
+    rules = described["$defs"]["rules"]["properties"]
+
+    assert list(described["properties"]) == list(SECTIONS)
+    assert described["properties"]["profile"]["enum"] == list(PROFILES)
+    assert list(rules) == [rule.name for rule in RULES]
+    for rule in known_rules():
+        keys = rules[rule.name]["properties"]
+        assert list(keys) == ["enabled", *rule.settings(), "ladder"]
+        for bound in ("minimum", "maximum"):
+            lines = [f"{name} = {keys[name][bound]}" for name in rule.settings()]
+            read("\n".join([f"[rules.{rule.name}]", *lines]))
+        for name in rule.settings():
+            assert "must be between" in refused(
+                f"[rules.{rule.name}]\n{name} = {keys[name]['maximum'] + 1}"
+            )
+    recovery = described["properties"]["recovery"]["properties"]
+    for bound in ("minimum", "maximum"):
+        numbers = {name: about[bound] for name, about in recovery.items() if bound in about}
+        lines = [f"{name} = {value}" for name, value in numbers.items()]
+        read("\n".join(["[recovery]", *lines]))
+        for name, value in numbers.items():
+            beyond = value + (1 if bound == "maximum" else -1)
+            assert "must be between" in refused(f"[recovery]\n{name} = {beyond}")
+    assert set(recovery) == {
+        *(item.name for item in fields(Recovery)),
+        *("idle_s", "poll_wait_s"),
+    }
+    rung = described["$defs"]["ladder"]["items"]
+    for action in rung["properties"]["action"]["enum"]:
+        most = rung["properties"]["attempts"]["maximum"]
+        read(f"[rules.cycle]\nladder = [{{ attempts = {most}, action = '{action}' }}]")
+
+
+@pytest.mark.parametrize(
+    ("keys", "known"),
+    [
+        (("overrides", "items"), (*SELECTORS, "rules")),
+        (("phases", "additionalProperties"), ("converges_on",)),
+        (("tools", "additionalProperties"), tuple(item.name for item in fields(Tool))),
+        (("masks", "items"), tuple(item.name for item in fields(TextMask))),
+    ],
+)
+def test_schema_describes_what_can_be_listed(keys: tuple[str, str], known: tuple[str, ...]) -> None:
+    """The keys of the listed sections are those that are read, and no others."""
+    section, inner = keys
+    described = json.loads(schema())["properties"][section]
+    most = described.get("maxItems") or described["maxProperties"]
+
+    assert tuple(described[inner]["properties"]) == known
+    assert described[inner]["additionalProperties"] is False
+    many = {
+        "overrides": [{}] * (most + 1),
+        "masks": [{}] * (most + 1),
+        "phases": {f"n{i}": {} for i in range(most + 1)},
+        "tools": {f"n{i}": {} for i in range(most + 1)},
+    }[section]
+    assert f"{section} has {most + 1} entries; it may have {most}." in refused(
+        f"{section} = {as_toml(many)}"
+    )
+
+
+def test_examples_of_the_page_can_be_used() -> None:
+    """People copy the examples before they read the tables."""
+    first, *others = re.findall(r"```toml\n(.*?)```", page(), re.DOTALL)
+
+    assert read(first).profile == "conservative"
+    assert read(first).policy.rule_set.overrides
+    assert len(others) == 6
+    for example in others:
+        assert read(example) != default()
+
+
+def test_a_folder_of_directives_is_named_from_the_file(tmp_path: Path) -> None:
+    """Its templates are tried when the settings are read, and then are what agents are told."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "warn.txt.j2").write_text("Stop, {{ attempts }} times is enough.")
+    file = tmp_path / "looptrace.toml"
+    file.write_text('directives = "own"\n')
+    settings = load(file)
+    (warning,) = detect(turns_in("run(a)->b x3")).events
+
+    assert settings.directives.text_of(warning) == "Stop, 3 times is enough."
+    assert read(toml_of(settings)) == settings
+    (own / "gate.txt.j2").write_text("{{ reason }}")
+    with pytest.raises(SettingsError, match=r"looptrace\.toml:1: .*'reason' is undefined"):
+        load(file)
+    file.write_text('\ndirectives = "none"\n')
+    with pytest.raises(SettingsError, match=r"looptrace\.toml:2: .*none: is no folder"):
+        load(file)
+
+
+def test_a_secret_in_the_wrong_place_is_not_quoted() -> None:
+    """An error ends up in logs, where no secret belongs."""
+    for line in ("url = 'https://a/'\nsecrets = ['whsec_hush']", "url = 'https://u:hush@a/'"):
+        assert "hush" not in refused(f"{HOOK}{line}")
+
+
+def test_files_of_secrets_lie_beside_the_settings(tmp_path: Path) -> None:
+    """A service is started anywhere; the settings and what they name stay together."""
+    path = tmp_path / "looptrace.toml"
+    path.write_text(f"{HOOK}url = 'file:url'\nsecrets = ['file:new', 'env:OLD']\n")
+
+    (webhook,) = load(path).webhooks
+
+    assert webhook.url == f"file:{tmp_path / 'url'}"
+    assert webhook.secrets == (f"file:{tmp_path / 'new'}", "env:OLD")
+    assert read(toml_of(load(path))).webhooks == (webhook,)

@@ -1,0 +1,137 @@
+"""Prices: which one a model has, and what is wrong with a table and where."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.tuning.prices import MODELS_MAX, Price, Prices, load, parsed
+from tests.paths import ROOT
+
+EXAMPLE = ROOT / "examples" / "prices.toml"
+FREE = "input_per_million = 0\noutput_per_million = 0\n"
+
+
+def prices(*patterns: str) -> Prices:
+    """Give each pattern a price of its own, counted from 1."""
+    return Prices("EUR", tuple(Price(pattern, n, n) for n, pattern in enumerate(patterns, 1)))
+
+
+def refused(text: str) -> str:
+    """Return what is said of a table that cannot be used."""
+    with pytest.raises(SettingsError) as caught:
+        parsed(text.encode(), "prices.toml")
+    return str(caught.value)
+
+
+def test_a_table_is_read_in_its_order() -> None:
+    """The first that fits counts, so that the order is part of the table."""
+    text = f'currency = "USD"\n[models."b*"]\n{FREE}[models.a]\n{FREE.replace("0", "2.5")}'
+
+    assert parsed(text.encode(), "prices.toml") == Prices(
+        "USD", (Price("b*", 0, 0), Price("a", 2.5, 2.5))
+    )
+
+
+@pytest.mark.parametrize(
+    ("patterns", "model", "price"),
+    [
+        (["small-1"], "small-1", 1),
+        (["small-1"], "small-10", None),
+        (["mall-1"], "small-1", None),
+        (["big*", "*"], "small-1", 2),
+        (["*", "small-1"], "small-1", 1),
+        (["*mini*"], "gpt-mini-2", 1),
+        (["s*l*1"], "small-1", 1),
+        (["gpt.4"], "gpt-4", None),
+        (["gpt.4"], "gpt.4", 1),
+        (["[a-z]+", "(", "\\d"], "a", None),
+        (["a*"], "a\nb", 1),
+        (["Small"], "small", None),
+    ],
+)
+def test_the_first_pattern_that_fits_counts(
+    patterns: list[str], model: str, price: int | None
+) -> None:
+    """A star is any text, and every other character is itself."""
+    found = prices(*patterns).of([model, "other model"]).get(model)
+
+    assert (found and found.input_per_million) == price
+
+
+def test_no_pattern_is_slow() -> None:
+    """A pattern of stars would keep a backtracking engine busy for hours."""
+    started_s = time.perf_counter()
+
+    assert prices("*a" * 90).of(["a" * 80 + "b"] * 1000) == {}
+    assert time.perf_counter() - started_s < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "prices.toml:1: the file has no models."),
+        (f"[models.a]\n{FREE}", "prices.toml:1: the file has no currency."),
+        (
+            f'currency = ""\n[models.a]\n{FREE}',
+            "prices.toml:1: currency is ''; it must be a text of 1 to 10 characters.",
+        ),
+        (
+            'currency = "EUR"\n[models.a]\ninput_per_million = 1\n',
+            "prices.toml:2: models.a has no output_per_million.",
+        ),
+        (
+            f'currency = "EUR"\n[models.a]\n{FREE.replace("0", "-1", 1)}',
+            "prices.toml:3: models.a.input_per_million is -1; "
+            "it must be a number between 0 and 1,000,000.",
+        ),
+        (
+            f'currency = "EUR"\n[models.a]\n{FREE.replace("0", "nan", 1)}',
+            "prices.toml:3: models.a.input_per_million is nan; "
+            "it must be a number between 0 and 1,000,000.",
+        ),
+        (
+            f'currency = "EUR"\n[models.a]\n{FREE.replace("0", "true", 1)}',
+            "prices.toml:3: models.a.input_per_million is true; "
+            "it must be a number between 0 and 1,000,000.",
+        ),
+        (
+            f'currency = "EUR"\n[models.a]\n{FREE}per_hour = 1\n',
+            "prices.toml:5: there is no 'per_hour' in models.a. "
+            "There is: input_per_million, output_per_million.",
+        ),
+        ('currency = "EUR"\nmodels = 3\n', "prices.toml:2: models is 3; it must be a table."),
+        (
+            'currency = "EUR"\nmodels.a = 3\n',
+            "prices.toml:2: models.a is 3; it must be a table.",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(text: str, said: str) -> None:
+    """One clear line: where, what, and what may stand there."""
+    assert refused(text) == said
+
+
+def test_a_table_is_bounded() -> None:
+    """Each pattern is compared with each model."""
+    many = "".join(f"[models.m{n}]\n{FREE}" for n in range(MODELS_MAX + 1))
+
+    assert f"it may have {MODELS_MAX}" in refused(f'currency = "EUR"\n{many}')
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A mistyped path is no empty table."""
+    with pytest.raises(SettingsError, match=r"no\.toml: cannot be read: No such file"):
+        load(tmp_path / "no.toml")
+
+
+def test_the_example_is_a_table_and_says_that_it_is_none_of_real_prices() -> None:
+    """Somebody will copy it."""
+    assert load(EXAMPLE).of(["gpt-4.1-mini", "gemini-2.5-flash"]).keys() == {
+        "gpt-4.1-mini",
+        "gemini-2.5-flash",
+    }
+    assert "MADE UP" in EXAMPLE.read_text(encoding="utf-8")

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.collector.files import sources
+from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
+from looptrace.collector.otlp import frames
+from looptrace.collector.otlp.frames import DamagedError
+from tests.collector.conftest import Write, pack_zstd
+
+TEXT = b"".join(b"line %d of the text\n" % number for number in range(50_000))
+NOISE = Random(7).randbytes(300_000)
+
+
+def names(*paths: str) -> list[str]:
+    """Find sources, of which none may be skipped, and give their names."""
+    found, skipped = find_sources(paths)
+    assert skipped == []
+    return [source.name for source in found]
+
+
+def skipped_only(*paths: str) -> Skipped:
+    """Find no source, and give the one reason."""
+    found, skipped = find_sources(paths)
+    assert found == []
+    assert len(skipped) == 1
+    return skipped[0]
+
+
+def read_all(name: str) -> tuple[bytes, str | None]:
+    """Give all bytes of a file, and why they break off."""
+    taken: list[bytes] = []
+    try:
+        taken.extend(unpacked(Source(name, Path(name)), lambda _: None))
+    except DamagedError as damage:
+        return b"".join(taken), str(damage)
+    return b"".join(taken), None
+
+
+def test_paths_keep_their_order(write: Write) -> None:
+    """The user's order is the order of reading, so that runs can be compared."""
+    write("b.json", b"{}")
+    write("a.any-ending", b"{}")
+
+    assert names("b.json", "a.any-ending") == ["b.json", "a.any-ending"]
+
+
+def test_folder_is_searched_by_endings(write: Write) -> None:
+    """A folder of traces also holds read-me files, which are no broken traces."""
+    kept = ["t/a.json", "t/b.JSONL.gz", "t/c.pb.zst", "t/x/d.ndjson", "t/x/y/e.binpb"]
+    for name in [*kept, "t/README.md", "t/x/notes.txt", "t/a.json.bak", "t/.hidden.json"]:
+        write(name, b"{}")
+    write("t/.git/f.json", b"{}")
+
+    assert kept == names("t")
+
+
+def test_empty_folder_says_what_was_looked_for(write: Write) -> None:
+    """Who has traces under another ending must learn why they were not found."""
+    write("t/README.md", b"hello")
+
+    skipped = skipped_only("t")
+
+    assert skipped.where == "t"
+    assert ".jsonl" in skipped.why
+    assert ".zst" in skipped.why
+
+
+def test_symbolic_link_cycle_ends(write: Write) -> None:
+    """A link to a folder above would be followed for ever."""
+    write("t/a.json", b"{}")
+    write("t/sub/b.json", b"{}")
+    Path("t/sub/up").symlink_to(Path("t").absolute())
+    Path("t/sub/again").symlink_to(Path("t/sub").absolute())
+
+    assert names("t") == ["t/a.json", "t/sub/b.json"]
+    assert names("t/**/*.json") == ["t/a.json", "t/sub/b.json"]
+
+
+def test_pipe_in_folder_is_not_opened(write: Write) -> None:
+    """Opening a pipe that nobody writes to would hang."""
+    write("t/a.json", b"{}")
+    os.mkfifo("t/pipe.json")
+
+    assert names("t") == ["t/a.json"]
+
+
+def test_same_file_is_read_once(write: Write) -> None:
+    """Spans counted twice would look like a loop."""
+    write("t/a.json", b"{}")
+    Path("link.json").symlink_to("t/a.json")
+
+    assert names("t/a.json", "t", "./t/a.json", "link.json", "t/*.json") == ["t/a.json"]
+
+
+def test_standard_input_is_named_once() -> None:
+    """Standard input can be read once only."""
+    found, skipped = find_sources(["-", "-"])
+
+    assert [Source("<stdin>")] == found
+    assert skipped == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("t/*.json", ["t/a.json"]),
+        ("t/*/*.json", ["t/x/b.json"]),
+        ("t/**/*.json", ["t/a.json", "t/x/b.json", "t/x/y/c.json"]),
+        ("t/**", ["t/a.json", "t/x/b.json", "t/x/y/c.json"]),
+        ("t/**/*", ["t/a.json", "t/x/b.json", "t/x/y/c.json"]),
+        ("t/x/?.json", ["t/x/b.json"]),
+        ("t/[xy]", ["t/x/b.json", "t/x/y/c.json"]),
+        ("t/x/../*.json", ["t/x/../a.json"]),
+        ("t/.h*", ["t/.hidden.json"]),
+    ],
+)
+def test_pattern_matches(write: Write, pattern: str, expected: list[str]) -> None:
+    """Not every shell expands patterns, and none does inside quotes."""
+    for name in ["t/a.json", "t/x/b.json", "t/x/y/c.json", "t/.hidden.json"]:
+        write(name, b"{}")
+
+    assert expected == names(pattern)
+
+
+def test_absolute_pattern_matches(write: Write, tmp_path: Path) -> None:
+    """Patterns of programs are often absolute."""
+    write("t/a.json", b"{}")
+
+    assert [str(tmp_path / "t/a.json")] == names(str(tmp_path / "*" / "a.json"))
+
+
+def test_file_with_pattern_characters_is_a_file(write: Write) -> None:
+    """A name that exists is meant as it stands."""
+    write("run[1].json", b"{}")
+    write("run1.json", b"{}")
+
+    assert names("run[1].json") == ["run[1].json"]
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("gone.json", "no such file"),
+        ("", "no such file"),
+        ("a\0b", "no such file"),
+        ("file.txt/below", "no such file"),
+        ("dangling.json", "no such file"),
+        ("gone/*.json", "no file matches"),
+        ("*.nothing", "no file matches"),
+        ("**x/*.json", "pattern"),
+        ("a" * 5000, "file name too long"),
+    ],
+)
+def test_path_that_names_nothing_is_reported(write: Write, path: str, why: str) -> None:
+    """A mistyped path must not look like an input without loops."""
+    write("file.txt", b"")
+    Path("dangling.json").symlink_to("nowhere")
+
+    skipped = skipped_only(path)
+
+    assert path == skipped.where
+    assert why in skipped.why
+
+
+def test_folder_without_permission_is_reported(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies beside a closed folder is still read."""
+    write("t/a.json", b"{}")
+    write("t/closed/b.json", b"{}")
+    scan = os.scandir
+
+    def refusing(path: str) -> Iterator[os.DirEntry[str]]:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found, skipped = find_sources(["t"])
+
+    assert [source.name for source in found] == ["t/a.json"]
+    assert [part.where for part in skipped] == ["t/closed"]
+    assert "permission denied" in skipped[0].why
+
+
+def test_file_without_permission_is_damaged(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader reports it and goes on to the next file."""
+    name = write("a.json", b"{}")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", name)
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+    assert read_all(name) == (b"", "permission denied; make it readable for this user")
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        TEXT,
+        gzip.compress(TEXT),
+        pack_zstd(TEXT),
+        gzip.compress(TEXT[:777]) + gzip.compress(TEXT[777:]),
+        pack_zstd(TEXT[:777]) + pack_zstd(TEXT[777:]),
+    ],
+    ids=["plain", "gzip", "zstd", "gzip members", "zstd frames"],
+)
+def test_packing_is_told_by_content(write: Write, packed: bytes) -> None:
+    """Rotated and concatenated files carry any ending, and several members."""
+    assert read_all(write("named.anyhow", packed)) == (TEXT, None)
+    assert unpacked_message(packed) == TEXT
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, pack_zstd])
+def test_cut_off_packing_gives_its_prefix(write: Write, pack: object) -> None:
+    """A file that is still being written is readable up to where it ends."""
+    assert callable(pack)
+    packed = pack(NOISE)
+    data, why = read_all(write("a.packed", packed[: len(packed) // 2]))
+
+    assert len(data) > len(NOISE) // 4
+    assert NOISE.startswith(data)
+    assert why is not None
+    assert "cut off" in why
+
+
+@pytest.mark.parametrize(
+    ("tail", "position"),
+    [(b"junk after the end", None), (b"", -6)],
+    ids=["junk", "checksum"],
+)
+def test_damaged_gzip_gives_what_came_before(
+    write: Write, tail: bytes, position: int | None
+) -> None:
+    """A wrong end does not make the rest unreadable."""
+    packed = bytearray(gzip.compress(NOISE) + tail)
+    if position is not None:
+        packed[position] ^= 0xFF
+    data, why = read_all(write("a.gz", bytes(packed)))
+
+    assert data == NOISE
+    assert why is not None
+    assert "gzip data is damaged" in why
+
+
+def test_damaged_zstd_is_reported(write: Write) -> None:
+    """The two packings fail with errors of different classes."""
+    _, why = read_all(write("a.zst", pack_zstd(NOISE) + b"junk"))
+
+    assert why is not None
+    assert "zstd data is damaged" in why
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, pack_zstd])
+def test_decompression_bomb_is_refused(
+    write: Write, monkeypatch: pytest.MonkeyPatch, pack: object
+) -> None:
+    """A small file must not fill the memory or the day."""
+    assert callable(pack)
+    monkeypatch.setattr(sources, "TRUSTED_BYTES", 1 << 20)
+    data, why = read_all(write("a.bin", pack(bytes(64 << 20))))
+
+    assert len(data) < 64 << 20
+    assert why is not None
+    assert "decompression bomb" in why
+
+
+def test_long_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message is held in memory as a whole, so its length has a bound."""
+    for module in (sources, frames):
+        monkeypatch.setattr(module, "FRAME_BYTES_MAX", 1000)
+
+    with pytest.raises(DamagedError, match="longer than 1,000 bytes"):
+        unpacked_message(gzip.compress(NOISE))
+
+
+def test_progress_counts_bytes_on_disk(write: Write) -> None:
+    """A bar that counts unpacked bytes would run past its end."""
+    packed = gzip.compress(NOISE)
+    told: list[int] = []
+    for _ in unpacked(Source("a", Path(write("a.gz", packed))), told.append):
+        assert told
+
+    assert told == sorted(told)
+    assert told[-1] == len(packed)
+
+
+def test_standard_input_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cat traces.gz | looptrace analyze -` needs no zcat."""
+    stdin = io.TextIOWrapper(io.BytesIO(gzip.compress(TEXT)))
+    monkeypatch.setattr(sys, "stdin", stdin)
+
+    assert b"".join(unpacked(Source("<stdin>"), lambda _: None)) == TEXT
+    assert not stdin.closed
+
+
+def test_closed_standard_input_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some service managers start programs without one."""
+    monkeypatch.setattr(sys, "stdin", None)
+
+    with pytest.raises(DamagedError, match="cannot be read: bad file descriptor"):
+        list(unpacked(Source("<stdin>"), lambda _: None))

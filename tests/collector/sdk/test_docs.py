@@ -1,0 +1,66 @@
+"""What the page for agents' authors shows works as it stands there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from tests.paths import ROOT
+
+PAGE = ROOT / "docs" / "agent.md"
+
+BEFORE = """
+from opentelemetry import trace
+agent_steps = 0
+class Agent:
+    def __iter__(self):
+        return iter([self.step] * 20)
+    def step(self):
+        with tracer.start_as_current_span("execute_tool run_tests", attributes={
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "run_tests",
+            "gen_ai.tool.call.arguments": '{"path": "a.py"}',
+            "gen_ai.tool.call.result": "1 failed",
+            "looptrace.task.id": "ticket-42",
+        }):
+            global agent_steps
+            agent_steps += 1
+        processor.force_flush()
+agent = Agent()
+"""
+AFTER = {
+    "stop": "tracer = provider.get_tracer('page')\n",
+    "record": "trace.set_tracer_provider(provider)\n",
+}
+
+
+def blocks() -> list[str]:
+    """Return the code of the page: to set up, to stop, to record."""
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_agent_of_the_page_stops() -> None:
+    """The fifth equal call opens the gate, and the exception names what to do."""
+    set_up, stop, _ = blocks()
+    done = run(BEFORE + set_up + AFTER["stop"] + stop)
+
+    assert "GateOpenError: Work on this task stops here: it has gone in a loop 5 times." in (
+        done.stderr
+    )
+
+
+def test_the_recording_of_the_page_runs() -> None:
+    """Every form of it is accepted."""
+    set_up, _, record = blocks()
+    counted = "processor.force_flush()\nprint(processor.counts.dropped, processor.counts.errors)\n"
+    done = run("from opentelemetry import trace\n" + set_up + AFTER["record"] + record + counted)
+
+    assert (done.stdout, done.stderr) == ("{} {}\n", "")

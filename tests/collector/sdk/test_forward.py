@@ -1,0 +1,209 @@
+"""Spans go to a server by the official exporter, and its gates come back to the agent."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import Empty, Queue
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from looptrace.collector import LoopSpanProcessor
+from looptrace.collector.sdk.gate_stream import LINE_BYTES_MAX, Server, events_in, notice_of_json
+from looptrace.collector.sdk.processor import QueueLimits
+from tests.collector.sdk.test_processor import AGENT, Setup, actions
+
+requirement = pytest.mark.requirement
+WAIT_S = 15.0
+SOON = QueueLimits(delay_s=0.02)
+TOKEN = "sixteen-characters"  # noqa: S105
+
+
+class Fake:
+    """A server on loopback that takes spans and streams what a test puts into `events`."""
+
+    def __init__(self) -> None:
+        self.spans: list[dict[str, Any]] = []
+        self.events: Queue[str | None] = Queue()  # None ends a connection
+        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                fake.asked.append(("POST", self.path, dict(self.headers), body))
+                if self.path == "/v1/traces":
+                    fake.spans += spans_in(body)
+                self.send_response(200)
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                fake.asked.append(("GET", self.path, dict(self.headers), b""))
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                while (event := fake.events.get()) is not None:
+                    self.wfile.write(event.encode())
+                    self.wfile.flush()
+
+        return Handler
+
+    def tell(self, number: int, **fields: Any) -> None:
+        """Stream one event."""
+        self.events.put(f"id: {number}\ndata: {json.dumps(fields)}\n\n")
+
+
+def spans_in(body: bytes) -> list[dict[str, Any]]:
+    """Return name and attributes of the spans in an OTLP request."""
+    request = ExportTraceServiceRequest.FromString(body)
+    return [
+        {"name": span.name, **{a.key: a.value.string_value for a in span.attributes}}
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    """Serve for one test."""
+    found = Fake()
+    yield found
+    found.events.put(None)
+    found.server.shutdown()
+    found.server.server_close()
+
+
+@pytest.fixture
+def setup(fake: Fake) -> Iterator[Setup]:
+    """Set up forwarding to it."""
+    found = Setup(LoopSpanProcessor.forward(fake.url, token=TOKEN, limits=SOON))
+    yield found
+    fake.events.put(None)
+    found.provider.shutdown()
+
+
+def until(holds: Any) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@requirement("F1")
+def test_spans_say_themselves_what_those_above_say(fake: Fake, setup: Setup) -> None:
+    """The agent's own span comes last, and a server must not wait for it; others see no change."""
+    with setup.tracer.start_as_current_span("agent", attributes=AGENT):
+        setup.call()
+        setup.processor.force_flush()
+        until(lambda: fake.spans)
+
+        assert fake.spans[0]["gen_ai.conversation.id"] == "talk"
+        assert fake.spans[0]["gen_ai.agent.name"] == "fixer"
+    (call,) = [s for s in setup.memory.get_finished_spans() if s.name != "agent"]
+    assert "gen_ai.conversation.id" not in (call.attributes or {})
+    assert fake.asked[-1][2].get("authorization", TOKEN).endswith(TOKEN)
+
+
+@requirement("F3")
+def test_a_gate_comes_back_to_the_agent(fake: Fake, setup: Setup) -> None:
+    """The event is on its live span, the gate is open, and a decision goes to the server."""
+    with setup.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
+        context = agent.get_span_context()
+        where = {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+        said = {"id": "e1", "task": "talk", "rule": "repeated_call", **where}
+        fake.tell(1, **said | {"trace_id": "f" * 32}, type="gate_opened", gate="other")
+        fake.tell(2, **said, type="gate_opened", action="gate", gate="g1", directive="Stop.")
+        gate = setup.processor.gate("talk")
+        until(lambda: gate.check().open)
+
+        assert gate.check().gate == "g1"
+        assert gate.check().directive == "Stop."
+        assert isinstance(agent, ReadableSpan)
+        assert actions(agent) == ["gate"]
+        gate.resolve("reviewed", "Use b.py.")
+        method, path, _, body = fake.asked[-1]
+        assert (method, path) == ("POST", "/v1/gates/g1/resolve")
+        assert json.loads(body) == {"decision": "reviewed", "note": "Use b.py."}
+        fake.tell(3, **said, type="gate_resolved", gate="g1")
+        assert gate.wait(WAIT_S)
+
+
+def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Setup) -> None:
+    """Nonsense in between is counted, and stops nothing."""
+    with setup.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
+        context = agent.get_span_context()
+        where = {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+        for nonsense in ("{", "[]", '{"id": 3}', '{"id": "e"}', "[" * 5_000):
+            fake.events.put(f"data: {nonsense}\n\n")
+        fake.tell(7, id="e1", task="talk", type="loop_detected", action="warn", **where)
+        gate = setup.processor.gate("talk")
+        until(lambda: gate.check().action == "warn")
+        fake.events.put("data: " + "x" * (LINE_BYTES_MAX + 1) + "\n\n")
+        fake.events.put(None)
+        until(lambda: [asked[0] for asked in fake.asked].count("GET") == 2)
+        _, path, headers, _ = [asked for asked in fake.asked if asked[0] == "GET"][-1]
+
+        assert path == "/v1/gates/stream"
+        assert headers["Last-Event-ID"] == "7"
+        assert headers["Authorization"] == f"Bearer {TOKEN}"
+        engine: Any = setup.processor._engine
+        assert engine._stream.nonsense == 5
+
+
+def test_a_server_that_is_away_is_not_felt() -> None:
+    """Spans that cannot be sent are counted; the agent and its end go on."""
+    processor = LoopSpanProcessor.forward("http://127.0.0.1:9", limits=SOON)
+    setup = Setup(processor)
+    setup.call()
+    began = time.monotonic()
+    processor.shutdown(timeout_millis=300)
+
+    assert time.monotonic() - began < WAIT_S
+    assert len(setup.memory.get_finished_spans()) == 1
+    assert not processor.gate("talk").raise_if_open().open
+
+
+@pytest.mark.parametrize("url", ["localhost:4318", "ftp://host", "http://"])
+def test_an_address_that_is_none_is_an_error(url: str) -> None:
+    """It is found when the processor is made, not when the first gate is missed."""
+    with pytest.raises(ValueError, match="is no address; it must be like http"):
+        Server(url)
+
+
+def test_events_of_a_stream_are_read_as_they_are_written() -> None:
+    """Comments keep a connection alive, data may have several lines."""
+    lines = [b": here\n", b"id: 4\n", b'data: {"a":\n', b"data:1}\n", b"\n", b"data: x\n"]
+
+    assert list(events_in(iter(lines))) == [("4", '{"a":\n1}')]
+    with pytest.raises(ValueError, match="turn has the wrong type"):
+        notice_of_json(
+            {"id": "e", "type": "t", "task": "a", "trace_id": "", "span_id": "", "turn": "1"}
+        )
+
+
+def test_nothing_is_left_in_the_queue(fake: Fake, setup: Setup) -> None:
+    """A flush sends what ended so far."""
+    for _ in range(2_000):
+        setup.call()
+    assert setup.processor.force_flush()
+
+    assert len(fake.spans) == 2_000
+    with pytest.raises(Empty):
+        fake.events.get_nowait()

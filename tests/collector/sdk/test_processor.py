@@ -1,0 +1,407 @@
+"""In the agent's process: a loop is seen while it runs, and the agent feels nothing else."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+
+import polars as pl
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import Span
+
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector import LoopSpanProcessor
+from looptrace.collector.otlp.sdk_spans import row_of
+from looptrace.collector.sdk.agent_gate import GateOpenError, GateState
+from looptrace.collector.sdk.processor import QueueLimits
+from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
+
+requirement = pytest.mark.requirement
+AGENT = {
+    "gen_ai.operation.name": "invoke_agent",
+    "gen_ai.agent.name": "fixer",
+    "gen_ai.conversation.id": "talk",
+}
+SOON = QueueLimits(delay_s=0.01)
+WAIT_S = 10.0
+
+
+class Setup:
+    """A tracer provider with the processor and, after it, an exporter into memory."""
+
+    def __init__(self, processor: LoopSpanProcessor) -> None:
+        self.memory = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.processor = processor.use(self.provider)
+        self.provider.add_span_processor(SimpleSpanProcessor(self.memory))
+        self.tracer = self.provider.get_tracer("tests")
+
+    def call(self, tool: str = "run_tests", arguments: object = "a.py") -> None:
+        """Make one call of a tool, which fails as ever."""
+        attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool,
+            "gen_ai.tool.call.arguments": json.dumps({"path": arguments}),
+            "gen_ai.tool.call.result": "1 failed: test_total",
+        }
+        self.tracer.start_span(f"execute_tool {tool}", attributes=attributes).end()
+
+
+@pytest.fixture
+def local() -> Iterator[Setup]:
+    """Set up judging in this process."""
+    setup = Setup(LoopSpanProcessor.local(limits=SOON))
+    yield setup
+    setup.provider.shutdown()
+
+
+def actions(span: Span | ReadableSpan) -> list[object]:
+    """Return the actions that a span's events carry."""
+    assert isinstance(span, ReadableSpan)
+    return [(event.attributes or {}).get("looptrace.action") for event in span.events]
+
+
+@requirement("F1")
+@requirement("F3")
+@requirement("D4")
+def test_a_looping_agent_stops_at_its_gate(local: Setup) -> None:
+    """The gate opens while the agent runs, and its live span carries the event."""
+    with local.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
+        gate, calls = local.processor.gate("talk"), 0
+        while calls < 50 and not gate.check().open:
+            local.call()
+            calls += 1
+            local.processor.force_flush()
+        with pytest.raises(GateOpenError, match="A person has to decide"):
+            gate.raise_if_open()
+        assert calls == 5
+        assert actions(agent) == ["warn", "gate"]
+    (finished,) = [span for span in local.memory.get_finished_spans() if span.name == "agent"]
+    assert {event.name for event in finished.events} == {"looptrace.gate"}
+
+
+@requirement("F2")
+def test_what_is_told_live_is_what_batch_tells(local: Setup) -> None:
+    """The same spans, judged when all is over, bring the same events."""
+    told: list[GateState] = []
+    local.processor.on_gate(told.append)
+    with local.tracer.start_as_current_span("agent", attributes=AGENT):
+        for n in range(40):
+            local.call(arguments="same" if n % 10 else n)
+            if n % 3 == 0:
+                local.processor.force_flush()
+    local.processor.force_flush()
+    rows = [row_of(span) for span in local.memory.get_finished_spans()]
+    turns, _ = turns_of(pl.DataFrame(rows, SPAN_SCHEMA, orient="row"))
+
+    assert [state.event for state in told] == [event.id for event in detect(turns).events]
+    assert told
+
+
+def test_a_gate_without_a_name_is_that_of_the_trace(local: Setup) -> None:
+    """An author need not know by which name the task goes."""
+    with local.tracer.start_as_current_span("agent", attributes=AGENT):
+        gate = local.processor.gate()
+        for _ in range(5):
+            local.call()
+        local.processor.force_flush()
+
+        assert gate.check().open
+        assert gate.check().task == "talk"
+
+
+@requirement("A5")
+def test_the_author_resolves_a_gate(local: Setup) -> None:
+    """The task goes on, and the loop must come anew before there is another gate."""
+    with local.tracer.start_as_current_span("agent", attributes=AGENT):
+        gate = local.processor.gate("talk")
+        for _ in range(5):
+            local.call()
+        local.processor.force_flush()
+        assert gate.check().open
+        threading.Timer(0.2, gate.resolve, kwargs={"note": "Use b.py."}).start()
+
+        assert gate.wait(WAIT_S)
+        for _ in range(4):
+            local.call()
+        local.processor.force_flush()
+        assert not gate.check().open
+        local.call()
+        local.processor.force_flush()
+        assert gate.check().open
+
+
+def test_an_event_needs_no_open_agent(local: Setup) -> None:
+    """Where every span above is over, the event is a span of its own in the turn's trace."""
+    local.call()
+    with local.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
+        trace_id = agent.get_span_context().trace_id
+        for _ in range(5):
+            local.call()
+        assert isinstance(agent, ReadableSpan)
+        local.processor._spans.end(agent)
+    local.processor.force_flush()
+    own = [s for s in local.memory.get_finished_spans() if s.name == "looptrace.gate"]
+
+    assert [(span.attributes or {})["looptrace.action"] for span in own] == ["warn", "gate"]
+    assert {span.context.trace_id for span in own if span.context} == {trace_id}
+    assert all(span.links for span in own)
+
+
+def test_no_content_by_default(local: Setup) -> None:
+    """What the agent did stays in its own spans."""
+    with local.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
+        for _ in range(5):
+            local.call(arguments="secret.py")
+        local.processor.force_flush()
+        assert isinstance(agent, ReadableSpan)
+        assert actions(agent) == ["warn", "gate"]
+        assert "secret" not in repr([dict(event.attributes or {}) for event in agent.events])
+
+
+class Scripted:
+    """An engine that does what a test wants: raise or hang."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.hold = threading.Event()
+        self.hold.set()
+        self.taken: list[ReadableSpan] = []
+        self.closed = 0
+
+    def start(self, tell: Callable[[list[GateNotice]], None]) -> None:
+        """Tell nothing."""
+
+    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
+        """Take spans as the test says."""
+        del above
+        self.hold.wait()
+        if self.error:
+            raise self.error
+        self.taken += spans
+
+    def resolve(self, state: GateState, decision: str, note: str | None) -> None:
+        """Resolve nothing."""
+
+    def close(self, timeout_s: float) -> None:
+        """Count that."""
+        del timeout_s
+        self.closed += 1
+
+
+def test_an_engine_that_fails_is_not_felt() -> None:
+    """The agent's spans are exported as ever, the loss is counted, and a gate says so."""
+    engine = Scripted()
+    engine.error = RuntimeError("broken")
+    setup = Setup(LoopSpanProcessor(engine, limits=SOON))
+    for _ in range(100):
+        setup.call()
+    setup.processor.force_flush()
+
+    assert len(setup.memory.get_finished_spans()) == 100
+    assert setup.processor.counts.dropped["failed"] == 100
+    assert setup.processor.gate("talk").raise_if_open().broken
+    setup.provider.shutdown()
+
+
+def test_an_author_may_want_to_be_sure() -> None:
+    """With `fail_closed` an agent stops where nobody knows."""
+    engine = Scripted()
+    engine.error = RuntimeError("broken")
+    setup = Setup(LoopSpanProcessor(engine, limits=SOON, fail_closed=True))
+    setup.call()
+    setup.processor.force_flush()
+
+    with pytest.raises(GateOpenError):
+        setup.processor.gate("talk").raise_if_open()
+    setup.provider.shutdown()
+
+
+def test_an_engine_that_hangs_is_not_felt() -> None:
+    """Spans beyond the queue are dropped and counted, and the end does not wait for long."""
+    engine = Scripted()
+    engine.hold.clear()
+    limits = QueueLimits(spans_max=50, batch_max=10, delay_s=0.01)
+    setup = Setup(LoopSpanProcessor(engine, limits=limits))
+    for _ in range(1_000):
+        setup.call()
+    began = time.monotonic()
+    setup.processor.shutdown(timeout_millis=200)
+
+    assert time.monotonic() - began < WAIT_S
+    assert len(setup.memory.get_finished_spans()) == 1_000
+    assert setup.processor.counts.dropped["queue_full"] >= 900
+    engine.hold.set()
+    setup.provider.shutdown()
+
+
+def test_an_engine_is_closed_once() -> None:
+    """An author may end the processor, and the provider ends it again."""
+    engine = Scripted()
+    setup = Setup(LoopSpanProcessor(engine, limits=SOON))
+    setup.processor.shutdown()
+    setup.provider.shutdown()
+
+    assert engine.closed == 1
+
+
+def test_no_span_is_lost_between_threads() -> None:
+    """Many threads end spans at once; each is taken exactly once."""
+    engine = Scripted()
+    setup = Setup(LoopSpanProcessor(engine, limits=QueueLimits(spans_max=100_000)))
+
+    def work() -> None:
+        for _ in range(100):
+            setup.call()
+
+    threads = [threading.Thread(target=work) for _ in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    setup.provider.shutdown()
+
+    ids = [span.context.span_id for span in engine.taken if span.context]
+    assert len(ids) == len(set(ids)) == 3_200
+    assert setup.processor.counts.dropped == {}
+
+
+def test_a_processor_that_nobody_holds_ends() -> None:
+    """Its thread must not keep it alive."""
+    processor = LoopSpanProcessor(Scripted(), limits=SOON)
+    thread, gone = processor._queue._thread, weakref.ref(processor)
+    del processor
+    gc.collect()
+    thread.join(WAIT_S)
+
+    assert gone() is None
+    assert not thread.is_alive()
+
+
+def test_a_span_keeps_room_for_the_agents_own_events() -> None:
+    """A span holds 128 events and loses the oldest, so that a loop is told only so often."""
+    setup = Setup(LoopSpanProcessor(Scripted(), limits=SOON))
+    with setup.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
+        context = agent.get_span_context()
+        trace_id, span_id = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+        told = GateNotice("e", "loop_detected", "talk", trace_id, span_id, rule="r", action="warn")
+        for _ in range(500):
+            setup.processor._tell([told])
+        assert actions(agent) == ["warn"] * EVENTS_PER_TASK_AND_RULE_MAX
+    setup.provider.shutdown()
+
+
+def test_a_failing_callback_is_the_authors(local: Setup) -> None:
+    """The state is there all the same."""
+
+    def fail(state: GateState) -> None:
+        raise ValueError(state.task)
+
+    local.processor.on_gate(fail)
+    with local.tracer.start_as_current_span("agent", attributes=AGENT):
+        for _ in range(5):
+            local.call()
+        local.processor.force_flush()
+
+    assert local.processor.gate("talk").check().open
+    assert local.processor.counts.dropped == {}
+
+
+FORKING = """
+import os, sys
+from tests.collector.sdk.test_processor import AGENT, SOON, Setup
+from looptrace.collector import LoopSpanProcessor
+setup = Setup(LoopSpanProcessor.local(limits=SOON))
+if {used}:
+    setup.call("before")
+    setup.processor.force_flush()
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+with setup.tracer.start_as_current_span("agent", attributes=AGENT):
+    for _ in range(5):
+        setup.call()
+    setup.processor.force_flush(10_000)
+    state = setup.processor.gate("talk").check()
+    os._exit(0 if (state.broken if {used} else state.open) else 9)
+"""
+
+# A forked process that ends as any other: it must not wait for an engine that is not there.
+FORKED_END = """
+import os, sys
+from tests.collector.sdk.test_processor import SOON, Setup
+from looptrace.collector import LoopSpanProcessor
+setup = Setup(LoopSpanProcessor.local(limits=SOON))
+setup.call("before")
+setup.processor.force_flush()
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+setup.call()
+"""
+
+ENDING = """
+from tests.collector.sdk.test_processor import SOON, Scripted, Setup
+from looptrace.collector import LoopSpanProcessor
+engine = Scripted()
+engine.hold.clear()
+setup = Setup(LoopSpanProcessor(engine, limits=SOON))
+for _ in range(20_000):
+    setup.call()
+"""
+
+
+@pytest.mark.parametrize(
+    "script", [FORKING.format(used=False), FORKING.format(used=True), FORKED_END, ENDING]
+)
+def test_forks_and_ends(script: str) -> None:
+    """A forked process judges on its own, or says that it cannot; a full queue ends in time."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0
+
+
+def test_the_processor_alone_imports_no_engine() -> None:
+    """What an agent's process needs is OpenTelemetry."""
+    heavy = ("polars", "duckdb", "sklearn", "numpy", "msgspec", "jinja2", "click", "httpx")
+    script = f"""
+import sys
+from looptrace.collector import LoopSpanProcessor
+sys.exit(", ".join(name for name in {heavy} if name in sys.modules) or 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert (done.stderr.strip(), done.returncode) == ("", 0)
+
+
+def test_what_is_missing_is_named() -> None:
+    """Judging here needs more than OpenTelemetry, and the error says what to install."""
+    script = """
+import sys
+sys.modules["polars"] = None
+from looptrace.collector import LoopSpanProcessor
+LoopSpanProcessor.local()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert "needs polars, which is not installed; install" in done.stderr.splitlines()[-1]

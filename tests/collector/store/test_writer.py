@@ -1,0 +1,521 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from itertools import count
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from looptrace.analyzer.engine.batch import in_order
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.cli.ingest import ingest as ingest_command
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.store import layout, parquet, reader, writer
+from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.sql import ask_typed, connect
+from looptrace.collector.store.writer import writing
+from tests.drivers import findings_of
+from tests.otlp import Trace
+
+KILLS = 6
+SPANS_A_GO = 5
+KILL_AFTER_MAX_S = 0.7
+WRITER_WAITS_S = 0.5
+BYTES_MANY = 1 << 40
+
+# Ingests small parts again and again, each time in another order, until it is killed.
+VICTIM = """
+import sys
+from pathlib import Path
+from threading import Thread
+import polars as pl
+from looptrace.collector.store import ingest
+spans, folder, seed, size = sys.argv[1:]
+spans = pl.read_parquet(spans).sample(fraction=1, shuffle=True, seed=int(seed))
+while True:
+    for part in spans.iter_slices(int(size)):
+        ingest(part, Path(folder))
+        print("ready", flush=True)
+"""
+
+
+class Killed(BaseException):
+    """Ends an ingest as a kill does: nothing catches it."""
+
+
+def call(
+    trace: Trace,
+    attributes: Mapping[str, str] | None = None,
+    n: int = 0,
+    tool: str = "run_tests",
+) -> str:
+    """Add a tool's span that failed, with the same words each time."""
+    return trace.span(
+        f"execute_tool {tool}",
+        None,
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool,
+            "gen_ai.tool.call.arguments": json.dumps({"path": "tests/test_cart.py", "n": n}),
+            "error.message": "AssertionError: total is 3",
+            **(attributes or {}),
+        },
+        status="error",
+    )
+
+
+def looping(session: str, at: str = "2026-03-02T09:00:00+00:00", **kwargs: Any) -> Trace:
+    """Give a trace with one call that fails five times."""
+    trace = Trace(session, at=at, **kwargs)
+    for _ in range(5):
+        call(trace)
+    return trace
+
+
+def working(session: str, **kwargs: Any) -> Trace:
+    """Give a trace with calls that all differ."""
+    trace = Trace(session, **kwargs)
+    for n in range(3):
+        call(trace, n=n, tool=f"tool_{n}")
+    return trace
+
+
+def spans_of(*traces: Trace) -> pl.DataFrame:
+    """Read the traces as the collector does."""
+    rows = []
+    for trace in traces:
+        document = Frame(1, json.dumps(trace.request()).encode())
+        rows += decode_document("test", document).rows
+    return pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row")
+
+
+def late_ties() -> pl.DataFrame:
+    """Give spans of which some show that traces belong together that seem not to.
+
+    Two traces without a session are tied by one span each, a third by a link, and two by a task.
+    """
+    first, second = (Trace(f"t{n}", session_key=None) for n in range(2))
+    for trace in (first, second):
+        call(trace)
+        call(trace)
+        call(trace, {"gen_ai.conversation.id": "shopping"})
+    third = Trace("t3", session_key=None)
+    call(third)
+    third.span("resume", None, {}, links=[(first.trace_id, "1" * 16)])
+    job = [Trace(f"j{n}", session_key=None) for n in range(2)]
+    for trace in job:
+        call(trace, {"looptrace.task.id": "job"})
+    sessions = [looping(f"s{n}", name=str(n % 2)) for n in range(4)]
+    midnight = looping("midnight", at="2026-03-02T23:59:58+00:00")
+    return spans_of(first, second, third, *job, *sessions, midnight, working("s1", name="again"))
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """Find all Parquet files of a store."""
+    return folder.glob("*/day=*/bucket=*/data.parquet")
+
+
+def content(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Read all rows of a store by file; a file without rows says nothing."""
+    rows = {
+        str(path.relative_to(folder)): pl.read_parquet(
+            path, glob=False, hive_partitioning=False
+        ).rows()
+        for path in files_of(folder)
+    }
+    return {name: found for name, found in rows.items() if found}
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Tell when each file was written, and which file it is."""
+    return {str(p): (p.stat().st_mtime_ns, p.stat().st_ino) for p in files_of(folder)}
+
+
+def fresh(folder: Path, spans: pl.DataFrame) -> dict[str, list[tuple[Any, ...]]]:
+    """Give the content of a new store of these spans."""
+    writer.ingest(spans, folder)
+    return content(folder)
+
+
+def buckets_of(folder: Path, trace_id: str) -> set[str]:
+    """Find the buckets in which a trace's spans lie."""
+    return {
+        path.parent.name
+        for path in files_of(folder)
+        if path.parts[-4] == "spans"
+        and trace_id
+        in pl.read_parquet(path, glob=False, hive_partitioning=False)["trace_id"].to_list()
+    }
+
+
+def test_a_second_ingest_changes_nothing(tmp_path: Path) -> None:
+    """A collector that sends again, or a cron job that runs again, must not double the counts."""
+    spans = late_ties()
+    first = writer.ingest(spans, tmp_path / "s")
+    before = stamps(tmp_path / "s")
+    second = writer.ingest(spans, tmp_path / "s")
+    assert (first.spans_new, first.spans_known) == (spans.height, 0)
+    assert (second.spans_new, second.spans_known) == (0, spans.height)
+    assert (first.turns, first.findings) == (second.turns, second.findings)
+    assert first.findings > 0
+    assert stamps(tmp_path / "s") == before
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_and_any_split_give_the_same_store(tmp_path: Path, seed: int) -> None:
+    """Spans arrive as networks please, so that the store may depend on their set alone."""
+    spans = late_ties()
+    shuffled = spans.sample(fraction=1, shuffle=True, seed=seed)
+    for part in shuffled.iter_slices(3 + 3 * seed):
+        writer.ingest(part, tmp_path / "parts")
+    assert content(tmp_path / "parts") == fresh(tmp_path / "whole", spans)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_server_adds_is_what_an_ingest_would_have_made(tmp_path: Path, seed: int) -> None:
+    """A server decides on gates itself, and adds the spans when it has time."""
+    spans = late_ties()
+    with writing(tmp_path / "parts") as writer:
+        writer.ingest(spans.clear())
+        for part in spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(7):
+            writer.add(part)
+    assert content(tmp_path / "parts") == fresh(tmp_path / "whole", spans)
+
+
+def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:
+    """The last day always stays, and so do the gates of the days that went."""
+    folder, days = tmp_path / "s", ["2026-03-02", "2026-03-05", "2026-03-09"]
+    traces = [looping(day, at=f"{day}T09:00:00+00:00") for day in days]
+    writer.ingest(spans_of(*traces), folder)
+    left = (datetime.now(UTC).date() - date(2026, 3, 5)).days
+    with writing(folder) as open_store:
+        assert open_store.expire(left, BYTES_MANY) == days[:1]
+        assert open_store.expire(left, BYTES_MANY) == []
+        assert open_store.expire(left, 1) == days[1:2]
+    assert set(pl.concat(reader.read_turns(folder))["task"]) == set(days[2:])
+    with reader.open_gates(folder) as gates:
+        assert len(gates.gates()) == 3
+
+
+def test_a_trace_moves_to_the_bucket_of_the_session_that_it_turns_out_to_have(
+    tmp_path: Path,
+) -> None:
+    """A session id that comes late must bring the trace to its session's other traces."""
+    spans, folder = late_ties(), tmp_path / "s"
+    late = spans["attributes"].str.contains("shopping")
+    traces = spans.filter(late)["trace_id"].to_list()
+    writer.ingest(spans.filter(~late), folder)
+    before = [buckets_of(folder, trace) for trace in traces]
+    writer.ingest(spans.filter(late), folder)
+    assert before[0] != before[1]
+    assert buckets_of(folder, traces[0]) == buckets_of(folder, traces[1])
+    assert len(buckets_of(folder, traces[0])) == 1
+
+
+def test_the_store_gives_back_the_turns_and_findings_of_the_spans(tmp_path: Path) -> None:
+    """Analysing a store must say what analysing the files says."""
+    spans = late_ties()
+    turns, _ = turns_of(spans)
+    writer.ingest(spans, tmp_path)
+    parts = list(reader.read_turns(tmp_path))
+    stored = pl.concat(parts)
+    assert stored.sort("task", maintain_order=True).equals(turns)
+    assert in_order([f for part in parts for f in findings_of(part)]) == findings_of(turns)
+    assert sum(part["task"].n_unique() for part in parts) == turns["task"].n_unique()
+    assert reader.counts(tmp_path) == reader.StoreCounts(spans.height, turns["session"].n_unique())
+
+
+def test_a_session_stays_together_although_its_traces_declare_different_tasks(
+    tmp_path: Path,
+) -> None:
+    """A result that a later trace of the session reports is the answer to an earlier call."""
+    asked, told = Trace("s", name="asked"), Trace("s", name="told", at="2026-03-02T10:00:00+00:00")
+    asked.span(
+        "execute_tool find",
+        None,
+        {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "find",
+            "gen_ai.tool.call.id": "c1",
+            "gen_ai.tool.call.arguments": "{}",
+            "looptrace.task.id": "t1",
+        },
+    )
+    asking = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {}}
+    telling = {"type": "tool_call_response", "id": "c1", "response": "late"}
+    messages = [
+        {"role": "assistant", "parts": [asking]},
+        {"role": "tool", "parts": [telling]},
+    ]
+    answer = [{"role": "assistant", "parts": [{"type": "text", "content": "Thanks."}]}]
+    model = {
+        "gen_ai.operation.name": "chat",
+        "looptrace.task.id": "t2",
+        "gen_ai.input.messages": json.dumps(messages),
+        "gen_ai.output.messages": json.dumps(answer),
+    }
+    told.span("chat", None, model)
+    spans = spans_of(asked, told)
+    writer.ingest(spans, tmp_path)
+    stored = pl.concat(reader.read_turns(tmp_path)).sort("task", maintain_order=True)
+    assert stored.equals(turns_of(spans)[0])
+    assert stored.filter(task="t1")["result"].to_list() == ["late"]
+
+
+def test_rows_lie_on_the_day_of_their_start(tmp_path: Path) -> None:
+    """Whoever deletes or reads one day must find in it what began on that day."""
+    writer.ingest(spans_of(looping("midnight", at="2026-03-02T23:59:58+00:00")), tmp_path)
+    found = {name.split("/bucket")[0]: len(rows) for name, rows in content(tmp_path).items()}
+    assert found == {
+        "spans/day=2026-03-02": 2,
+        "spans/day=2026-03-03": 3,
+        "turns/day=2026-03-02": 2,
+        "turns/day=2026-03-03": 3,
+        "findings/day=2026-03-02": len(findings_of(pl.concat(reader.read_turns(tmp_path)))),
+    }
+
+
+def test_the_bucket_of_a_task_never_changes(tmp_path: Path) -> None:
+    """A store that another version or machine wrote must still find its tasks."""
+    writer.ingest(spans_of(working("checkout")), tmp_path)
+    assert {name.split("/")[2] for name in content(tmp_path)} == {"bucket=07"}
+
+
+def test_of_two_spans_with_one_id_the_later_one_stays_in_either_order(tmp_path: Path) -> None:
+    """A span that is sent while it is open and again when it ends must count once, as it ended."""
+    open_span = spans_of(looping("s"))[:1]
+    closed = open_span.with_columns(pl.col("end_ns") + 1, name=pl.lit("closed"))
+    done = [writer.ingest(part, tmp_path / "a") for part in (open_span, closed)]
+    also = [writer.ingest(part, tmp_path / "b") for part in (closed, open_span)]
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert done[1].spans_known == also[1].spans_known == 1
+    assert [len(one.skipped) for one in (*done, *also)] == [0, 1, 0, 1]
+    (rows,) = (rows for name, rows in content(tmp_path / "a").items() if "spans" in name)
+    assert [row[list(SPAN_SCHEMA).index("name")] for row in rows] == ["closed"]
+
+
+def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was stored stays, also while traces move, and the next ingest puts all right."""
+    spans = late_ties()
+    late = spans["attributes"].str.contains("shopping") | (spans["name"] == "resume")
+    writer.ingest(spans.filter(~late), tmp_path / "before")
+    ids = set(spans.filter(~late).select("trace_id", "span_id").rows())
+    expected = fresh(tmp_path / "fresh", spans)
+    for writes in count():
+        folder = tmp_path / f"killed-{writes}"
+        shutil.copytree(tmp_path / "before", folder)
+        left = iter(range(writes))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda _, left=left: _kill(left))
+            try:
+                writer.ingest(spans.filter(late), folder)
+            except Killed:
+                finished = False
+            else:
+                finished = True
+        stored = pl.concat(
+            parquet.read_bucket(folder, "spans", bucket) for bucket in range(parquet.BUCKETS)
+        )
+        assert ids <= set(stored.select("trace_id", "span_id").rows())
+        # An ingest of something else repairs as well.
+        writer.ingest(spans.clear(), folder)
+        known = stored.select(list(SPAN_SCHEMA)).unique()
+        assert content(folder) == fresh(tmp_path / f"known-{writes}", known)
+        assert not list(folder.rglob(".data*"))
+        writer.ingest(spans, folder)
+        assert content(folder) == expected
+        if finished:
+            break
+    assert writes > 5
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_a_kill_while_the_store_is_made_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Half a store must neither pass for one nor block the place where it is to be."""
+    left = iter(range(writes))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: _kill(left))
+        with pytest.raises(Killed):
+            writer.ingest(late_ties(), tmp_path / "s")
+    assert layout.is_store(tmp_path / "s") is (writes >= len(parquet.TABLES))
+    assert fresh(tmp_path / "s", late_ties()) == fresh(tmp_path / "fresh", late_ties())
+
+
+def _kill(left: Iterator[int]) -> None:
+    if next(left, None) is None:
+        raise Killed
+
+
+def test_sigkill_at_many_moments_and_readers_meanwhile(tmp_path: Path) -> None:
+    """No reader may ever fail, and a store that was killed often must be like one that was not."""
+    spans = pl.concat([late_ties(), spans_of(*(looping(f"r{n}") for n in range(40)))])
+    spans.write_parquet(tmp_path / "spans.parquet")
+    folder = tmp_path / "s"
+    for seed in range(KILLS):
+        wait_s = seed / KILLS * KILL_AFTER_MAX_S / 2  # Before a look, and before the kill.
+        arguments = [str(tmp_path / "spans.parquet"), str(folder), str(seed), str(SPANS_A_GO)]
+        with subprocess.Popen(
+            [sys.executable, "-c", VICTIM, *arguments], stdout=subprocess.PIPE
+        ) as victim:
+            assert victim.stdout is not None
+            assert victim.stdout.readline() == b"ready\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                victim.wait(timeout=wait_s)
+            _read_all(folder)
+            with pytest.raises(subprocess.TimeoutExpired):
+                victim.wait(timeout=wait_s)
+            victim.kill()
+        _read_all(folder)
+    writer.ingest(spans, folder)
+    assert content(folder) == fresh(tmp_path / "fresh", spans)
+
+
+def _read_all(folder: Path) -> None:
+    for turns in reader.read_turns(folder):
+        assert turns["turn"].null_count() == 0
+    for table in parquet.TABLES:
+        with ask_typed(folder, f"FROM {table}") as answer:
+            assert "bucket" in answer.columns
+
+
+def test_two_ingests_at_once_are_refused(tmp_path: Path) -> None:
+    """Two writers would undo each other's files."""
+    writer.ingest(late_ties(), tmp_path)
+    fcntl = pytest.importorskip("fcntl")
+    with (tmp_path / "looptrace-store.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="another ingest or a server is at work"):
+            writer.ingest(late_ties(), tmp_path)
+    assert writer.ingest(late_ties(), tmp_path).spans_new == 0
+
+
+def test_no_file_is_replaced_while_it_is_read(tmp_path: Path) -> None:
+    """An engine opens a file several times, and would mix the old one with the new one."""
+    pytest.importorskip("fcntl")
+    writer.ingest(spans_of(working("s1")), tmp_path)
+    before = content(tmp_path)
+    thread = Thread(target=writer.ingest, args=(late_ties(), tmp_path))
+    with reading(tmp_path):
+        thread.start()
+        thread.join(timeout=WRITER_WAITS_S)
+        assert thread.is_alive()
+        assert content(tmp_path) == before
+    thread.join()
+    assert content(tmp_path) != before
+
+
+@pytest.mark.parametrize("table", list(parquet.TABLES))
+@pytest.mark.parametrize("damage", ["garbage", "empty", "cut off", "foreign"])
+def test_a_damaged_file_is_named(tmp_path: Path, table: str, damage: str) -> None:
+    """A user must learn which file to move away, and not see a traceback."""
+    spans = late_ties()
+    writer.ingest(spans, tmp_path)
+    victim = max(
+        (p for p in files_of(tmp_path) if table in p.parts), key=lambda p: p.stat().st_size
+    )
+    whole = victim.read_bytes()
+    damaged = {"garbage": b"\x00garbage" * 99, "empty": b"", "cut off": whole[: len(whole) // 2]}
+    if damage == "foreign":
+        pl.DataFrame({"colour": ["red"]}).write_parquet(victim)
+    else:
+        victim.write_bytes(damaged[damage])
+    with pytest.raises(StoreError, match="cannot be read") as caught:
+        writer.ingest(spans, tmp_path)
+    message = str(caught.value)
+    assert str(victim) in message
+    assert "move it away" in message
+    assert "\n" not in message
+
+
+def test_a_full_disk_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ingest that cannot write says so, and what is stored stays readable."""
+    writer.ingest(spans_of(working("s1")), tmp_path)
+    before = content(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreError, match="No space left on device"):
+            writer.ingest(late_ties(), tmp_path)
+    assert content(tmp_path) == before
+    assert not list(tmp_path.rglob(".data*"))
+
+
+@pytest.mark.parametrize(
+    ("marker", "why"),
+    [
+        ('{"schema": 2, "buckets": 16}', "update looptrace"),
+        ('{"schema": 1, "buckets": 8}', "update looptrace"),
+        ("{}", "cannot be read"),
+        ("[]", "cannot be read"),
+        ("\x00", "cannot be read"),
+    ],
+)
+def test_a_store_of_another_version_is_refused(tmp_path: Path, marker: str, why: str) -> None:
+    """Writing into a layout that this version does not know would ruin it."""
+    writer.ingest(late_ties(), tmp_path)
+    (tmp_path / "looptrace-store.json").write_text(marker)
+    for use in (lambda: list(reader.read_turns(tmp_path)), lambda: connect(tmp_path)):
+        with pytest.raises(StoreError, match=why):
+            use()
+    with pytest.raises(StoreError, match=why):
+        writer.ingest(late_ties(), tmp_path)
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    """A mistyped path must not fill somebody's folder with files."""
+    (tmp_path / "thesis.txt").write_text("Chapter 1")
+    with pytest.raises(StoreError, match="folder of something else"):
+        writer.ingest(late_ties(), tmp_path)
+    with pytest.raises(StoreError, match="is not a store"):
+        list(reader.read_turns(tmp_path))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
+    with pytest.raises(StoreError, match="cannot be used"):
+        writer.ingest(late_ties(), tmp_path / "thesis.txt")
+
+
+def test_a_store_of_nothing_can_be_read(tmp_path: Path) -> None:
+    """The first ingest of a new deployment may well find no span."""
+    done = writer.ingest(late_ties().clear(), tmp_path)
+    assert done == writer.Ingested(0, 0, 0, 0, 0, 0, 0, ())
+    assert layout.is_store(tmp_path)
+    assert list(reader.read_turns(tmp_path)) == []
+    assert reader.counts(tmp_path) == reader.StoreCounts(0, 0)
+
+
+def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None:
+    """The exit code tells scripts, and the line tells people, whether everything was stored."""
+    (tmp_path / "good.jsonl").write_text(looping("s1").lines())
+    (tmp_path / "bad.jsonl").write_text('{"resourceSpans": [}\n')
+    folder, run = tmp_path / "[s]", CliRunner().invoke
+    good = ["--store", str(folder), str(tmp_path / "good.jsonl")]
+    first, again = run(ingest_command, good), run(ingest_command, good)
+    both = run(ingest_command, [*good, str(tmp_path / "bad.jsonl")])
+    assert (first.exit_code, again.exit_code, both.exit_code) == (0, 0, 2)
+    assert "spans new 5, known 0, parts skipped 0; turns 5, findings " in first.output
+    assert "spans new 0, known 5, parts skipped 0; turns 5, findings " in again.output
+    assert "bad.jsonl" in both.stderr
+    assert "parts skipped 1" in both.output
+    refused = run(ingest_command, ["--store", str(tmp_path), str(tmp_path / "good.jsonl")])
+    assert refused.exit_code == 2
+    assert "folder of something else" in refused.stderr

@@ -1,0 +1,48 @@
+"""Every error of looptrace has one base, and the command line shows each in one line."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import looptrace
+from looptrace.cli.main import main
+from looptrace.errors import InputError
+
+
+def test_every_error_has_the_base() -> None:
+    """Who calls looptrace catches one class; a new error without the base would pass by."""
+    names = [module.name for module in pkgutil.walk_packages(looptrace.__path__, "looptrace.")]
+    modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+    errors = {
+        each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, Exception)
+        and each.__module__.startswith("looptrace.")
+    }
+
+    assert len(errors) > len(InputError.__subclasses__())
+    assert {each for each in errors if not issubclass(each, looptrace.LooptraceError)} == set()
+
+
+def test_command_line_shows_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback tells a user nothing, and an agent's text must not paint a terminal."""
+
+    @click.command()
+    def broken() -> None:
+        raise InputError("the file\nis \x1b[31mred")
+
+    monkeypatch.setitem(main.commands, "broken", broken)
+
+    result = CliRunner().invoke(main, ["broken"])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: the file")
+    assert result.stderr.count("\n") == 1
+    assert "\x1b" not in result.stderr
