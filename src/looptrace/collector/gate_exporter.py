@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from threading import Event, Thread
 from urllib.parse import urlsplit
 
 import polars as pl
@@ -32,6 +31,7 @@ from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attribute
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import NAME, StoreError, reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket
+from looptrace.collector.worker import Worker
 from looptrace.errors import InputError, UnavailableError
 
 _logger = logging.getLogger(__name__)
@@ -139,42 +139,33 @@ class GateExporter:
         self.spans = 0  # sent
         self.failures = 0  # batches that were not taken
         self._sender = _Sender(store_dir, target)
-        self._woken = Event()
-        self._closing = Event()
-        self._thread = Thread(target=self._run, name="looptrace-export", daemon=True)
+        self._worker = Worker("looptrace-export", self._run)
 
     def start(self) -> None:
         """Begin to send."""
-        self._thread.start()
+        self._worker.start()
 
     def wake(self) -> None:
         """Look for new events now."""
-        self._woken.set()
+        self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
         """Stop, and say whether it ended within the time; what it can it sends before."""
-        self._closing.set()
-        self._woken.set()
-        self._thread.join(timeout_s / 2)
+        self._worker.close(timeout_s / 2)
         self._sender.close()  # Ends the waiting within an export.
-        self._thread.join(timeout_s / 2)
-        return not self._thread.is_alive()
+        return self._worker.close(timeout_s / 2)
 
-    def _run(self) -> None:
+    def _run(self) -> Generator[float, None, None]:
         retry_s = RETRY_S
         while True:
-            last = self._closing.is_set()
-            self._woken.clear()
-            pause_s = POLL_S
             if self._round():
                 retry_s = RETRY_S
+                yield POLL_S
             else:
                 self.failures += 1
-                pause_s, retry_s = retry_s, min(retry_s * 2, RETRY_S_MAX)
-                self._closing.wait(pause_s)
-            if last:
-                return
-            self._woken.wait(pause_s)
+                self._worker.pause(retry_s)
+                retry_s = min(retry_s * 2, RETRY_S_MAX)
+                yield 0.0
 
     def _round(self) -> bool:
         """Send what there is; says whether all of it was taken."""

@@ -282,7 +282,7 @@ def test_no_span_is_lost_between_threads() -> None:
 def test_a_processor_that_nobody_holds_ends() -> None:
     """Its thread must not keep it alive."""
     processor = LoopSpanProcessor(Scripted(), limits=SOON)
-    thread, gone = processor._queue._thread, weakref.ref(processor)
+    thread, gone = processor._queue._worker._thread, weakref.ref(processor)
     del processor
     gc.collect()
     thread.join(WAIT_S)

@@ -127,7 +127,7 @@ def test_the_agents_output_is_the_same(name: str, alone: list[Any]) -> None:
 
     processor.shutdown(timeout_millis=SHORT_MS if name == "hangs" else LONG_MS)
     engine.hold.set()
-    processor._queue._thread.join(LONG_MS / MS_PER_S)
+    processor._queue._worker._thread.join(LONG_MS / MS_PER_S)
     counts, noted = processor.counts, processor._spans
     assert counts.taken + sum(counts.dropped.values()) == SPANS + 1
     assert set(counts.dropped) <= REASONS[name]
@@ -147,7 +147,7 @@ def test_a_gate_answers_without_an_engine(name: str, fail_closed: bool) -> None:
     limits = {"dead": LIMITS, "stuck": replace(LIMITS, stuck_s=0.01), "full": FULL}[name]
     processor = LoopSpanProcessor(engine, limits=limits, fail_closed=fail_closed)
     if name == "dead":
-        end(processor._queue._thread)
+        end(processor._queue._worker._thread)
     else:
         work(processor, 1)
         until(lambda: bool(engine.taken))

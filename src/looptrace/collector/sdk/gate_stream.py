@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
-import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, fields
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.worker import Worker, after_fork
 
 _logger = logging.getLogger(__name__)
 
@@ -87,19 +87,19 @@ class GateStream:
         self.last_id = ""
         self._server = server
         self._tell = tell
-        self._closed = threading.Event()
+        self._closed = False
         self._begin()
-        restart = weakref.WeakMethod(self._begin)
-        os.register_at_fork(after_in_child=lambda: (begin := restart()) and begin())
+        after_fork(self._begin)
 
     def close(self) -> None:
         """Follow no longer; a connection that is open ends with the process."""
-        self._closed.set()
+        self._closed = True
+        self._worker.close(0)
 
     def _begin(self) -> None:
-        if not self._closed.is_set():
-            arguments = (weakref.ref(self), self._closed, self._server)
-            threading.Thread(target=_follow, args=arguments, daemon=True).start()
+        self._worker = Worker("looptrace-gates", partial(_follow, weakref.ref(self), self._server))
+        if not self._closed:
+            self._worker.start()
 
     def take(self, event_id: str, data: str) -> None:
         """Take one event in, or count it as nonsense."""
@@ -149,19 +149,16 @@ def events_in(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
             data.append(value.removeprefix(" "))
 
 
-def _follow(stream: weakref.ref[GateStream], closed: threading.Event, server: Server) -> None:
+def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float, None, None]:
     """Read the stream again and again; nothing here holds its owner while it waits."""
     wait_s = RETRY_FIRST_S
-    while not closed.is_set():
-        held = stream()
-        if held is None:
-            return
-        last_id, before = held.last_id, held.last_id
+    while (held := stream()) is not None and not held._closed:
+        last_id = before = held.last_id
         del held
         try:
             for event_id, data in events_of(server, last_id):
                 held = stream()
-                if held is None or closed.is_set():
+                if held is None or held._closed:
                     return
                 held.take(event_id, data)
                 last_id = held.last_id
@@ -174,7 +171,7 @@ def _follow(stream: weakref.ref[GateStream], closed: threading.Event, server: Se
         held.failures += 1
         del held
         wait_s = RETRY_FIRST_S if last_id != before else min(wait_s * 2, RETRY_S_MAX)
-        closed.wait(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - many processes, one server
+        yield wait_s * random.uniform(0.5, 1.0)  # noqa: S311 - many processes, one server
 
 
 def events_of(server: Server, last_id: str) -> Iterator[tuple[str, str]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 
 from opentelemetry.sdk.trace import ReadableSpan
+
+from looptrace.collector.worker import Worker, after_fork
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class SpanQueue:
         self._stuck_s = stuck_s
         self._closed = False
         self._begin()
-        os.register_at_fork(after_in_child=_unless_gone(self._begin))
+        after_fork(self._begin)
 
     def put(self, span: ReadableSpan) -> None:
         """Add a span, or drop and count it."""
@@ -48,8 +50,8 @@ class SpanQueue:
             self._drop("queue_full", 1)
         else:
             self._spans.append(span)
-            if waiting >= self._batch_max and not self._wake.is_set():
-                self._wake.set()
+            if waiting >= self._batch_max:
+                self._worker.wake()
 
     @property
     def waiting(self) -> int:
@@ -73,18 +75,18 @@ class SpanQueue:
             return self._failed
         began_s = self._began_s
         stuck = began_s is not None and time.monotonic() - began_s > self._stuck_s
-        return stuck or len(self._spans) >= self._spans_max or not self._thread.is_alive()
+        return stuck or len(self._spans) >= self._spans_max or not self._worker.is_alive
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until what is in the queue has been taken; says whether that was in time."""
         deadline = time.monotonic() + timeout_s
-        self._wake.set()
+        self._worker.wake()
         with self._idle:
             while self._spans or self._began_s is not None:
                 left_s = deadline - time.monotonic()
-                if left_s <= 0 or not self._thread.is_alive():
+                if left_s <= 0 or not self._worker.is_alive:
                     return False
-                self._wake.set()
+                self._worker.wake()
                 self._idle.wait(min(left_s, self._delay_s))
         return True
 
@@ -96,23 +98,19 @@ class SpanQueue:
         done = self.flush(timeout_s)
         self._drop("closed", len(self._spans))
         self._spans.clear()
-        self._wake.set()
+        self._worker.close(0)
         return done
 
     def _begin(self) -> None:
         """Start empty: at first, and in a forked process, where the old thread is not."""
         self._spans: deque[ReadableSpan] = deque()
-        self._wake = threading.Event()
         self._idle = threading.Condition()
         self._counting = threading.Lock()
         self._began_s: float | None = None  # when the batch at hand was taken
         self._failed = False  # the last batch did
-        self._thread = threading.Thread(
-            target=_work, args=(weakref.ref(self), self._wake, self._delay_s), daemon=True
-        )
-        self._thread.name = "looptrace"
+        self._worker = Worker("looptrace", partial(_work, weakref.ref(self), self._delay_s))
         if not self._closed:
-            self._thread.start()
+            self._worker.start()
 
     def _take_some(self) -> bool:
         """Take one batch; says whether there may be more."""
@@ -145,27 +143,13 @@ class SpanQueue:
                 self._dropped[reason] += spans
 
 
-def _work(queue: weakref.ref[SpanQueue], wake: threading.Event, delay_s: float) -> None:
+def _work(queue: weakref.ref[SpanQueue], delay_s: float) -> Generator[float, None, None]:
     """Take batches as long as the queue is there; nothing here holds it while it waits."""
-    while True:
-        wake.wait(delay_s)
-        wake.clear()
-        held = queue()
-        if held is None:
-            return
+    yield delay_s
+    while (held := queue()) is not None:
         while held._take_some():
             pass
         if held._closed:
             return
         del held
-
-
-def _unless_gone(begin: Callable[[], None]) -> Callable[[], None]:
-    """Return a hook that does nothing once the owner of the method is gone."""
-    method = weakref.WeakMethod(begin)
-
-    def run() -> None:
-        if found := method():
-            found()
-
-    return run
+        yield delay_s

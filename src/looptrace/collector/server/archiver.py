@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver_metrics import number
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import Writer, writing
+from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
@@ -52,16 +52,12 @@ class Archiver:
     ) -> None:
         """Store the spans of `log` up to what `judged_seq` says."""
         self.kept = ArchiverCounts()
-        self.error: StoreError | None = None  # why it could not begin
         self._dir = store_dir
         self._settings = settings
         self._log = log
         self._limits = settings.server
         self._judged_seq = judged_seq
-        self._begun = threading.Event()
-        self._wake = threading.Event()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="looptrace-keeping", daemon=True)
+        self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
         """Take hold of the store, and ingest what the log held; returns when that is done.
@@ -69,37 +65,27 @@ class Archiver:
         Raises:
             StoreError: if the store cannot be used, or another process writes to it.
         """
-        self._thread.start()
-        self._begun.wait()
-        if self.error:
-            raise self.error
+        self._worker.start_ready()
 
     @property
     def is_alive(self) -> bool:
         """Whether it is at work."""
-        return self._thread.is_alive()
+        return self._worker.is_alive
 
     def wake(self) -> None:
         """Store soon: somebody waits for a report."""
-        self._wake.set()
+        self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
         """End, and say whether there was time for it; what is not stored stays in the log."""
-        self._closing.set()
-        self._wake.set()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._worker.close(timeout_s)
 
-    def _run(self) -> None:
+    def _run(self) -> Generator[float, None, None]:
         settings = self._settings
-        try:
-            with writing(self._dir, settings.policy, settings.webhooks) as writer:
-                self._catch_up(writer)
-                self._begun.set()
-                self._go_on(writer)
-        except StoreError as error:
-            self.error = error
-            self._begun.set()
+        with writing(self._dir, settings.policy, settings.webhooks) as writer:
+            self._catch_up(writer)
+            yield 0.0
+            yield from self._go_on(writer)
 
     def _catch_up(self, writer: Writer) -> None:
         """Ingest what was acknowledged and not stored; the gates of that are decided here."""
@@ -111,9 +97,9 @@ class Archiver:
             self._done(logged)
             logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
 
-    def _go_on(self, writer: Writer) -> None:
+    def _go_on(self, writer: Writer) -> Generator[float, None, None]:
         expire_s = time.monotonic()
-        while not self._closing.is_set():
+        while not self._worker.is_closing:
             began_s = time.monotonic()
             wait_s = 0.0
             try:
@@ -129,9 +115,8 @@ class Archiver:
                 _logger.warning("%s", error)
                 self.kept.failed += 1
                 pause_s = RETRY_S
-            self._closing.wait(pause_s)
-            self._wake.wait(wait_s)
-            self._wake.clear()
+            self._worker.pause(pause_s)
+            yield wait_s
 
     def _round(self, writer: Writer) -> bool:
         """Store some of what was judged; says whether there may be more."""

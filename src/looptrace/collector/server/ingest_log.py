@@ -25,6 +25,7 @@ import polars as pl
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.sink import SinkFull
 from looptrace.collector.store.locks import NAME, StoreError
+from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
@@ -110,8 +111,8 @@ class IngestLog:
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
         except sqlite3.DatabaseError as error:
             raise StoreError(f"{path}: cannot be used ({error}); {_MOVE_AWAY}.") from error
-        self._thread = threading.Thread(target=self._write, name="looptrace-log", daemon=True)
-        self._thread.start()
+        self._worker = Worker("looptrace-log", self._write)
+        self._worker.start()
 
     async def accept(self, spans: pl.DataFrame) -> None:
         """Commit spans; see `Sink`."""
@@ -154,7 +155,7 @@ class IngestLog:
     def close(self) -> None:
         """Commit what waits, and end."""
         self._queue.put(None)
-        self._thread.join()
+        self._worker.close(None)
         self._reader.close()
 
     def _rows(self, sql: str, *values: int) -> Sequence[tuple[int, str, bytes]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from looptrace.collector.server.receiver_metrics import number
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
@@ -77,58 +77,50 @@ class LiveDetector:
     ) -> None:
         """Judge spans of `log`; `on_events` is called, on this thread, when something was told."""
         self.judged = DetectorCounts()
-        self._wake = log.committed
-        self._closing = threading.Event()
+        self._worker = Worker("looptrace-detector", self._run, wake=log.committed)
         self._begin = partial(
             _Judge,
             store_dir,
             settings,
             log,
             self.judged,
-            self._closing,
+            self._worker.pause,
             on_events,
         )
         self._store_dir = store_dir
         self._webhooks = settings.webhooks
-        self._thread = threading.Thread(target=self._run, name="looptrace-judging", daemon=True)
 
     def start(self, after_seq: int) -> None:
         """Begin after this row of the log; the store holds those before it."""
         self.judged.seq = after_seq
-        self._thread.start()
+        self._worker.start()
 
     @property
     def is_alive(self) -> bool:
         """Whether it is at work."""
-        return self._thread.is_alive()
+        return self._worker.is_alive
 
     def wake(self) -> None:
         """Look at once for what was decided."""
-        self._wake.set()
+        self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
         """Judge what is committed, and end; says whether there was time for it."""
-        self._closing.set()
-        self._wake.set()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._worker.close(timeout_s)
 
-    def _run(self) -> None:
+    def _run(self) -> Generator[float, None, None]:
         with reader.open_gates(self._store_dir, self._webhooks) as gates:
             judge = self._begin(gates)
             judge.warm()
             self.judged.is_current = 1
-            closing = False
-            while not closing:
-                closing = self._closing.is_set()
-                self._wake.clear()
+            while True:
                 try:
                     while judge.tick():
                         pass
                 except StoreError as error:
                     _logger.warning("%s", error)
-                self._wake.wait(LOOK_EVERY_S)
-                self._closing.wait(TICK_S)
+                yield LOOK_EVERY_S
+                self._worker.pause(TICK_S)
 
 
 class _Judge:
@@ -140,7 +132,7 @@ class _Judge:
         settings: Settings,
         log: IngestLog,
         judged: DetectorCounts,
-        closing: threading.Event,
+        pause: Callable[[float], bool],
         on_events: Callable[[], None],
         gates: GateStore,
     ) -> None:
@@ -148,7 +140,7 @@ class _Judge:
         self._log = log
         self._gates = gates
         self._judged = judged
-        self._closing = closing
+        self._pause = pause
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
         self._arrivals = TraceBuffer(settings.policy.sameness)
@@ -233,7 +225,7 @@ class _Judge:
                 new = self._gates.record(events, states, time.time_ns())
                 break
             except StoreError as error:
-                if self._closing.wait(LOOK_EVERY_S):
+                if self._pause(LOOK_EVERY_S):
                     raise
                 _logger.warning("%s", error)
         self._judged.events += len(new)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import SystemRandom
-from threading import Event, Thread
 
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.store.locks import StoreError
@@ -22,6 +21,7 @@ from looptrace.collector.webhooks.endpoint_worker import (
     Receiver,
     receiver_of,
 )
+from looptrace.collector.worker import Worker
 
 # How often what is too old is swept out.
 SWEEP_S = 3_600.0
@@ -58,14 +58,13 @@ class Dispatcher:
         self._stopping = asyncio.Event()
         self._woken: dict[str, asyncio.Event] = {}
         self._closing_s = 0.0
-        self._ended = Event()
-        self._thread = Thread(target=self._work, name="looptrace-webhooks", daemon=True)
+        self._worker = Worker("looptrace-webhooks", self._work)
         Outbox.open(path).close()
 
     def start(self) -> None:
         """Begin to deliver."""
         self._loop = asyncio.new_event_loop()
-        self._thread.start()
+        self._worker.start()
 
     def wake(self) -> None:
         """Look into the outbox now: there are new events."""
@@ -73,11 +72,9 @@ class Dispatcher:
 
     def close(self, timeout_s: float) -> bool:
         """Stop; what is under way may end. Says whether all ended within the time."""
-        if not self._thread.is_alive():
-            return True
         self._closing_s = timeout_s * _ENDING_SHARE
         self._call(self._stop)
-        return self._ended.wait(timeout_s)
+        return self._worker.close(timeout_s)
 
     def results(self) -> dict[tuple[str, str], int]:
         """Return how often what came of tries, by endpoint and result.
@@ -102,13 +99,8 @@ class Dispatcher:
 
     def _work(self) -> None:
         loop = self._loop or asyncio.new_event_loop()
-        try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(self._run())
-        except StoreError:
-            _logger.exception("webhooks are not delivered any more")
-        finally:
-            self._ended.set()
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(self._run())
 
     async def _run(self) -> None:
         with Outbox.open(self._path) as outbox:
