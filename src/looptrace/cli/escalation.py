@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -15,11 +14,11 @@ from looptrace.analyzer.report.escalation import escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.times import utc_day
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_option, opinions
 from looptrace.collector.store import reader
-from looptrace.rules.vocabulary import NS_PER_S
 
 _NAME_LENGTH_MAX = 60
 _GATES_SHOWN_MAX = 10
@@ -85,11 +84,7 @@ def _notes(paths: Sequence[str], gate: GateEvent) -> list[tuple[str, str]]:
         return []
     with reader.open_gates(folder) as gates:
         known = gates.notes(gate.signature, gate.gate)
-    return [(note.note, _day(note.resolved_ns)) for note in known]
-
-
-def _day(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / NS_PER_S, tz=UTC).date().isoformat()
+    return [(note.note, utc_day(note.resolved_ns)) for note in known]
 
 
 def _chosen(found: Analysis, task: str | None, gate: str | None) -> GateEvent:

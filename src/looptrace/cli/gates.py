@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ from rich.text import Text
 
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.times import utc_s
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
@@ -30,7 +30,6 @@ from looptrace.collector.store.gates import (
     StoredGate,
 )
 from looptrace.collector.store.reader import open_gates, worked
-from looptrace.rules.vocabulary import NS_PER_S
 
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
@@ -176,7 +175,7 @@ def _print_gates(found: Sequence[StoredGate]) -> None:
     console = Console()
     for gate in found:
         whose = f"task {gate.task}" + (f", agent {gate.agent}" if gate.agent else "")
-        head = f"{gate.id}, {_status(gate)}, {_time(gate.opened_ns)}, {whose}"
+        head = f"{gate.id}, {_status(gate)}, {utc_s(gate.opened_ns)}, {whose}"
         console.print(Text(plain(head, _LINE_LENGTH_MAX), style="bold"))
         console.print(Padding(Text(plain(gate.reason, _LINE_LENGTH_MAX)), (0, 0, 0, _INDENT)))
 
@@ -187,14 +186,14 @@ def _print_details(found: GateDetails) -> None:
         ("task", gate.task),
         ("agent", gate.agent or "-"),
         ("status", _status(gate)),
-        ("opened", _time(gate.opened_ns)),
+        ("opened", utc_s(gate.opened_ns)),
         ("why", f"{gate.why}: {gate.reason}"),
         ("rule", gate.rule),
         ("signature", gate.signature),
         ("loop count", str(gate.loop_count)),
     ]
     if gate.resolved_ns is not None:
-        about.append(("resolved", _time(gate.resolved_ns)))
+        about.append(("resolved", utc_s(gate.resolved_ns)))
     if gate.note:
         about.append(("note", gate.note))
     console = Console()
@@ -208,7 +207,7 @@ def _print_details(found: GateDetails) -> None:
     _print_list(
         console,
         "notes that worked before",
-        (f"{_time(n.resolved_ns)} {n.decision or 'message'}: {n.note}" for n in found.notes),
+        (f"{utc_s(n.resolved_ns)} {n.decision or 'message'}: {n.note}" for n in found.notes),
     )
 
 
@@ -254,7 +253,3 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.3f}"
-
-
-def _time(at_ns: int) -> str:
-    return f"{datetime.fromtimestamp(at_ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}"

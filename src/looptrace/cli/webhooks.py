@@ -16,6 +16,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.text.display import did_you_mean, plain
+from looptrace.analyzer.text.times import utc_s
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.collector.store.layout import gates_path
@@ -168,14 +169,10 @@ def _line(endpoint: Endpoint) -> str:
     )
     state = ""
     if endpoint.disabled_ns is not None:
-        state = f"; disabled since {_time(endpoint.disabled_ns)}: {endpoint.disabled_why}"
+        state = f"; disabled since {utc_s(endpoint.disabled_ns)}: {endpoint.disabled_why}"
     elif endpoint.failing_ns is not None:
-        state = f"; failing since {_time(endpoint.failing_ns)}: {endpoint.error}"
+        state = f"; failing since {utc_s(endpoint.failing_ns)}: {endpoint.error}"
     return plain(f"{endpoint.name}: {counts}{state}", _LINE_LENGTH_MAX)
-
-
-def _time(at_ns: int) -> str:
-    return f"{datetime.fromtimestamp(at_ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _sample() -> GateEvent:

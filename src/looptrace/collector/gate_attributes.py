@@ -7,44 +7,35 @@ import hashlib
 from opentelemetry.trace import TraceFlags
 from opentelemetry.util.types import AttributeValue
 
+from looptrace import semconv
+from looptrace.analyzer.gates.event_names import ATTRIBUTES, NAMES
 from looptrace.analyzer.gates.notice import GateNotice
 
-EVENT = "looptrace.gate"
-
-
-SCOPE = "looptrace"  # of what looptrace itself writes
-
-
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-
 
 _DIGEST_BYTES = 8
 
 
-_LABELS = {"gate_opened": "stop", "gate_resolved": "pass", "counter_reset": "pass"}
-
-
-def attributes_of(told: GateNotice, *, content: bool = False) -> dict[str, AttributeValue]:
+def attributes_of(notice: GateNotice, *, content: bool = False) -> dict[str, AttributeValue]:
     """Return the attributes of a gate event; without content, a signature is only its hash."""
-    signature = told.signature if content else _digest(told.signature)
-    words = told.reason if content else f"{told.rule or told.type}, turn {told.turn}"
-    found: dict[str, AttributeValue | None] = {
-        "looptrace.event.type": told.type,
-        "looptrace.rule.id": told.rule,
-        "looptrace.action": told.action,
-        "looptrace.task.id": told.task,
-        "looptrace.turn.first": told.turn_first,
-        "looptrace.turn.last": told.turn,
-        "looptrace.attempts": told.attempts,
-        "looptrace.loop_count": told.loop_count,
-        "looptrace.signature": signature,
-        "looptrace.gate.id": told.gate,
-        "gen_ai.evaluation.name": f"looptrace.{told.rule or told.type}",
-        "gen_ai.evaluation.score.label": told.action or _LABELS.get(told.type, told.type),
-        "gen_ai.evaluation.score.value": float(told.loop_count),
-        "gen_ai.evaluation.explanation": words,
+    words = notice.reason if content else f"{notice.rule or notice.type}, turn {notice.turn}"
+    values: dict[str, AttributeValue | None] = {
+        attribute: getattr(notice, field) for attribute, field in ATTRIBUTES.items()
     }
-    return {name: value for name, value in found.items() if value not in (None, "")}
+    values |= {
+        semconv.GEN_AI_EVALUATION_NAME: f"looptrace.{notice.rule or notice.type}",
+        semconv.GEN_AI_EVALUATION_SCORE_LABEL: notice.action or _label(notice.type),
+        semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(notice.loop_count),
+        semconv.GEN_AI_EVALUATION_EXPLANATION: words,
+    }
+    if not content:
+        values[semconv.SIGNATURE] = _digest(notice.signature)
+    return {name: value for name, value in values.items() if value not in (None, "")}
+
+
+def _label(event_type: str) -> str:
+    """Return the label of a type; a newer server may send one that this version lacks."""
+    return NAMES[event_type].label if event_type in NAMES else event_type
 
 
 def _digest(text: str) -> str:

@@ -27,12 +27,13 @@ from opentelemetry.trace import Link, SpanContext
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attributes_of
+from looptrace.collector.gate_attributes import SAMPLED, attributes_of
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import NAME, StoreError, reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket
 from looptrace.collector.worker import Worker
 from looptrace.errors import InputError, UnavailableError
+from looptrace.semconv import GATE_EVENT, SCOPE
 
 _logger = logging.getLogger(__name__)
 
@@ -238,7 +239,7 @@ def _turns_of(store_dir: Path, tasks: set[str]) -> pl.DataFrame:
 def _span(event: GateEvent, turns: pl.DataFrame | None, *, content: bool) -> ReadableSpan:
     trace_id = int(event.trace_id, 16)
     return ReadableSpan(
-        EVENT,
+        GATE_EVENT,
         _context(trace_id, _span_id(event)),
         parent=_context(trace_id, int(event.span_id, 16)),
         resource=Resource.create({SERVICE_NAME: SCOPE}),

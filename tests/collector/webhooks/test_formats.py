@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from looptrace.analyzer.gates.event_names import NAMES
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.settings.webhook import FORMATS, Format, Webhook
-from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, TYPES, body_of
+from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, body_of
 from tests.collector.store.test_outbox import HOOK, event, opened, resolved
 
 GATE_URL = "https://me.example/gates/{gate}?task={task}"
@@ -20,7 +21,7 @@ texts = st.text(max_size=40).map(lambda text: text * 1_000)
 events = st.builds(
     GateEvent,
     id=st.text("0123456789abcdef", min_size=16, max_size=16),
-    type=st.sampled_from(sorted(TYPES)),
+    type=st.sampled_from(sorted(NAMES)),
     task=texts,
     at_ns=st.integers(0, 2**62),
     turn=st.integers(0, 2**31),

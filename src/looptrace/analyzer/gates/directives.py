@@ -7,7 +7,7 @@ agent does not read its own mistakes once more; the blockers of a task are what 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError
@@ -119,22 +119,10 @@ class Directives:
 OWN = Directives()
 
 
+_COPIED = [field.name for field in fields(GateNotice) if field.name != "directive"]
+
+
 def notice_of(event: GateEvent, directives: Directives) -> GateNotice:
     """Return what an agent needs of an event."""
-    return GateNotice(
-        id=event.id,
-        type=event.type,
-        task=event.task,
-        trace_id=event.trace_id,
-        span_id=event.span_id,
-        rule=event.rule,
-        action=event.action,
-        directive=directives.text_of(event),
-        reason=event.reason,
-        gate=event.gate,
-        signature=event.signature,
-        attempts=event.attempts,
-        loop_count=event.loop_count,
-        turn_first=event.turn_first,
-        turn=event.turn,
-    )
+    copied = {name: getattr(event, name) for name in _COPIED}
+    return GateNotice(**copied, directive=directives.text_of(event))

@@ -13,18 +13,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from looptrace import semconv
 from looptrace.analyzer.normalize.messages import nested
 from looptrace.analyzer.text.payloads import parsed
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     # No convention has a word for these; they are read off any span, and a status makes an attempt.
-    "task": {"looptrace": ("looptrace.task.id",)},
-    "task_parent": {"looptrace": ("looptrace.task.parent_id",)},
-    "task_kind": {"looptrace": ("looptrace.task.kind",)},
-    "phase": {"looptrace": ("looptrace.phase",)},
-    "status": {"looptrace": ("looptrace.task.status",)},
-    "blockers": {"looptrace": ("looptrace.blockers",)},
-    "completed_work": {"looptrace": ("looptrace.completed_work",)},
+    "task": {"looptrace": (semconv.TASK_ID,)},
+    "task_parent": {"looptrace": (semconv.TASK_PARENT_ID,)},
+    "task_kind": {"looptrace": (semconv.TASK_KIND,)},
+    "phase": {"looptrace": (semconv.PHASE,)},
+    "status": {"looptrace": (semconv.TASK_STATUS,)},
+    "blockers": {"looptrace": (semconv.BLOCKERS,)},
+    "completed_work": {"looptrace": (semconv.COMPLETED_WORK,)},
     "tests_failed": {"looptrace": ("looptrace.progress.tests_failed",)},
     "tests_total": {"looptrace": ("looptrace.progress.tests_total",)},
     "coverage": {"looptrace": ("looptrace.progress.coverage",)},
@@ -33,8 +34,8 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "code_written": {"looptrace": ("looptrace.progress.code_written",)},
     "session": {
         "langsmith": ("langsmith.metadata.session_id", "langsmith.metadata.thread_id"),
-        "gen_ai": ("gen_ai.conversation.id",),
-        "openinference": ("session.id", "metadata#session_id", "metadata#thread_id"),
+        "gen_ai": (semconv.GEN_AI_CONVERSATION_ID,),
+        "openinference": (semconv.SESSION_ID, "metadata#session_id", "metadata#thread_id"),
         "traceloop": (
             "traceloop.association.properties.session_id",
             "traceloop.association.properties.thread_id",
@@ -44,7 +45,7 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "agent": {
         "langsmith": ("langsmith.metadata.lc_agent_name",),
-        "gen_ai": ("gen_ai.agent.name",),
+        "gen_ai": (semconv.GEN_AI_AGENT_NAME,),
         "openinference": ("agent.name", "graph.node.id", "metadata#lc_agent_name"),
         "traceloop": (
             "traceloop.association.properties.lc_agent_name",
@@ -53,26 +54,30 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "vercel": ("ai.telemetry.functionId",),
     },
     "tool": {
-        "gen_ai": ("gen_ai.tool.name",),
+        "gen_ai": (semconv.GEN_AI_TOOL_NAME,),
         "openinference": ("tool.name",),
         "traceloop": ("traceloop.entity.name",),
         "vercel": ("ai.toolCall.name",),
     },
     "model": {
-        "gen_ai": ("gen_ai.request.model", "gen_ai.response.model"),
+        "gen_ai": (semconv.GEN_AI_REQUEST_MODEL, "gen_ai.response.model"),
         "openinference": ("llm.model_name",),
         "langfuse": ("langfuse.observation.model.name",),
         "vercel": ("ai.model.id",),
     },
     "call_id": {
-        "gen_ai": ("gen_ai.tool.call.id",),
+        "gen_ai": (semconv.GEN_AI_TOOL_CALL_ID,),
         "openinference": ("tool_call.id", "tool.id"),
         "vercel": ("ai.toolCall.id",),
     },
     # Never OpenInference's tool.parameters: half of the frameworks put the schema there.
     "arguments": {
         "langsmith": ("gen_ai.prompt",),
-        "gen_ai": ("gen_ai.tool.call.arguments", "tool_arguments", "@gen_ai.tool.message#content"),
+        "gen_ai": (
+            semconv.GEN_AI_TOOL_CALL_ARGUMENTS,
+            "tool_arguments",
+            "@gen_ai.tool.message#content",
+        ),
         "openinference": ("input.value",),
         "traceloop": ("traceloop.entity.input",),
         "langfuse": ("langfuse.observation.input",),
@@ -80,13 +85,13 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "result": {
         "langsmith": ("gen_ai.completion",),
-        "gen_ai": ("gen_ai.tool.call.result", "tool_response", "@gen_ai.choice#message"),
+        "gen_ai": (semconv.GEN_AI_TOOL_CALL_RESULT, "tool_response", "@gen_ai.choice#message"),
         "openinference": ("output.value",),
         "traceloop": ("traceloop.entity.output",),
         "langfuse": ("langfuse.observation.output",),
         "vercel": ("ai.toolCall.result", "ai.toolCall.output"),
     },
-    "error_type": {"gen_ai": ("error.type",)},
+    "error_type": {"gen_ai": (semconv.ERROR_TYPE,)},
     "error": {
         "gen_ai": ("error.message",),
         "langfuse": ("langfuse.observation.status_message",),
@@ -94,27 +99,27 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "level": {"gen_ai": ("gen_ai.tool.status",), "langfuse": ("langfuse.observation.level",)},
     "given": {
         "langsmith": ("gen_ai.prompt",),
-        "gen_ai": ("gen_ai.input.messages", "@gen_ai.messages", "gen_ai.prompt.*"),
+        "gen_ai": (semconv.GEN_AI_INPUT_MESSAGES, "@gen_ai.messages", "gen_ai.prompt.*"),
         "openinference": ("llm.input_messages.*", "input.value"),
         "langfuse": ("langfuse.observation.input",),
         "vercel": ("ai.prompt.messages", "ai.prompt"),
     },
     "answer": {
         "langsmith": ("gen_ai.completion",),
-        "gen_ai": ("gen_ai.output.messages", "@gen_ai.choice#message", "gen_ai.completion.*"),
+        "gen_ai": (semconv.GEN_AI_OUTPUT_MESSAGES, "@gen_ai.choice#message", "gen_ai.completion.*"),
         "openinference": ("llm.output_messages.*", "output.value"),
         "langfuse": ("langfuse.observation.output",),
         "vercel": ("ai.response.text",),
     },
     "answer_calls": {"vercel": ("ai.response.toolCalls",)},
     "input_tokens": {
-        "gen_ai": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
+        "gen_ai": (semconv.GEN_AI_USAGE_INPUT_TOKENS, "gen_ai.usage.prompt_tokens"),
         "openinference": ("llm.token_count.prompt",),
         "langfuse": ("langfuse.observation.usage_details#input",),
         "vercel": ("ai.usage.inputTokens", "ai.usage.promptTokens"),
     },
     "output_tokens": {
-        "gen_ai": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+        "gen_ai": (semconv.GEN_AI_USAGE_OUTPUT_TOKENS, "gen_ai.usage.completion_tokens"),
         "openinference": ("llm.token_count.completion",),
         "langfuse": ("langfuse.observation.usage_details#output",),
         "vercel": ("ai.usage.outputTokens", "ai.usage.completionTokens"),

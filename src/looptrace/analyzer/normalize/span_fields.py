@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from looptrace import semconv
 from looptrace.analyzer.normalize.dialects import field, with_events
 from looptrace.analyzer.normalize.messages import Message, ToolCall, messages_of
 from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
@@ -22,8 +23,6 @@ TOKENS_MAX = 10**9
 # Nor can a task have as many tests, files or lines.
 COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
-PROGRESS_PREFIX = "looptrace.progress."
-INTERVENTION_EVENT = "looptrace.human_intervention"
 
 # smolagents reports the end of a run as a call of this tool.
 _NOT_A_CALL = {"final_answer"}
@@ -263,15 +262,15 @@ def _error(
     """Return type, message and stack trace of a failure: the first source that says something."""
     raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
     sources = [
-        raised.get("exception.message"),
+        raised.get(semconv.EXCEPTION_MESSAGE),
         row["status_message"],
         field(attributes, "error", dialect),
         result,
     ]
-    types = [raised.get("exception.type"), field(attributes, "error_type", dialect)]
+    types = [raised.get(semconv.EXCEPTION_TYPE), field(attributes, "error_type", dialect)]
     told = [str(t) for t in types if t and str(t) not in _TYPES_THAT_SAY_NOTHING]
     found_type = told[0].rsplit(".", 1)[-1] if told else None
-    trace = str(raised.get("exception.stacktrace") or "") or None
+    trace = str(raised.get(semconv.EXCEPTION_STACKTRACE) or "") or None
     for source in sources:
         if isinstance(source, str) and not says_nothing(source):
             text_type, message = error_of(source)
@@ -281,7 +280,7 @@ def _error(
 
 def _figures(attributes: dict[str, Any]) -> ProgressFigures:
     """Read recorded progress; what is no number, or none that can be, is unknown."""
-    if not any(key.startswith(PROGRESS_PREFIX) for key in attributes):
+    if not any(key.startswith(semconv.PROGRESS_PREFIX) for key in attributes):
         return NO_FIGURES
     tests_failed, tests_total, *done = (
         _number(attributes, name, COUNT_MAX)
@@ -315,7 +314,7 @@ def _interventions(events: list[dict[str, Any]]) -> tuple[Intervention, ...]:
     return tuple(
         Intervention(event["time_ns"], *(_said(event, name) for name in ("decision", "note")))
         for event in events
-        if event["name"] == INTERVENTION_EVENT
+        if event["name"] == semconv.INTERVENTION_EVENT
     )
 
 

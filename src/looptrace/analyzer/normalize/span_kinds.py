@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from looptrace import semconv
+
 SpanKind = Literal["tool", "model", "agent"]
 
 
@@ -26,7 +28,7 @@ DIALECTS = (
     Dialect("langsmith", "langsmith.span.kind", {"tool": "tool", "llm": "model"}),
     Dialect(
         "gen_ai",
-        "gen_ai.operation.name",
+        semconv.GEN_AI_OPERATION_NAME,
         {
             "execute_tool": "tool",
             "chat": "model",

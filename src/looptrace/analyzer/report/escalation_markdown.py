@@ -17,13 +17,13 @@ from looptrace.analyzer.report.escalation import Escalation, Iteration
 from looptrace.analyzer.report.json import event_object, failure_object, json_text
 from looptrace.analyzer.report.wording import (
     WHY_TEXTS,
-    at_text,
     cost_text,
     counted,
     opinion_text,
     told_text,
 )
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.times import utc_us
 
 SCHEMA = 1
 
@@ -70,7 +70,7 @@ def _head(found: Escalation) -> Iterator[str]:
         yield f"- session: {_code(gate.session)}"
     if gate.agent:
         yield f"- agent: {_code(gate.agent)}"
-    yield f"- gate: {_code(gate.gate)}, opened {at_text(gate.at_ns)} at turn {gate.turn}"
+    yield f"- gate: {_code(gate.gate)}, opened {utc_us(gate.at_ns)} at turn {gate.turn}"
     yield f"- status: {gate.status}"
     yield f"- trace: {_code(gate.trace_id)}, span {_code(gate.span_id)}"
     if found.goal is not None:
@@ -129,7 +129,7 @@ def _failures(failures: tuple[Failure, ...]) -> Iterator[str]:
 
 def _failure(failure: Failure) -> Iterator[str]:
     kind = ", ".join(text for text in (failure.error_type, failure.error_kind) if text)
-    yield f"{failure.turn:>5}  {at_text(failure.at_ns)}  {_by(failure.agent)}{failure.label}"
+    yield f"{failure.turn:>5}  {utc_us(failure.at_ns)}  {_by(failure.agent)}{failure.label}"
     yield f"{'':7}{kind or 'unknown kind'}: {failure.error or '?'}"
     if failure.signature:
         yield f"{'':7}signature {failure.signature}"

@@ -12,15 +12,13 @@ import polars as pl
 
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.directives import OWN, Directives
+from looptrace.analyzer.gates.event_names import CONTENT
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
-from looptrace.analyzer.report.wording import at_text
+from looptrace.analyzer.text.times import utc_us
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 SCHEMA = 1
-
-# What is said or printed in a trace stays there, unless somebody asks for an escalation.
-_CONTENT = ("note", "error")
 
 # What says which turn it is, and nothing of what was said.
 _TURN = ("turn", "kind", "agent", "trace_id", "span_id")
@@ -62,7 +60,7 @@ def json_report(
 def outage_object(outage: Outage) -> dict[str, Any]:
     """Return an outage, its times as text."""
     told = asdict(outage)
-    times = {name: at_text(told.pop(f"{name}_ns")) for name in ("first", "last", "known")}
+    times = {name: utc_us(told.pop(f"{name}_ns")) for name in ("first", "last", "known")}
     return told | times
 
 
@@ -152,8 +150,8 @@ def json_text(report: Mapping[str, Any]) -> str:
 
 def _without_content(told: dict[str, Any]) -> dict[str, Any]:
     """Leave out what a person or a tool said, and write the time as text."""
-    kept = {name: value for name, value in told.items() if name not in _CONTENT}
-    return kept | {"at": at_text(kept.pop("at_ns"))}
+    kept = {name: value for name, value in told.items() if name not in CONTENT}
+    return kept | {"at": utc_us(kept.pop("at_ns"))}
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.engine.analysis import Analysis, Outage, Summary
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.times import utc_us
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -49,7 +49,6 @@ _RESET_TEXTS = {
 
 SESSIONS_SHOWN_MAX = 5
 
-_US_NS = 1_000
 _MINUTE_SECONDS = 60
 _HOUR_MINUTES = 60
 # Below this a tenth of a second tells two loops apart.
@@ -199,12 +198,6 @@ def opinion_text(opinion: Opinion | NoOpinion) -> str:
     return f"{answers}. {opinion.reasoning}"
 
 
-def at_text(at_ns: int) -> str:
-    """Write a time, given in nanoseconds since 1970, as `2026-03-14T02:11:09.000000Z`."""
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_ns // _US_NS)
-    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-
 def counted(count: int, noun: str) -> str:
     """Write `1 turn`, `1,234 turns`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
@@ -270,7 +263,7 @@ def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
     gates = sum(e.type == "gate_opened" and e.finding in outage.findings for e in events)
     of_gates = f", with {counted(gates, 'gate')}" if gates else ""
     explains = counted(len(outage.findings), "finding")
-    return f"since {at_text(outage.first_ns)}, in {shown}{others}; explains {explains}{of_gates}"
+    return f"since {utc_us(outage.first_ns)}, in {shown}{others}; explains {explains}{of_gates}"
 
 
 def left_over_text(left_over: int) -> str:

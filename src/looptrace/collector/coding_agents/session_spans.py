@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from looptrace import semconv
 from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, SpanRow, span_row
 
-PERSON_EVENT = "looptrace.human_intervention"
 # What a person does besides writing.
 INTERRUPTED, REJECTED, ANSWERED = "interrupted", "rejected", "answered"
 
@@ -79,12 +79,12 @@ def tool_row(
 ) -> SpanRow:
     """Give the row of a tool call; `word` is what a person said instead of letting it run."""
     attributes = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": tool,
-        "gen_ai.tool.call.id": call_id,
-        "gen_ai.tool.call.arguments": arguments,
-        "gen_ai.tool.call.result": result,
-        "error.type": error_type,
+        semconv.GEN_AI_OPERATION_NAME: "execute_tool",
+        semconv.GEN_AI_TOOL_NAME: tool,
+        semconv.GEN_AI_TOOL_CALL_ID: call_id,
+        semconv.GEN_AI_TOOL_CALL_ARGUMENTS: arguments,
+        semconv.GEN_AI_TOOL_CALL_RESULT: result,
+        semconv.ERROR_TYPE: error_type,
     }
     return _row(
         agent, key, f"execute_tool {tool}", start_ns, end_ns, attributes, failed, error, word
@@ -110,12 +110,12 @@ def model_row(
     """
     said = None if answer is None else [{"role": "assistant", "parts": list(answer)}]
     attributes = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.request.model": model,
-        "gen_ai.input.messages": list(given) or None,
-        "gen_ai.output.messages": said,
-        "gen_ai.usage.input_tokens": usage.input_tokens,
-        "gen_ai.usage.output_tokens": usage.output_tokens,
+        semconv.GEN_AI_OPERATION_NAME: "chat",
+        semconv.GEN_AI_REQUEST_MODEL: model,
+        semconv.GEN_AI_INPUT_MESSAGES: list(given) or None,
+        semconv.GEN_AI_OUTPUT_MESSAGES: said,
+        semconv.GEN_AI_USAGE_INPUT_TOKENS: usage.input_tokens,
+        semconv.GEN_AI_USAGE_OUTPUT_TOKENS: usage.output_tokens,
     }
     name = f"chat {model}" if model else "chat"
     return _row(agent, key, name, start_ns, end_ns, attributes, failed or None, error)
@@ -137,8 +137,11 @@ def _row(
     error: str = "",
     word: Word | None = None,
 ) -> SpanRow:
-    said = {"looptrace.decision": word.decision, "looptrace.note": word.text} if word else {}
-    common = {"gen_ai.conversation.id": agent.session or None, "gen_ai.agent.name": agent.name}
+    said = {semconv.DECISION: word.decision, semconv.NOTE: word.text} if word else {}
+    common = {
+        semconv.GEN_AI_CONVERSATION_ID: agent.session or None,
+        semconv.GEN_AI_AGENT_NAME: agent.name,
+    }
     return span_row(
         trace_id=_hex_id(_TRACE_ID_BYTES, agent.product, agent.session, agent.trace),
         span_id=_hex_id(_SPAN_ID_BYTES, agent.product, agent.session, name, key),
@@ -151,7 +154,7 @@ def _row(
         service=agent.product,
         scope=None,
         attributes=_known(common | attributes),
-        events=[(PERSON_EVENT, end_ns, _known(said))] if word else [],
+        events=[(semconv.INTERVENTION_EVENT, end_ns, _known(said))] if word else [],
         links=[],
     )
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
+from looptrace import semconv
 from looptrace.analyzer.fingerprint.signatures import (
     ERROR_KINDS,
     ERROR_TYPE,
@@ -26,8 +27,6 @@ from looptrace.analyzer.fingerprint.signatures import (
 )
 from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
 from looptrace.analyzer.normalize.span_fields import (
-    INTERVENTION_EVENT,
-    PROGRESS_PREFIX,
     STATUS_ERROR,
     STATUS_OK,
     ProgressFigures,
@@ -44,7 +43,7 @@ Hash = Callable[[HashedForm, str], str]
 
 _COLUMNS = ("name", "status", "status_message", "attributes", "events")
 _OPERATIONS = {"tool": "execute_tool", "model": "chat", "agent": "invoke_agent"}
-_NAME_KEYS = {"tool": "gen_ai.tool.name", "model": "gen_ai.request.model"}
+_NAME_KEYS = {"tool": semconv.GEN_AI_TOOL_NAME, "model": semconv.GEN_AI_REQUEST_MODEL}
 # What is no name is content: sentences do not look so.
 _NAME = re.compile(r"[\w.:/@$-]{1,128}")
 _TYPE = re.compile(ERROR_TYPE)
@@ -120,44 +119,44 @@ def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None
 
 
 def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[tuple[str, object]]:
-    yield "gen_ai.operation.name", _OPERATIONS.get(span.kind or "")
-    yield "gen_ai.conversation.id", span.session
-    yield "gen_ai.agent.name", span.agent
-    yield "looptrace.task.id", span.task
-    yield "looptrace.task.parent_id", span.task_parent
-    yield "looptrace.task.kind", span.task_kind
-    yield "looptrace.phase", span.phase
-    yield "looptrace.task.status", span.status
-    yield "looptrace.blockers", _value(parsed(span.blockers), texts)
-    yield "looptrace.completed_work", _value(parsed(span.completed_work), texts)
+    yield semconv.GEN_AI_OPERATION_NAME, _OPERATIONS.get(span.kind or "")
+    yield semconv.GEN_AI_CONVERSATION_ID, span.session
+    yield semconv.GEN_AI_AGENT_NAME, span.agent
+    yield semconv.TASK_ID, span.task
+    yield semconv.TASK_PARENT_ID, span.task_parent
+    yield semconv.TASK_KIND, span.task_kind
+    yield semconv.PHASE, span.phase
+    yield semconv.TASK_STATUS, span.status
+    yield semconv.BLOCKERS, _value(parsed(span.blockers), texts)
+    yield semconv.COMPLETED_WORK, _value(parsed(span.completed_work), texts)
     yield from _figures(span.figures)
     if span.kind in _NAME_KEYS:
         yield _NAME_KEYS[span.kind], span.name
-    yield "gen_ai.tool.call.id", span.call_id
-    yield "error.type", span.error_type or (_type_in(span.result) if failed else None)
-    yield "gen_ai.tool.call.arguments", _arguments(span.arguments, texts)
-    yield "gen_ai.tool.call.result", _result(span.result, failed, texts)
+    yield semconv.GEN_AI_TOOL_CALL_ID, span.call_id
+    yield semconv.ERROR_TYPE, span.error_type or (_type_in(span.result) if failed else None)
+    yield semconv.GEN_AI_TOOL_CALL_ARGUMENTS, _arguments(span.arguments, texts)
+    yield semconv.GEN_AI_TOOL_CALL_RESULT, _result(span.result, failed, texts)
     said: HashedForm = "exact" if span.kind == "agent" else "result"
-    yield "gen_ai.input.messages", _messages(span.given, said, texts)
-    yield "gen_ai.output.messages", _messages(span.answer, "exact", texts)
-    yield "gen_ai.usage.input_tokens", span.input_tokens
-    yield "gen_ai.usage.output_tokens", span.output_tokens
+    yield semconv.GEN_AI_INPUT_MESSAGES, _messages(span.given, said, texts)
+    yield semconv.GEN_AI_OUTPUT_MESSAGES, _messages(span.answer, "exact", texts)
+    yield semconv.GEN_AI_USAGE_INPUT_TOKENS, span.input_tokens
+    yield semconv.GEN_AI_USAGE_OUTPUT_TOKENS, span.output_tokens
 
 
 def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:
     """Give recorded progress; that files, dependencies and code count together loses nothing."""
     names = {"markers": "files_created"}
     for name in ProgressFigures.__slots__:
-        yield f"{PROGRESS_PREFIX}{names.get(name, name)}", getattr(figures, name)
+        yield f"{semconv.PROGRESS_PREFIX}{names.get(name, name)}", getattr(figures, name)
 
 
 def _exceptions(span: SpanFields, error: str | None, texts: Hash) -> Iterable[dict[str, Any]]:
     if span.stacktrace is None:
         return
     told = {
-        "exception.type": span.error_type,
-        "exception.message": error,
-        "exception.stacktrace": texts("error", span.stacktrace),
+        semconv.EXCEPTION_TYPE: span.error_type,
+        semconv.EXCEPTION_MESSAGE: error,
+        semconv.EXCEPTION_STACKTRACE: texts("error", span.stacktrace),
     }
     known = {key: value for key, value in told.items() if value is not None}
     yield {"name": "exception", "time_ns": span.end_ns, "attributes": known}
@@ -166,11 +165,11 @@ def _exceptions(span: SpanFields, error: str | None, texts: Hash) -> Iterable[di
 def _interventions(span: SpanFields, texts: Hash) -> Iterable[dict[str, Any]]:
     for done in span.interventions:
         said = {
-            "looptrace.decision": _named(done.decision, texts),
-            "looptrace.note": None if done.note is None else texts("exact", done.note),
+            semconv.DECISION: _named(done.decision, texts),
+            semconv.NOTE: None if done.note is None else texts("exact", done.note),
         }
         known = {key: value for key, value in said.items() if value is not None}
-        yield {"name": INTERVENTION_EVENT, "time_ns": done.at_ns, "attributes": known}
+        yield {"name": semconv.INTERVENTION_EVENT, "time_ns": done.at_ns, "attributes": known}
 
 
 def _messages(

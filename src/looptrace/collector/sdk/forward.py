@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.util.types import AttributeValue
 
+from looptrace import semconv
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
@@ -17,8 +18,8 @@ Protocol = Literal["http", "grpc"]
 
 # What a span above says of all below it. It ends last, so that each span takes it along.
 INHERITED = (
-    *("looptrace.task.id", "looptrace.task.parent_id", "looptrace.task.kind", "looptrace.phase"),
-    *("gen_ai.conversation.id", "session.id", "gen_ai.agent.name"),
+    *(semconv.TASK_ID, semconv.TASK_PARENT_ID, semconv.TASK_KIND, semconv.PHASE),
+    *(semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID, semconv.GEN_AI_AGENT_NAME),
 )
 MS_PER_S = 1_000
 

@@ -18,7 +18,6 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.collector.gate_attributes import SCOPE
 from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState
 from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
@@ -26,6 +25,7 @@ from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.open_spans import OpenSpans
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
+from looptrace.semconv import SCOPE
 
 _logger = logging.getLogger(__name__)
 

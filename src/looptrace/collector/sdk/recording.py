@@ -23,6 +23,8 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 from opentelemetry.util.types import AttributeValue
 
+from looptrace import semconv
+
 SCOPE = "looptrace.recording"
 STATUSES = ("pending", "in_progress", "blocked", "done")
 FIGURES = (
@@ -101,10 +103,10 @@ class turn(Recording):  # noqa: N801 - it is used as a word, like `open`.
     def __init__(self, tool: str, arguments: Any = None, *, call_id: str | None = None) -> None:
         super().__init__(
             **{
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": tool,
-                "gen_ai.tool.call.id": call_id,
-                "gen_ai.tool.call.arguments": _text(arguments),
+                semconv.GEN_AI_OPERATION_NAME: "execute_tool",
+                semconv.GEN_AI_TOOL_NAME: tool,
+                semconv.GEN_AI_TOOL_CALL_ID: call_id,
+                semconv.GEN_AI_TOOL_CALL_ARGUMENTS: _text(arguments),
             }
         )
         self.name = f"execute_tool {tool}"
@@ -117,7 +119,7 @@ class turn(Recording):  # noqa: N801 - it is used as a word, like `open`.
 
     def _said(self) -> dict[str, AttributeValue]:
         result = _text(self.result)
-        return {} if result is None else {"gen_ai.tool.call.result": result}
+        return {} if result is None else {semconv.GEN_AI_TOOL_CALL_RESULT: result}
 
 
 class attempt(Recording):  # noqa: N801
@@ -137,9 +139,9 @@ class attempt(Recording):  # noqa: N801
     ) -> None:
         super().__init__(
             **{
-                "looptrace.task.id": task,
-                "looptrace.task.parent_id": parent,
-                "looptrace.task.kind": kind,
+                semconv.TASK_ID: task,
+                semconv.TASK_PARENT_ID: parent,
+                semconv.TASK_KIND: kind,
             }
         )
         self.status = status
@@ -149,11 +151,11 @@ class attempt(Recording):  # noqa: N801
     def _said(self) -> dict[str, AttributeValue]:
         if self.status not in STATUSES:
             raise ValueError(f"status is {self.status!r}; it must be one of {', '.join(STATUSES)}")
-        said: dict[str, AttributeValue] = {"looptrace.task.status": self.status}
+        said: dict[str, AttributeValue] = {semconv.TASK_STATUS: self.status}
         if self.blockers:
-            said["looptrace.blockers"] = self.blockers
+            said[semconv.BLOCKERS] = self.blockers
         if self.completed_work is not None:
-            said["looptrace.completed_work"] = self.completed_work
+            said[semconv.COMPLETED_WORK] = self.completed_work
         return said
 
 
@@ -161,7 +163,7 @@ class phase(Recording):  # noqa: N801
     """A phase of the work; everything recorded within belongs to it."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(**{"looptrace.phase": name})
+        super().__init__(**{semconv.PHASE: name})
         self.name = f"phase {name}"
 
 
@@ -172,9 +174,9 @@ class handoff(Recording):  # noqa: N801
         asked = [{"role": "user", "parts": [{"type": "text", "content": request}]}]
         super().__init__(
             **{
-                "gen_ai.operation.name": "invoke_agent",
-                "gen_ai.agent.name": to,
-                "gen_ai.input.messages": None if request is None else json.dumps(asked),
+                semconv.GEN_AI_OPERATION_NAME: "invoke_agent",
+                semconv.GEN_AI_AGENT_NAME: to,
+                semconv.GEN_AI_INPUT_MESSAGES: None if request is None else json.dumps(asked),
             }
         )
         self.name = f"invoke_agent {to}"
@@ -185,7 +187,7 @@ class agent(handoff):  # noqa: N801
 
     def __init__(self, name: str, *, session: str | None = None, task: str | None = None) -> None:
         super().__init__(name)
-        said = {"gen_ai.conversation.id": session, "looptrace.task.id": task}
+        said = {semconv.GEN_AI_CONVERSATION_ID: session, semconv.TASK_ID: task}
         self._attributes |= {key: value for key, value in said.items() if value is not None}
 
 
@@ -197,15 +199,15 @@ def progress(**figures: float) -> None:
     """
     if unknown := figures.keys() - set(FIGURES):
         raise TypeError(f"there is no figure {', '.join(sorted(unknown))}; there is {FIGURES}")
-    said = {f"looptrace.progress.{name}": value for name, value in figures.items()}
+    said = {f"{semconv.PROGRESS_PREFIX}{name}": value for name, value in figures.items()}
     trace.get_tracer(SCOPE).start_span("progress", attributes=said).end()
 
 
 def intervened(decision: str | None = None, note: str | None = None) -> None:
     """Record on the current span that a person stepped in, which resets what was counted."""
-    said = {"looptrace.decision": decision, "looptrace.note": note}
+    said = {semconv.DECISION: decision, semconv.NOTE: note}
     known = {name: value for name, value in said.items() if value is not None}
-    trace.get_current_span().add_event("looptrace.human_intervention", known)
+    trace.get_current_span().add_event(semconv.INTERVENTION_EVENT, known)
 
 
 def _text(value: Any) -> str | None:

@@ -14,8 +14,9 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext
 from opentelemetry.util.types import AttributeValue
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.collector.gate_attributes import EVENT, SAMPLED, SCOPE, attributes_of
+from looptrace.collector.gate_attributes import SAMPLED, attributes_of
 from looptrace.collector.sdk.open_spans import OpenSpans
+from looptrace.semconv import GATE_EVENT, SCOPE
 
 Emit = Literal["span_event", "log_event", "both"]
 
@@ -52,7 +53,7 @@ class SpanEventEmitter:
         turn = _context(int(told.trace_id, 16), int(told.span_id, 16))
         span = self._spans.nearest(turn.span_id)
         if self._emit != "log_event" and span is not None:
-            span.add_event(EVENT, attributes)
+            span.add_event(GATE_EVENT, attributes)
         if self._emit == "span_event" and span is not None:
             return
         if not _logged(attributes, turn) and span is None and provider is not None:
@@ -82,7 +83,7 @@ def _logged(attributes: dict[str, AttributeValue], turn: SpanContext) -> bool:
         timestamp=time.time_ns(),
         context=trace.set_span_in_context(NonRecordingSpan(turn)),
         severity_number=SeverityNumber.WARN,
-        event_name=EVENT,
+        event_name=GATE_EVENT,
         attributes=attributes,
     )
     provider.get_logger(SCOPE).emit(record)
@@ -95,4 +96,4 @@ def _own_span(
     """Write the event as a span in the turn's trace that links to the turn."""
     above = trace.set_span_in_context(NonRecordingSpan(turn))
     tracer = provider.get_tracer(SCOPE)
-    tracer.start_span(EVENT, above, attributes=attributes, links=[Link(turn)]).end()
+    tracer.start_span(GATE_EVENT, above, attributes=attributes, links=[Link(turn)]).end()

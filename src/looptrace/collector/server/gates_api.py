@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -31,6 +30,7 @@ from looptrace.analyzer.report.escalation_markdown import escalation_json, escal
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.times import utc_day, utc_ms
 from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import (
@@ -41,7 +41,6 @@ from looptrace.collector.store.gates import (
     StoredGate,
 )
 from looptrace.collector.store.locks import StoreError
-from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
@@ -228,7 +227,7 @@ class GatesApi:
         finding = next((f for f in judged.findings if f.id == details.event.finding), None)
         if finding is None:
             return None
-        notes = [(note.note, _day(note.resolved_ns)) for note in details.notes]
+        notes = [(note.note, utc_day(note.resolved_ns)) for note in details.notes]
         return escalation_of(details.event, finding, turns, events, notes=notes)
 
     def _task(self, task: str) -> dict[str, Any] | None:
@@ -247,7 +246,7 @@ class GatesApi:
             "pivots": state.pivots,
             "turns": turns.filter(IS_STEP).height,
             "attempts": attempts.height,
-            "last_attempt": last and _time(last["end_ns"]),
+            "last_attempt": last and utc_ms(last["end_ns"]),
             "last_status": last and last["name"],
             "last_blockers": last and last["arguments"],
             "gates": listed,
@@ -309,11 +308,3 @@ ERRORS: dict[Any, Callable[[Request, Exception], Response]] = {
     HTTPException: _not_served,
     StoreError: _not_usable,
 }
-
-
-def _day(at_ns: int) -> str:
-    return _time(at_ns)[:10]
-
-
-def _time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / NS_PER_S, UTC).isoformat(timespec="milliseconds")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from datetime import UTC, datetime
 from typing import IO
+
+from looptrace.analyzer.text.times import utc_ms
+from looptrace.rules.vocabulary import NS_PER_S
 
 _LOGGERS = ("looptrace", "uvicorn", "uvicorn.error", "opentelemetry")
 _SILENT = "uvicorn.access"  # It would show paths, with whatever is in them.
@@ -17,9 +19,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, object] = {
-            "time": at,
+            "time": utc_ms(round(record.created * NS_PER_S)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from looptrace.analyzer.gates.event_names import NAMES, WEBHOOK_TEXTS, WEBHOOK_VALUES
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import GATE, TASK, Format
 from looptrace.analyzer.text.display import plain
-from looptrace.rules.vocabulary import NS_PER_S
+from looptrace.analyzer.text.times import utc_ms
 
 # What the Standard Webhooks specification allows.
 BODY_BYTES_MAX = 20_000
@@ -24,28 +24,6 @@ _NAME_CHARS_MAX = 120
 _BLOCKERS_MAX = 8
 _JSON = "application/json"
 
-TYPES = {
-    "loop_detected": "looptrace.loop.detected",
-    "pivot_issued": "looptrace.pivot.issued",
-    "gate_opened": "looptrace.gate.opened",
-    "gate_resolved": "looptrace.gate.resolved",
-    "counter_reset": "looptrace.counter.reset",
-}
-_TITLES = {
-    "loop_detected": "Loop detected",
-    "pivot_issued": "Pivot issued",
-    "gate_opened": "Gate opened",
-    "gate_resolved": "Gate resolved",
-    "counter_reset": "Counter reset",
-}
-_TEXTS = (
-    *("task", "session", "agent", "service", "rule", "signature", "reason", "decision"),
-    *("trace_id", "span_id"),
-)
-_PLAIN = (
-    *("id", "turn", "turn_first", "status", "status_before", "action", "finding", "gate", "why"),
-    *("attempts", "loop_count", "pivots", "retry_after_s", "exact"),
-)
 # A section of Slack's holds no more.
 _SLACK_CHARS_MAX = 3_000
 
@@ -65,7 +43,11 @@ def link(event: GateEvent, gate_url: str) -> str:
 
 
 def _standard(event: GateEvent, url: str, _key: str) -> Body:
-    message = {"type": TYPES[event.type], "timestamp": _time(event), "data": _data(event, url)}
+    message = {
+        "type": NAMES[event.type].webhook,
+        "timestamp": _time(event),
+        "data": _data(event, url),
+    }
     return _json(message), _JSON
 
 
@@ -74,7 +56,7 @@ def _cloudevents(event: GateEvent, url: str, _key: str) -> Body:
         "specversion": "1.0",
         "id": event.id,
         "source": "looptrace",
-        "type": TYPES[event.type],
+        "type": NAMES[event.type].webhook,
         "subject": _cut(event.task),
         "time": _time(event),
         "datacontenttype": _JSON,
@@ -85,7 +67,7 @@ def _cloudevents(event: GateEvent, url: str, _key: str) -> Body:
 
 def _slack(event: GateEvent, url: str, _key: str) -> Body:
     """Write a message for an incoming webhook, in Slack's markup."""
-    title = f"*{_TITLES[event.type]}*" + (f" (<{url}|open>)" if url else "")
+    title = f"*{NAMES[event.type].title}*" + (f" (<{url}|open>)" if url else "")
     facts = [
         f"{name} `{_escaped(_cut(value))}`"
         for name in ("task", "agent", "service", "rule", "action", "gate", "decision")
@@ -168,10 +150,10 @@ _FORMATS: dict[Format, Callable[[GateEvent, str, str], Body]] = {
 def _data(event: GateEvent, url: str) -> dict[str, Any]:
     longest = {"reason": _REASON_CHARS_MAX}
     return {
-        **{name: getattr(event, name) for name in _PLAIN},
+        **{name: getattr(event, name) for name in WEBHOOK_VALUES},
         **{
             name: text and _cut(text, longest.get(name, _NAME_CHARS_MAX))
-            for name in _TEXTS
+            for name in WEBHOOK_TEXTS
             for text in (getattr(event, name),)
         },
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
@@ -181,7 +163,7 @@ def _data(event: GateEvent, url: str) -> dict[str, Any]:
 
 def _headline(event: GateEvent) -> str:
     words = f": {plain(event.reason, _REASON_CHARS_MAX)}" if event.reason else ""
-    return f"{_TITLES[event.type]} for task {_cut(event.task)}{words}"
+    return f"{NAMES[event.type].title} for task {_cut(event.task)}{words}"
 
 
 def _cut(text: str, length_max: int = _NAME_CHARS_MAX) -> str:
@@ -199,8 +181,7 @@ def _quoted(text: str) -> str:
 
 
 def _time(event: GateEvent) -> str:
-    at = datetime.fromtimestamp(event.at_ns / NS_PER_S, UTC).isoformat(timespec="milliseconds")
-    return at.replace("+00:00", "Z")
+    return utc_ms(event.at_ns).replace("+00:00", "Z")
 
 
 def _json(message: dict[str, Any]) -> bytes:

@@ -1,0 +1,64 @@
+"""What a gate event looks like outside: a table of its types, and one of its fields.
+
+Log lines, webhooks, notices to agents, spans and JSON reports are made from these. It imports
+nothing that an agent's process lacks. The order of each is the order in what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from looptrace import semconv
+
+
+class TypeNames(NamedTuple):
+    """What one type of event is called: in logs, webhooks, headlines, and as an evaluation."""
+
+    log: str
+    webhook: str
+    title: str
+    label: str
+
+
+# A log tells a loop that was detected, whatever was asked of the agent.
+NAMES: Mapping[str, TypeNames] = {
+    "loop_detected": TypeNames(
+        "loop_detected", "looptrace.loop.detected", "Loop detected", "loop_detected"
+    ),
+    "pivot_issued": TypeNames(
+        "loop_detected", "looptrace.pivot.issued", "Pivot issued", "pivot_issued"
+    ),
+    "gate_opened": TypeNames("gate_triggered", "looptrace.gate.opened", "Gate opened", "stop"),
+    "gate_resolved": TypeNames("gate_resolved", "looptrace.gate.resolved", "Gate resolved", "pass"),
+    "counter_reset": TypeNames(
+        "loop_counter_reset", "looptrace.counter.reset", "Counter reset", "pass"
+    ),
+}
+
+# What a person or a tool said; it leaves looptrace in an escalation alone.
+CONTENT = frozenset({"note", "error"})
+
+# Attributes of spans, by the field.
+ATTRIBUTES: Mapping[str, str] = {
+    semconv.EVENT_TYPE: "type",
+    semconv.RULE_ID: "rule",
+    semconv.ACTION: "action",
+    semconv.TASK_ID: "task",
+    semconv.TURN_FIRST: "turn_first",
+    semconv.TURN_LAST: "turn",
+    semconv.ATTEMPTS: "attempts",
+    semconv.LOOP_COUNT: "loop_count",
+    semconv.SIGNATURE: "signature",
+    semconv.GATE_ID: "gate",
+}
+
+# Fields of a webhook: those as they are, then those that hold a text, which is cut.
+WEBHOOK_VALUES = (
+    *("id", "turn", "turn_first", "status", "status_before", "action", "finding", "gate", "why"),
+    *("attempts", "loop_count", "pivots", "retry_after_s", "exact"),
+)
+WEBHOOK_TEXTS = (
+    *("task", "session", "agent", "service", "rule", "signature", "reason", "decision"),
+    *("trace_id", "span_id"),
+)

@@ -1,0 +1,59 @@
+"""The names of attributes that looptrace reads and writes, each once; this module imports nothing.
+
+OpenTelemetry's package of conventions keeps those for generative AI among what may change, and the
+analyzer does without OpenTelemetry. Names that only one framework writes are in the table of
+`analyzer.normalize.dialects`.
+"""
+
+from __future__ import annotations
+
+# OpenTelemetry's conventions for generative AI, and for errors.
+GEN_AI_OPERATION_NAME = "gen_ai.operation.name"
+GEN_AI_CONVERSATION_ID = "gen_ai.conversation.id"
+GEN_AI_AGENT_NAME = "gen_ai.agent.name"
+GEN_AI_REQUEST_MODEL = "gen_ai.request.model"
+GEN_AI_INPUT_MESSAGES = "gen_ai.input.messages"
+GEN_AI_OUTPUT_MESSAGES = "gen_ai.output.messages"
+GEN_AI_USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+GEN_AI_TOOL_NAME = "gen_ai.tool.name"
+GEN_AI_TOOL_CALL_ID = "gen_ai.tool.call.id"
+GEN_AI_TOOL_CALL_ARGUMENTS = "gen_ai.tool.call.arguments"
+GEN_AI_TOOL_CALL_RESULT = "gen_ai.tool.call.result"
+GEN_AI_EVALUATION_NAME = "gen_ai.evaluation.name"
+GEN_AI_EVALUATION_SCORE_LABEL = "gen_ai.evaluation.score.label"
+GEN_AI_EVALUATION_SCORE_VALUE = "gen_ai.evaluation.score.value"
+GEN_AI_EVALUATION_EXPLANATION = "gen_ai.evaluation.explanation"
+ERROR_TYPE = "error.type"
+EXCEPTION_TYPE = "exception.type"
+EXCEPTION_MESSAGE = "exception.message"
+EXCEPTION_STACKTRACE = "exception.stacktrace"
+SESSION_ID = "session.id"
+
+# Of looptrace's own: what an author records.
+TASK_ID = "looptrace.task.id"
+TASK_PARENT_ID = "looptrace.task.parent_id"
+TASK_KIND = "looptrace.task.kind"
+TASK_STATUS = "looptrace.task.status"
+PHASE = "looptrace.phase"
+BLOCKERS = "looptrace.blockers"
+COMPLETED_WORK = "looptrace.completed_work"
+DECISION = "looptrace.decision"
+NOTE = "looptrace.note"
+
+# Of looptrace's own: what a gate event says.
+GATE_ID = "looptrace.gate.id"
+EVENT_TYPE = "looptrace.event.type"
+RULE_ID = "looptrace.rule.id"
+ACTION = "looptrace.action"
+TURN_FIRST = "looptrace.turn.first"
+TURN_LAST = "looptrace.turn.last"
+ATTEMPTS = "looptrace.attempts"
+LOOP_COUNT = "looptrace.loop_count"
+SIGNATURE = "looptrace.signature"
+PROGRESS_PREFIX = "looptrace.progress."
+
+# Span events, and the scope of what looptrace itself writes.
+GATE_EVENT = "looptrace.gate"
+INTERVENTION_EVENT = "looptrace.human_intervention"
+SCOPE = "looptrace"
