@@ -72,7 +72,7 @@ def us_per_span(processor: SpanProcessor | None, spans: int) -> float:
 def us_per_check() -> tuple[float, float]:
     """Return the microseconds that a look at an open gate takes: p50 and p99.9."""
     processor = LoopSpanProcessor(ForwardEngine(Nowhere(), None))
-    processor._tell([GateNotice("event", "gate_opened", "talk", "", "", directive="Stop.")])
+    processor._notify([GateNotice("event", "gate_opened", "talk", "", "", directive="Stop.")])
     gate = processor.gate("talk")
     taken = []
     for _ in range(CHECKS):

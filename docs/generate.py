@@ -168,20 +168,33 @@ A script writes its spans to `build/examples/NAME.json`, which is OTLP: `looptra
 `looptrace explain` read it too. Run the commands in the project's root, in its environment
 (`make test` makes one in `.venv`).
 """
+
+
+def api_page() -> str:
+    """Return the page of the public names."""
+    text: str = _import("docs.api_page").page()
+    return text
+
+
+def _import(name: str) -> ModuleType:
+    """Import a module that stands beside the package, also where this file is run as a script."""
+    if str(DOCS.parent) not in sys.path:
+        sys.path.append(str(DOCS.parent))
+    return import_module(name)
+
+
 _EXAMPLES = ("a_failures", "b_attempts", "c_outputs", "d_phases", "e_pivots")
 
 
 def examples_page() -> str:
     """Return the page of the examples, with what looptrace tells of each."""
-    if str(DOCS.parent) not in sys.path:  # As where this file is run as a script.
-        sys.path.append(str(DOCS.parent))
-    modules = [import_module(f"examples.{name}") for name in _EXAMPLES]
+    modules = [_import(f"examples.{name}") for name in _EXAMPLES]
     return "\n".join([_EXAMPLES_HEAD, *map(_example, modules)])
 
 
 def _example(module: ModuleType) -> str:
     """Write what an example is about, its script, the command, and its output."""
-    recorder = import_module("examples.recorder")
+    recorder = _import("examples.recorder")
     title, _, about = (inspect.getdoc(module) or "").partition("\n\n")
     # The script between its imports and its last lines, which only start it.
     source = inspect.getsource(module).partition("import Recorder, tell\n")[2]
@@ -225,6 +238,7 @@ def _first_of_lists(value: Any) -> Any:
 def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with the text that they should have."""
     wanted = {DOCS / "rules" / name: text for name, text in pages().items()}
+    wanted[DOCS / "api.md"] = api_page()
     wanted[DOCS / "dialects.md"] = dialects_page()
     wanted[DOCS / "examples.md"] = examples_page()
     wanted[DOCS / "receiver.md"] = receiver_page()

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from looptrace.errors import LooptraceError
+from looptrace.errors import InputError, InstallError, LooptraceError, UnavailableError
+from looptrace.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from looptrace.collector import LoopSpanProcessor
+    from looptrace.collector import instrument
+else:  # Without OpenTelemetry, which a program that asks for the version does not need.
+    __getattr__ = lazy_names(__name__, {"instrument": "looptrace.collector"})
 
-__all__ = ["LooptraceError", "__version__", "instrument"]
+__all__ = [
+    "InputError",
+    "InstallError",
+    "LooptraceError",
+    "UnavailableError",
+    "__version__",
+    "instrument",
+]
 __version__ = "0.1.0"
-
-
-def instrument(**options: Any) -> LoopSpanProcessor:
-    """Watch the agents of this process for loops: `looptrace.collector.instrument`."""
-    # Only here, because whoever asks for the version does not need OpenTelemetry.
-    from looptrace.collector import instrument as begin  # noqa: PLC0415
-
-    return begin(**options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -47,10 +48,12 @@ def test_settings_have_bounds(rule: type[Rule]) -> None:
     for name, (default, about) in rule().settings().items():
         assert about["ge"] <= default <= about["le"]
         assert str(about["doc"]).endswith(".")
+        beyond: dict[str, Any] = {name: about["le"] + 1}
+        below: dict[str, Any] = {name: about["ge"] - 1}
         with pytest.raises(SettingError, match=rf"{rule.name}\.{name} is {about['le'] + 1}; it"):
-            dataclasses.replace(rule(), **{name: about["le"] + 1})
+            dataclasses.replace(rule(), **beyond)
         with pytest.raises(SettingError, match="must be between"):
-            dataclasses.replace(rule(), **{name: about["ge"] - 1})
+            dataclasses.replace(rule(), **below)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -1,12 +1,18 @@
 """The edge: everything that touches files, sockets, clocks or the OpenTelemetry SDK.
 
-What an agent's author uses is named here, and needs nothing but OpenTelemetry.
+The names here are for an agent's author, and need nothing but OpenTelemetry.
 """
 
 from looptrace.collector.sdk.agent_gate import AgentGate, GateOpenError, GateState
 from looptrace.collector.sdk.instrument import instrument
-from looptrace.collector.sdk.processor import LoopSpanProcessor
+from looptrace.collector.sdk.processor import (
+    LoopSpanProcessor,
+    ProcessorOptions,
+    QueueCounts,
+    QueueLimits,
+)
 from looptrace.collector.sdk.recording import (
+    Recording,
     agent,
     attempt,
     handoff,
@@ -21,6 +27,10 @@ __all__ = [
     "GateOpenError",
     "GateState",
     "LoopSpanProcessor",
+    "ProcessorOptions",
+    "QueueCounts",
+    "QueueLimits",
+    "Recording",
     "agent",
     "attempt",
     "handoff",

@@ -69,7 +69,7 @@ class RemoteGates:
 
     def _asked(self, method: str, path: str, kind: type[T], body: str | None = None) -> T:
         try:
-            connection, response = self._server.asked(method, path, body=body)
+            connection, response = self._server.request(method, path, body=body)
             with closing(connection):
                 content = response.read(_JSON_BYTES_MAX)
             if response.status in _WRONG:

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from importlib.resources import files
 
+__all__ = ["Field", "Query", "load", "names"]
+
 _SUFFIX = ".sql"
 _HEADER = re.compile(r"-- (?P<key>purpose|parameter|column): (?P<text>.+)")
 _FIELD = re.compile(r"(?P<name>\w+) \((?P<type>[^)]+)\) (?P<meaning>.+)")
@@ -27,7 +29,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query: the question that it answers, what it needs and gives, and its SQL."""
+    """One query: the question that it answers, its parameters and columns, and its SQL."""
 
     name: str
     purpose: str
@@ -38,8 +40,8 @@ class Query:
 
 def names() -> tuple[str, ...]:
     """Return the names of all queries, in alphabetical order."""
-    found = (entry.name for entry in files(__name__).iterdir())
-    return tuple(sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX)))
+    paths = (entry.name for entry in files(__name__).iterdir())
+    return tuple(sorted(path.removesuffix(_SUFFIX) for path in paths if path.endswith(_SUFFIX)))
 
 
 def load(name: str) -> Query:
@@ -52,15 +54,14 @@ def load(name: str) -> Query:
     if name not in names():
         raise KeyError(name)
     sql = (files(__name__) / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
-    header = [
-        (found["key"], found["text"]) for found in map(_HEADER.match, sql.splitlines()) if found
-    ]
+    matches = map(_HEADER.match, sql.splitlines())
+    header = [(match["key"], match["text"]) for match in matches if match]
     (purpose,) = (text for key, text in header if key == "purpose")
     return Query(name, purpose, _fields(header, "parameter"), _fields(header, "column"), sql)
 
 
 def _fields(header: list[tuple[str, str]], key: str) -> tuple[Field, ...]:
-    return tuple(_field(text) for found, text in header if found == key)
+    return tuple(_field(text) for name, text in header if name == key)
 
 
 def _field(text: str) -> Field:

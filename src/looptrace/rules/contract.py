@@ -7,13 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from math import inf
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, TypeVar, cast, get_args
 
 import numpy as np
 
 from looptrace.errors import InputError
 from looptrace.rules.turns import Codes, Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import Pattern, gathered
+
+__all__ = [
+    "ACTIONS",
+    "Action",
+    "Bounds",
+    "Evaluation",
+    "Loop",
+    "Rule",
+    "Rung",
+    "SettingError",
+    "counts",
+    "cycles",
+    "ladder_setting",
+    "repeats",
+    "setting",
+]
 
 # What a finding asks for, from the mildest to the strongest.
 Action = Literal["warn", "retry_later", "pivot", "force_next", "unblock_authority", "gate"]
@@ -53,6 +69,14 @@ def check_bounds(name: str, settings: Mapping[str, tuple[Any, Mapping[str, Any]]
             raise SettingError(
                 f"{name}.{key} is {value}; it must be between {about['ge']} and {about['le']}."
             )
+
+
+class Bounds(TypedDict):
+    """What `setting` declares of a number: its least and greatest value, and what it means."""
+
+    ge: int
+    le: int
+    doc: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +160,15 @@ class Rule(ABC):
         _check_ladder(f"{self.name}.ladder", self.ladder, self.actions)
         check_bounds(self.name, self.settings())
 
-    @property
-    @abstractmethod
-    def ladder(self) -> tuple[Rung, ...]:
-        """Which action from how many attempts on; each rule has a field of `ladder_setting`."""
+    if TYPE_CHECKING:
+        # Which action from how many attempts on; each rule has a field of `ladder_setting`.
+        ladder: tuple[Rung, ...] = field(init=False)
+    else:  # Type checkers refuse a field in the place of a property.
+
+        @property
+        @abstractmethod
+        def ladder(self) -> tuple[Rung, ...]:
+            """Refuse a rule without a ladder."""
 
     @property
     @abstractmethod
@@ -162,9 +191,9 @@ class Rule(ABC):
         reached = [rung.action for rung in self.ladder if attempts >= rung.attempts]
         return reached[-1] if reached else self.ladder[0].action
 
-    def settings(self) -> dict[str, tuple[int, dict[str, Any]]]:
+    def settings(self) -> dict[str, tuple[int, Bounds]]:
         """Return each number's value, and its bounds and sentence (`ge`, `le`, `doc`)."""
-        return numbers(self)
+        return cast("dict[str, tuple[int, Bounds]]", numbers(self))
 
 
 def counts(reached: Codes, needed: int, what: Codes) -> Evaluation:

@@ -12,6 +12,20 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "KINDS",
+    "STATUSES",
+    "UNKNOWN",
+    "Codes",
+    "Figures",
+    "Flags",
+    "Kind",
+    "Lane",
+    "LaneSpec",
+    "Meanings",
+    "Turns",
+]
+
 Codes = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Figures = npt.NDArray[np.float64]  # NaN where the trace does not say

@@ -14,6 +14,27 @@ import numpy as np
 
 from looptrace.rules.turns import UNKNOWN, Codes, Figures, Flags, Lane, Meanings
 
+__all__ = [
+    "NS_PER_S",
+    "OWN_LOOKBACK",
+    "Pattern",
+    "alike_in_a_row",
+    "gathered",
+    "in_a_row",
+    "mirrored",
+    "own",
+    "pair",
+    "polls",
+    "recent",
+    "rises",
+    "rounds",
+    "same_among",
+    "same_as",
+    "shortest",
+    "streak",
+    "within",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Pattern:

@@ -182,7 +182,7 @@ class Scripted:
         self.taken: list[ReadableSpan] = []
         self.closed = 0
 
-    def start(self, tell: Callable[[list[GateNotice]], None]) -> None:
+    def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
         """Tell nothing."""
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
@@ -299,7 +299,7 @@ def test_a_span_keeps_room_for_the_agents_own_events() -> None:
         trace_id, span_id = f"{context.trace_id:032x}", f"{context.span_id:016x}"
         told = GateNotice("e", "loop_detected", "talk", trace_id, span_id, rule="r", action="warn")
         for _ in range(500):
-            setup.processor._tell([told])
+            setup.processor._notify([told])
         assert actions(agent) == ["warn"] * EVENTS_PER_TASK_AND_RULE_MAX
     setup.provider.shutdown()
 

@@ -1,1 +1,20 @@
-"""`looptrace.toml`: read, checked, written, described."""
+"""Settings: what `looptrace.toml` says, as the policy that `looptrace.analyzer.analyse` takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from looptrace.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from looptrace.analyzer.settings.sections import Settings, default, load, of_profile, overridden
+    from looptrace.analyzer.settings.toml_reader import SettingsError
+else:  # Late, because the modules of this package import each other.
+    _SECTIONS = ("Settings", "default", "load", "of_profile", "overridden")
+    __getattr__ = lazy_names(
+        __name__,
+        dict.fromkeys(_SECTIONS, f"{__name__}.sections")
+        | {"SettingsError": f"{__name__}.toml_reader"},
+    )
+
+__all__ = ["Settings", "SettingsError", "default", "load", "of_profile", "overridden"]

@@ -111,7 +111,7 @@ def starter() -> str:
     for rule in rule_plugins.known_rules():
         lines += ["", f"# {summary(type(rule))}", f"[rules.{rule.name}]"]
         lines += [f"# {_ENABLED_DOC}", f"#{ENABLED} = {_toml(rule.on_by_default)}"]
-        for name, (value, about) in rule.settings().items():
+        for name, (value, about) in numbers(rule).items():
             lines += [f"# {about['doc']} {_bounds(about)}.", f"#{name} = {value}"]
         lines += [f"# {_LADDER_DOC}", f"#{LADDER} = {_toml(rule.ladder)}"]
     lines += ["", f"# {_SECTION_DOCS['server']}", "[server]"]

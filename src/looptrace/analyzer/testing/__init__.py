@@ -1,1 +1,5 @@
-"""The notation of rule cases, for authors of rules."""
+"""What tests of rules need: turns, written in a line."""
+
+from looptrace.analyzer.testing.notation import NotationError, turns_in
+
+__all__ = ["NotationError", "turns_in"]

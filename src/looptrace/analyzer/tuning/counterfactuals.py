@@ -146,7 +146,8 @@ def _knob_of_ladder(rule: Rule, attempts: int, policy: DetectionPolicy) -> _Knob
 
 
 def _with_number(policy: DetectionPolicy, rule: Rule, name: str, value: int) -> DetectionPolicy:
-    return _with_rule(policy, replace(rule, **{name: value}))
+    changes: dict[str, Any] = {name: value}
+    return _with_rule(policy, replace(rule, **changes))
 
 
 def _with_rung(policy: DetectionPolicy, rule: Rule, place: int, attempts: int) -> DetectionPolicy:

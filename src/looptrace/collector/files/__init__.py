@@ -1,1 +1,5 @@
-"""Files, folders and standard input, as spans."""
+"""Reading traces from files, folders and standard input."""
+
+from looptrace.collector.files.reader import SpansRead, read_spans
+
+__all__ = ["SpansRead", "read_spans"]

@@ -1,1 +1,1 @@
-"""What runs in the agent's process: it needs OpenTelemetry, and nothing else until it judges."""
+"""What runs in the agent's process; only `local_engine` needs more than OpenTelemetry."""

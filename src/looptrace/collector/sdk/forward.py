@@ -1,9 +1,9 @@
-"""Forwarding: spans go on to a server as they end, and its gates come back."""
+"""The engine that forwards: spans go to a server as they end, and its gates come back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -16,7 +16,7 @@ from looptrace.collector.sdk.gate_stream import GateStream, Server
 
 Protocol = Literal["http", "grpc"]
 
-# What a span above says of all below it. It ends last, so that each span takes it along.
+# Attributes of a span that hold for all below it. It ends last, so that each span takes them along.
 INHERITED = (
     *(semconv.TASK_ID, semconv.TASK_PARENT_ID, semconv.TASK_KIND, semconv.PHASE),
     *(semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID, semconv.GEN_AI_AGENT_NAME),
@@ -32,25 +32,25 @@ class ForwardEngine:
         self._server = server
         self._stream: GateStream | None = None
 
-    def start(self, tell: Callable[[list[GateNotice]], None]) -> None:
+    def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
         """Follow the gates of the server, if it has any."""
         if self._server is not None:
-            self._stream = GateStream(self._server, lambda told: tell([told]))
+            self._stream = GateStream(self._server, lambda notice: notify([notice]))
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
-        """Send spans, with what those above them say of them.
+        """Send spans, with the attributes that they inherit from those above them.
 
         Raises:
             OSError: if the exporter gave them up.
         """
         by_id = {span.context.span_id: span for span in above if span.context}
         by_id |= {span.context.span_id: span for span in spans if span.context}
-        sent = self._exporter.export([with_inherited(span, by_id) for span in spans])
-        if sent is not SpanExportResult.SUCCESS:
+        result = self._exporter.export([with_inherited(span, by_id) for span in spans])
+        if result is not SpanExportResult.SUCCESS:
             raise OSError(f"{len(spans)} spans could not be sent")
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        """Tell the server what a person decided; what comes of it comes by the stream."""
+        """Send a person's decision to the server; its effect comes back by the stream."""
         if self._server is not None and state.gate:
             self._server.resolve(state.gate, decision, note)
 
@@ -67,7 +67,7 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
     Without an endpoint the exporter reads the standard variables of the environment.
     """
     headers = {"authorization": f"Bearer {token}"} if token else None
-    # Only the one that is wanted, because each takes a while to import.
+    # Imported when it is needed, because each takes a while.
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc  # noqa: PLC0415
 
@@ -80,28 +80,28 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
 
 
 def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> ReadableSpan:
-    """Return a span that says itself what spans above it say of it; others see no change."""
+    """Return a copy of a span that has the `INHERITED` attributes of the spans above it."""
     own: dict[str, AttributeValue] = dict(span.attributes or {})
-    found: dict[str, AttributeValue] = {}
+    inherited: dict[str, AttributeValue] = {}
     parent, seen = span.parent, set[int]()
     while parent is not None and parent.span_id not in seen:
         seen.add(parent.span_id)
         above = by_id.get(parent.span_id)
         if above is None:
             break
-        said: Any = above.attributes or {}
+        attributes = above.attributes or {}
         for name in INHERITED:
-            if name in said and name not in own:
-                found.setdefault(name, said[name])
+            if name in attributes and name not in own:
+                inherited.setdefault(name, attributes[name])
         parent = above.parent
-    if not found:
+    if not inherited:
         return span
     return ReadableSpan(
         name=span.name,
         context=span.context,
         parent=span.parent,
         resource=span.resource,
-        attributes=own | found,
+        attributes=own | inherited,
         events=span.events,
         links=span.links,
         kind=span.kind,

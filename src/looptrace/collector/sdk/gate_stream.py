@@ -24,7 +24,7 @@ from looptrace.collector.worker import Worker, after_fork
 
 _logger = logging.getLogger(__name__)
 
-# A server says something at least this often, if only that it is there.
+# A server sends something at least this often, if only a comment.
 SILENCE_S_MAX = 60.0
 RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0
 # One event has one directive and one reason in it.
@@ -50,8 +50,15 @@ class Server:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{self.url!r} is no address; it must be like http://localhost:4318")
 
-    def asked(self, method: str, path: str, *, body: str | None = None, **headers: str) -> Response:
-        """Send a request; raises OSError or HTTPException where that fails."""
+    def request(
+        self, method: str, path: str, *, body: str | None = None, **headers: str
+    ) -> Response:
+        """Send a request and return its connection and response.
+
+        Raises:
+            OSError: if the server cannot be reached.
+            HTTPException: if its answer is no HTTP.
+        """
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=SILENCE_S_MAX)
@@ -61,7 +68,7 @@ class Server:
         return connection, connection.getresponse()
 
     def resolve(self, gate: str, decision: str, note: str | None) -> None:
-        """Tell the server what a person decided.
+        """Send a person's decision to the server.
 
         Raises:
             OSError: if the server cannot be reached, or does not take it.
@@ -69,7 +76,7 @@ class Server:
         body = json.dumps({"decision": decision, "note": note})
         path = RESOLVE_PATH.format(id=quote(gate, safe=""))
         headers = {"Content-Type": "application/json"}
-        connection, response = self.asked("POST", path, body=body, **headers)
+        connection, response = self.request("POST", path, body=body, **headers)
         connection.close()
         if response.status != OK:
             raise OSError(f"{self.url} did not resolve gate {gate}: status {response.status}")
@@ -81,12 +88,12 @@ Response = tuple[HTTPConnection, HTTPResponse]
 class GateStream:
     """Follows a server's gates until nobody holds it any more; also in a forked process."""
 
-    def __init__(self, server: Server, tell: Callable[[GateNotice], None]) -> None:
+    def __init__(self, server: Server, notify: Callable[[GateNotice], None]) -> None:
         self.failures = 0  # connections that ended or did not come about
         self.nonsense = 0  # events that could not be read
         self.last_id = ""
         self._server = server
-        self._tell = tell
+        self._notify = notify
         self._closed = False
         self._begin()
         after_fork(self._begin)
@@ -104,32 +111,32 @@ class GateStream:
     def take(self, event_id: str, data: str) -> None:
         """Take one event in, or count it as nonsense."""
         try:
-            told = notice_of_json(json.loads(data))
+            notice = notice_of_json(json.loads(data))
         except (ValueError, RecursionError):
             self.nonsense += 1
             return
         self.last_id = event_id or self.last_id
-        self._tell(told)
+        self._notify(notice)
 
 
 def notice_of_json(fields_: Any) -> GateNotice:
-    """Read an event's JSON object; fields that are not known are left out.
+    """Read an event's JSON object; fields that `GateNotice` lacks are left out.
 
     Raises:
-        ValueError: if it is none, lacks a field, or one has the wrong type.
+        ValueError: if it is not an object, lacks a field, or one has the wrong type.
     """
     if not isinstance(fields_, dict):
         raise ValueError("an event is a JSON object")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(GateNotice):
         value = fields_.get(field.name)
         if value is None:
             continue
         if type(value) is not _TYPES[str(field.type)]:
             raise ValueError(f"{field.name} has the wrong type")
-        found[field.name] = value
+        values[field.name] = value
     try:
-        return GateNotice(**found)
+        return GateNotice(**values)
     except TypeError as error:
         raise ValueError(str(error)) from error
 
@@ -177,7 +184,7 @@ def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float,
 def events_of(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
     """Follow the stream of a server on one connection, after an event; raises where that fails."""
     headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-    connection, response = server.asked("GET", STREAM_PATH, **headers)
+    connection, response = server.request("GET", STREAM_PATH, **headers)
     try:
         if response.status != OK:
             raise OSError(f"status {response.status}")

@@ -1,17 +1,20 @@
-"""One call that sets everything up from the environment, for who has no provider yet."""
+"""One call that sets everything up from the environment, where there is no provider yet."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from looptrace.collector.sdk.forward import Protocol, exporter_to
-from looptrace.collector.sdk.processor import LoopSpanProcessor
+from looptrace.collector.sdk.processor import LoopSpanProcessor, ProcessorOptions
+
+if TYPE_CHECKING:  # An agent that forwards its spans has none of what this imports.
+    from looptrace.analyzer.settings.sections import Settings
 
 ENDPOINT_VARIABLE = "LOOPTRACE_ENDPOINT"
 TOKEN_VARIABLE = "LOOPTRACE_TOKEN"  # noqa: S105 - the name of a variable
@@ -21,16 +24,21 @@ EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
 DISABLED_VARIABLE = "OTEL_SDK_DISABLED"
 
 
-def instrument(environment: Mapping[str, str] = os.environ, **options: Any) -> LoopSpanProcessor:
-    """Watch the agents of this process for loops; returns the processor, for its gates.
+def instrument(
+    environment: Mapping[str, str] = os.environ,
+    settings: Settings | None = None,
+    **options: Unpack[ProcessorOptions],
+) -> LoopSpanProcessor:
+    """Watch the agents of this process for loops; return the processor, for its gates.
 
     The tracer provider that is set is used, else one is made and set. Spans are exported too where
     an `OTEL_EXPORTER_OTLP_*ENDPOINT` is set and `OTEL_TRACES_EXPORTER` is not `none`. With
-    `LOOPTRACE_ENDPOINT` (and `LOOPTRACE_TOKEN`) a looptrace server judges, else this process.
-    With `OTEL_SDK_DISABLED` nothing is watched. `options` are the processor's.
+    `LOOPTRACE_ENDPOINT` (and `LOOPTRACE_TOKEN`) a looptrace server looks for loops, by its own
+    settings; else this process does, by `settings`. With `OTEL_SDK_DISABLED` nothing is watched.
 
     Raises:
-        ValueError: if an address or a protocol in the environment is none.
+        ValueError: if an address or a protocol in the environment is not one.
+        ModuleNotFoundError: if this process looks for loops without `looptrace[analyzer]`.
     """
     provider = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
@@ -42,16 +50,16 @@ def instrument(environment: Mapping[str, str] = os.environ, **options: Any) -> L
         token = environment.get(TOKEN_VARIABLE) or None
         processor = LoopSpanProcessor.forward(endpoint, token=token, **options)
     else:
-        processor = LoopSpanProcessor.local(**options)
+        processor = LoopSpanProcessor.local(settings, **options)
     if environment.get(DISABLED_VARIABLE, "").lower() == "true":
         return processor
     return processor.use(provider)
 
 
 def _export(provider: TracerProvider, environment: Mapping[str, str]) -> None:
-    """Let a provider export as the standard variables say; each exporter reads its own."""
-    wanted = any(environment.get(name) for name in OTLP_VARIABLES)
-    if not wanted or environment.get(EXPORTER_VARIABLE, "otlp") == "none":
+    """Add an exporter by the standard variables; it reads the rest of them itself."""
+    has_endpoint = any(environment.get(name) for name in OTLP_VARIABLES)
+    if not has_endpoint or environment.get(EXPORTER_VARIABLE, "otlp") == "none":
         return
     protocol = next((environment[n] for n in PROTOCOL_VARIABLES if environment.get(n)), "http")
     if protocol.split("/")[0] not in ("http", "grpc"):

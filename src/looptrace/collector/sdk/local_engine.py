@@ -1,4 +1,4 @@
-"""The engine in the agent's own process: spans in, events out, the same as in batch."""
+"""The engine in the agent's own process: spans in, gate events out, the same as in batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ForkedError(LooptraceError, RuntimeError):
 
 
 class LocalEngine:
-    """Turns spans into turns as they end, and judges them.
+    """Makes turns of spans as they end, and looks for loops in them.
 
     Polars cannot be used in a process that was forked after it was: there the engine refuses. A
     server that forks its workers begins to work after that, or forwards its spans.
@@ -40,28 +40,28 @@ class LocalEngine:
         self._live = LiveEngine(settings.policy)
         self._directives = settings.directives
         self._arrivals = TraceBuffer(settings.policy.sameness)
-        self._tell: Callable[[list[GateNotice]], object] = list  # until it is started
+        self._notify: Callable[[list[GateNotice]], object] = list  # until it is started
         self._pid: int | None = None  # of the process in which it works
         self._lock = threading.Lock()
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
-    def start(self, tell: Callable[[list[GateNotice]], None]) -> None:
-        """Tell what there is to tell by this."""
-        self._tell = tell
+    def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
+        """Hand every gate event from now on to `notify`."""
+        self._notify = notify
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
-        """Take spans that have ended, and tell what comes of them.
+        """Take spans that have ended, and notify of the events that follow.
 
-        The agent's own span mostly ends last, and says what the others belong to, so that what is
-        still open above them is read too.
+        The agent's own span mostly ends last and names the task of the others, so that the spans
+        still open above them are read too.
 
         Raises:
             ForkedError: in a process that was forked after the engine had begun to work.
         """
         self._enter()
         with self._lock:
-            told = self._fed(self._arrivals.take(map(row_of, spans), map(row_of, above)))
-        self._tell(told)
+            notices = self._feed(self._arrivals.take(map(row_of, spans), map(row_of, above)))
+        self._notify(notices)
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Take a person's decision as their message at this moment.
@@ -72,7 +72,7 @@ class LocalEngine:
         self._enter()
         with self._lock:
             now_ns = time.time_ns()
-            said = Resolution(
+            resolution = Resolution(
                 id=f"resolution-{now_ns}",
                 task=state.task,
                 session=state.task,
@@ -82,19 +82,19 @@ class LocalEngine:
                 decision=decision,
                 note=note,
             )
-            told = self._fed(resolution_turns([said]))
-        self._tell(told)
+            notices = self._feed(resolution_turns([resolution]))
+        self._notify(notices)
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
-        """Judge what was waiting for a span that does not come any more.
+        """Take the turns that were waiting for a span that does not come any more.
 
         Raises:
             ForkedError: as `take`.
         """
         self._enter()
         with self._lock:
-            told = self._fed(self._arrivals.rest())
-        self._tell(told)
+            notices = self._feed(self._arrivals.rest())
+        self._notify(notices)
 
     def _enter(self) -> None:
         """Refuse a forked process: a lock may be held there, and Polars would wait for ever."""
@@ -102,7 +102,7 @@ class LocalEngine:
         if self._pid != os.getpid():
             raise ForkedError("this process was forked; create the processor after the fork")
 
-    def _fed(self, turns: pl.DataFrame) -> list[GateNotice]:
+    def _feed(self, turns: pl.DataFrame) -> list[GateNotice]:
         events = self._live.feed(turns).events
         if time.monotonic() > self._forget_s:
             self._live.forget(time.time_ns())

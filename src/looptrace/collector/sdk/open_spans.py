@@ -1,16 +1,16 @@
-"""The spans of this process that are still open, and who is above whom."""
+"""The spans of this process that are still open, and their parents."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
 from looptrace.analyzer.normalize.span_kinds import kind_of
 
-# Deeper parents are not asked; no framework seen nests more than some twenty spans.
+# Parents further up are not looked at; no framework seen nests more than some twenty spans.
 ANCESTORS_MAX = 100
 
 V = TypeVar("V")
@@ -50,7 +50,7 @@ class OpenSpans:
             _bound(self._parents, self._spans_max)
 
     def knows(self, trace_id: str) -> bool:
-        """Tell whether a trace (in hex) was begun in this process, or goes through it."""
+        """Return whether a trace (id in hex) was begun in this process, or goes through it."""
         return int(trace_id, 16) in self._traces
 
     def of(self, traces: set[int]) -> list[ReadableSpan]:
@@ -76,13 +76,12 @@ class OpenSpans:
 
 
 def _bound(items: dict[int, V], most: int) -> None:
-    """Let the oldest go where there are too many."""
+    """Drop the oldest item where there are too many."""
     if len(items) > most:
-        # Another thread may change the items in between; then it bounds them, too.
+        # Another thread may change the items in between; then that thread bounds them.
         with suppress(RuntimeError):
             items.pop(next(iter(items)), None)
 
 
 def _is_agent(span: Span) -> bool:
-    attributes: Any = span.attributes or {}
-    return kind_of(attributes)[0] == "agent"
+    return kind_of(span.attributes or {})[0] == "agent"

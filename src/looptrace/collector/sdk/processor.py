@@ -1,7 +1,7 @@
 """The span processor: one line in the agent's process, and its loops are seen.
 
 It never raises and never blocks: a span is noted when it starts and queued when it ends, and all
-else happens on another thread. `local` judges there, in this process; `forward` sends the spans on.
+else happens on another thread. `local` looks for loops there; `forward` sends the spans on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -27,6 +27,9 @@ from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
 from looptrace.semconv import SCOPE
 
+if TYPE_CHECKING:  # An agent that forwards its spans has none of what this imports.
+    from looptrace.analyzer.settings.sections import Settings
+
 _logger = logging.getLogger(__name__)
 
 # Spans that may be open at once; a process with more has a leak of its own.
@@ -39,10 +42,10 @@ NoticeSink = Callable[[list[GateNotice]], None]
 
 
 class Engine(Protocol):
-    """What takes the spans: it judges them, or sends them on."""
+    """What takes the spans: it looks for loops in them, or sends them on."""
 
-    def start(self, tell: NoticeSink) -> None:
-        """Begin; whatever there is to tell from now on is told by this."""
+    def start(self, notify: NoticeSink) -> None:
+        """Begin; `notify` gets every gate event from now on."""
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
         """Take spans that have ended, and those of their traces that are still open."""
@@ -56,15 +59,21 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """How many spans may wait, how many are taken at once, and how long the first of them waits.
+    """The bounds of the queue between the agent's threads and the engine."""
 
-    The engine counts as broken when it is at one batch for longer than `stuck_s`.
-    """
+    spans_max: int = 8_192  # spans that may wait; more are dropped
+    batch_max: int = 512  # spans that the engine takes at once
+    delay_s: float = 0.05  # how long the first span of a batch waits
+    stuck_s: float = 30.0  # the engine counts as broken when one batch takes longer
 
-    spans_max: int = 8_192
-    batch_max: int = 512
-    delay_s: float = 0.05
-    stuck_s: float = 30.0
+
+class ProcessorOptions(TypedDict, total=False):
+    """The keywords of every call that makes a processor; all of them may be left out."""
+
+    limits: QueueLimits  # of the queue between the agent's threads and the engine
+    emit: Emit  # where gate events are written: "span_event" by default
+    content: bool  # whether they may quote the agent's work; not by default
+    fail_closed: bool  # whether `raise_if_open` also raises while looptrace is broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +84,12 @@ class QueueCounts:
     (`failed`), or because they came after the end (`closed`).
     """
 
-    taken: int  # spans that were judged, or sent
+    taken: int  # spans that the engine took
     waiting: int  # spans in the queue now
-    dropped: dict[str, int]  # spans that were neither, by reason
+    dropped: dict[str, int]  # spans that were lost, by reason
     untracked: int  # spans that were open when too many were, so that no event reaches them
-    told: int  # gate events
-    held_back: int  # gate events of a loop that had told enough
+    emitted: int  # gate events that were written on spans or as log records
+    held_back: int  # gate events that were not, because their loop had enough of them
     errors: dict[str, int]  # failures of looptrace in the agent's own threads, by where
 
 
@@ -91,9 +100,9 @@ FORWARD_LIMITS = QueueLimits(delay_s=0.5)
 class LoopSpanProcessor(SpanProcessor):
     """Watches an agent's spans for loops.
 
-    Add it to the tracer provider with `provider.add_span_processor(LoopSpanProcessor.local())`,
-    after processors that rewrite attributes. What is told comes as span events on the agent's own
-    spans, and by `gate`.
+    Make one with `local` or `forward`, and add it to the tracer provider with `use`, after
+    processors that rewrite attributes. Gate events come as span events on the agent's own spans,
+    and by `gate` and `on_gate`. No method that the SDK calls raises or blocks.
     """
 
     def __init__(
@@ -111,7 +120,7 @@ class LoopSpanProcessor(SpanProcessor):
         self._engine_open = True
         self._fail_closed = fail_closed
         self._spans = OpenSpans(OPEN_SPANS_MAX)
-        self._teller = SpanEventEmitter(self._spans, emit, content=content)
+        self._emitter = SpanEventEmitter(self._spans, emit, content=content)
         self._provider: TracerProvider | None = None
         self._queue = SpanQueue(
             self._take,
@@ -122,17 +131,19 @@ class LoopSpanProcessor(SpanProcessor):
         )
         queue = self._queue
         self._gates = Gates(lambda: queue.failing)
-        held = weakref.WeakMethod(self._tell)
-        engine.start(lambda events: (tell := held()) and tell(events))
+        method = weakref.WeakMethod(self._notify)
+        engine.start(lambda notices: (notify := method()) and notify(notices))
 
     @classmethod
-    def local(cls, settings: Any = None, **options: Any) -> LoopSpanProcessor:
-        """Judge in this process, on a thread of its own; `settings` are `analyzer.settings`'.
+    def local(
+        cls, settings: Settings | None = None, **options: Unpack[ProcessorOptions]
+    ) -> LoopSpanProcessor:
+        """Return a processor that looks for loops in this process, on a thread of its own.
 
-        It needs `looptrace[analyzer]`.
+        `settings` come from `looptrace.analyzer.settings`; None takes the defaults.
 
         Raises:
-            ModuleNotFoundError: if that is not installed.
+            ModuleNotFoundError: if `looptrace[analyzer]` is not installed.
         """
         # Only here, because an agent that forwards its spans has none of what it imports.
         try:
@@ -154,20 +165,21 @@ class LoopSpanProcessor(SpanProcessor):
         protocol: Wire = "http",
         gates: str | None = None,
         token: str | None = None,
-        **options: Any,
+        **options: Unpack[ProcessorOptions],
     ) -> LoopSpanProcessor:
-        """Send the spans to an OTLP endpoint, and follow the gates of a looptrace server.
+        """Return a processor that sends spans to an OTLP endpoint and follows a server's gates.
 
-        `endpoint` is scheme, host and port. `gates` is where the gates come from: by default the
-        same address over HTTP; "" follows none.
+        `endpoint` is scheme, host and port, and `token` a bearer token for it. `gates` is the
+        address of the gates: by default that of `endpoint` over HTTP; "" follows none.
 
         Raises:
-            ValueError: if an address is none.
+            ValueError: if `gates` is not an http or https address.
         """
         exporter = exporter_to(endpoint, protocol, token)
         gates = (endpoint if protocol == "http" else "") if gates is None else gates
         engine = ForwardEngine(exporter, Server(gates, token) if gates else None)
-        return cls(engine, **{"limits": FORWARD_LIMITS, **options})
+        options.setdefault("limits", FORWARD_LIMITS)
+        return cls(engine, **options)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
         """Note a span that begins."""
@@ -187,11 +199,11 @@ class LoopSpanProcessor(SpanProcessor):
             self._count("on_end")
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until the spans that ended so far were taken."""
+        """Wait until the engine has taken the spans that ended so far; return whether it has."""
         return self._queue.flush(timeout_millis / MS_PER_S)
 
     def shutdown(self, timeout_millis: int = 5_000) -> None:
-        """Take what is left, for so long at the most, and end."""
+        """Let the engine take what is left, for `timeout_millis` at most, and end."""
         timeout_s = timeout_millis / MS_PER_S
         try:
             if self._queue.close(timeout_s) and self._engine_open:
@@ -208,8 +220,8 @@ class LoopSpanProcessor(SpanProcessor):
             waiting=self._queue.waiting,
             dropped=self._queue.dropped,
             untracked=self._spans.untracked,
-            told=self._teller.told,
-            held_back=self._teller.held_back,
+            emitted=self._emitter.emitted,
+            held_back=self._emitter.held_back,
             errors=dict(self._errors),
         )
 
@@ -225,11 +237,17 @@ class LoopSpanProcessor(SpanProcessor):
         return AgentGate(task, self._gates, self._resolve, self._fail_closed)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
-        """Call this with the new state when a task is told something; returns how to stop that."""
+        """Call `callback` with the new state at each gate event; return the way to stop that.
+
+        It is called on a thread of looptrace. What it raises is logged and goes no further.
+        """
         return self._gates.on_change(callback)
 
     def use(self, provider: TracerProvider) -> LoopSpanProcessor:
-        """Add the processor to a provider, which also writes what no open span can hold."""
+        """Add the processor to a provider and return it.
+
+        The provider also writes the gate events that no open span can hold.
+        """
         self._provider = provider
         provider.add_span_processor(self)
         return self
@@ -238,13 +256,13 @@ class LoopSpanProcessor(SpanProcessor):
         traces = {span.context.trace_id for span in spans if span.context}
         self._engine.take(spans, self._spans.of(traces))
 
-    def _tell(self, events: list[GateNotice]) -> None:
-        """Tell what concerns this process; a server tells of all."""
-        for told in events:
-            if told.trace_id and not self._spans.knows(told.trace_id):
+    def _notify(self, notices: list[GateNotice]) -> None:
+        """Take in the notices that concern this process; a server sends those of all processes."""
+        for notice in notices:
+            if notice.trace_id and not self._spans.knows(notice.trace_id):
                 continue
-            self._gates.tell(told)
-            self._teller.tell(told, self._provider)
+            self._gates.update(notice)
+            self._emitter.emit(notice, self._provider)
 
     def _resolve(self, state: GateState, decision: str, note: str | None) -> None:
         self._engine.resolve(state, decision, note)

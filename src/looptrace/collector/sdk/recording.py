@@ -12,12 +12,13 @@ An error that passes through is recorded on the span and goes on.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+import json  # the base installation, in an agent's process, lacks msgspec
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar, cast
 
 from opentelemetry import trace
 from opentelemetry.trace import Span
@@ -32,12 +33,16 @@ FIGURES = (
     *("files_created", "dependencies_added", "code_written"),
 )
 
-F = TypeVar("F", bound=Callable[..., Any])
-R = TypeVar("R", bound="Recording")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Recording:
-    """A span that is open while its block, or the function it decorates, runs."""
+    """A span that is open while its block, or the function that it decorates, runs.
+
+    It is a context manager, plain or `async`, and a decorator of functions and coroutines, each
+    call of which is a span of its own. An error that passes through is recorded and goes on.
+    """
 
     name = "looptrace"
 
@@ -46,61 +51,77 @@ class Recording:
         self._block: AbstractContextManager[Span] | None = None
         self._span: Span = trace.INVALID_SPAN
 
-    def __enter__(self: R) -> R:
+    def __enter__(self) -> Self:
         tracer = trace.get_tracer(SCOPE)
         block = tracer.start_as_current_span(self.name, attributes=self._attributes)
         self._span, self._block = block.__enter__(), block
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         block, self._block = self._block, None
         if block is None:
             raise RuntimeError(f"{type(self).__name__} was left without being entered")
-        for name, value in self._said().items():
+        for name, value in self._final_attributes().items():
             self._span.set_attribute(name, value)
-        block.__exit__(*error)
+        block.__exit__(error_type, error, traceback)
 
-    async def __aenter__(self: R) -> R:
+    async def __aenter__(self) -> Self:
         return self.__enter__()
 
-    async def __aexit__(self, *error: Any) -> None:
-        self.__exit__(*error)
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(error_type, error, traceback)
 
-    def __call__(self, function: F) -> F:
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function or a coroutine; each call is a span of its own."""
 
         @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with self._again() as again:
-                return again.returned(function(*args, **kwargs))
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self._copy() as recording:
+                value = function(*args, **kwargs)
+                recording.note_result(value)
+                return value
 
         @wraps(function)
-        async def await_(*args: Any, **kwargs: Any) -> Any:
-            with self._again() as again:
-                return again.returned(await function(*args, **kwargs))
+        async def await_(*args: P.args, **kwargs: P.kwargs) -> object:
+            with self._copy() as recording:
+                value = await cast("Awaitable[object]", function(*args, **kwargs))
+                recording.note_result(value)
+                return value
 
-        decorated: Any = await_ if iscoroutinefunction(function) else call
-        return decorated  # type: ignore[no-any-return]
+        return cast("Callable[P, T]", await_) if iscoroutinefunction(function) else call
 
-    def returned(self, value: Any) -> Any:
-        """Take note of what a decorated function returned, and pass it on."""
-        return value
+    def note_result(self, value: object) -> None:
+        """Take note of what a decorated function returned; only a turn records it."""
 
-    def _again(self: R) -> R:
-        """Return a fresh one of the same, for one call of a decorated function."""
+    def _copy(self) -> Self:
+        """Return a copy that was not entered, for one call of a decorated function."""
         fresh = type(self).__new__(type(self))
         fresh.__dict__.update(self.__dict__)
         return fresh
 
-    def _said(self) -> dict[str, AttributeValue]:
-        """Return what became known while the span was open."""
+    def _final_attributes(self) -> dict[str, AttributeValue]:
+        """Return the attributes that are known when the span ends."""
         return {}
 
 
 class turn(Recording):  # noqa: N801 - it is used as a word, like `open`.
-    """A call of a tool: its name, its arguments, and what it returned."""
+    """A call of a tool: its name, its arguments, and its `result`, which the block sets.
 
-    def __init__(self, tool: str, arguments: Any = None, *, call_id: str | None = None) -> None:
+    Arguments and result are recorded as they are where they are text, else as JSON (what JSON does
+    not have as `str` of it); None records nothing. A decorated function's result is recorded.
+    """
+
+    def __init__(self, tool: str, arguments: object = None, *, call_id: str | None = None) -> None:
         super().__init__(
             **{
                 semconv.GEN_AI_OPERATION_NAME: "execute_tool",
@@ -110,20 +131,24 @@ class turn(Recording):  # noqa: N801 - it is used as a word, like `open`.
             }
         )
         self.name = f"execute_tool {tool}"
-        self.result: Any = None
+        self.result: object = None
 
-    def returned(self, value: Any) -> Any:
-        """Record the result."""
+    def note_result(self, value: object) -> None:
+        """Take the result of a decorated function."""
         self.result = value
-        return value
 
-    def _said(self) -> dict[str, AttributeValue]:
+    def _final_attributes(self) -> dict[str, AttributeValue]:
         result = _text(self.result)
         return {} if result is None else {semconv.GEN_AI_TOOL_CALL_RESULT: result}
 
 
 class attempt(Recording):  # noqa: N801
-    """A try at a task, and how far it came: `status`, `blockers`, `completed_work`."""
+    """A try at a task, and how far it came: `status`, `blockers`, `completed_work`.
+
+    The block may set these three; `status` is one of `pending`, `in_progress`, `blocked`, `done`,
+    and another raises ValueError when the block ends. `parent` is the task of which this one is a
+    part, and `kind` the kind of task, for overrides in the settings.
+    """
 
     name = "attempt"
 
@@ -148,15 +173,15 @@ class attempt(Recording):  # noqa: N801
         self.blockers = tuple(blockers)
         self.completed_work = completed_work
 
-    def _said(self) -> dict[str, AttributeValue]:
+    def _final_attributes(self) -> dict[str, AttributeValue]:
         if self.status not in STATUSES:
             raise ValueError(f"status is {self.status!r}; it must be one of {', '.join(STATUSES)}")
-        said: dict[str, AttributeValue] = {semconv.TASK_STATUS: self.status}
+        attributes: dict[str, AttributeValue] = {semconv.TASK_STATUS: self.status}
         if self.blockers:
-            said[semconv.BLOCKERS] = self.blockers
+            attributes[semconv.BLOCKERS] = self.blockers
         if self.completed_work is not None:
-            said[semconv.COMPLETED_WORK] = self.completed_work
-        return said
+            attributes[semconv.COMPLETED_WORK] = self.completed_work
+        return attributes
 
 
 class phase(Recording):  # noqa: N801
@@ -171,12 +196,12 @@ class handoff(Recording):  # noqa: N801
     """A request to another agent; what is recorded within is that agent's."""
 
     def __init__(self, to: str, request: str | None = None) -> None:
-        asked = [{"role": "user", "parts": [{"type": "text", "content": request}]}]
+        messages = [{"role": "user", "parts": [{"type": "text", "content": request}]}]
         super().__init__(
             **{
                 semconv.GEN_AI_OPERATION_NAME: "invoke_agent",
                 semconv.GEN_AI_AGENT_NAME: to,
-                semconv.GEN_AI_INPUT_MESSAGES: None if request is None else json.dumps(asked),
+                semconv.GEN_AI_INPUT_MESSAGES: None if request is None else json.dumps(messages),
             }
         )
         self.name = f"invoke_agent {to}"
@@ -187,30 +212,36 @@ class agent(handoff):  # noqa: N801
 
     def __init__(self, name: str, *, session: str | None = None, task: str | None = None) -> None:
         super().__init__(name)
-        said = {semconv.GEN_AI_CONVERSATION_ID: session, semconv.TASK_ID: task}
-        self._attributes |= {key: value for key, value in said.items() if value is not None}
+        ids = {semconv.GEN_AI_CONVERSATION_ID: session, semconv.TASK_ID: task}
+        self._attributes |= {key: value for key, value in ids.items() if value is not None}
 
 
 def progress(**figures: float) -> None:
-    """Record progress: `tests_failed`, `tests_total`, `coverage`, or what was completed.
+    """Record figures of progress, as a span of its own.
+
+    They are `tests_failed`, `tests_total`, `coverage` (percent), and as counts `files_created`,
+    `dependencies_added`, `code_written`.
 
     Raises:
-        TypeError: if a figure has another name than one of `FIGURES`.
+        TypeError: if a figure has another name.
     """
     if unknown := figures.keys() - set(FIGURES):
         raise TypeError(f"there is no figure {', '.join(sorted(unknown))}; there is {FIGURES}")
-    said = {f"{semconv.PROGRESS_PREFIX}{name}": value for name, value in figures.items()}
-    trace.get_tracer(SCOPE).start_span("progress", attributes=said).end()
+    attributes = {f"{semconv.PROGRESS_PREFIX}{name}": value for name, value in figures.items()}
+    trace.get_tracer(SCOPE).start_span("progress", attributes=attributes).end()
 
 
 def intervened(decision: str | None = None, note: str | None = None) -> None:
-    """Record on the current span that a person stepped in, which resets what was counted."""
-    said = {semconv.DECISION: decision, semconv.NOTE: note}
-    known = {name: value for name, value in said.items() if value is not None}
-    trace.get_current_span().add_event(semconv.INTERVENTION_EVENT, known)
+    """Record on the current span that a person stepped in, which resets the counters of its task.
+
+    `decision` is one of those of `AgentGate.resolve`, and `note` what the person wrote.
+    """
+    values = {semconv.DECISION: decision, semconv.NOTE: note}
+    attributes = {name: value for name, value in values.items() if value is not None}
+    trace.get_current_span().add_event(semconv.INTERVENTION_EVENT, attributes)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, default=str)

@@ -26,43 +26,43 @@ COUNTED_MAX = 10_000
 
 
 class SpanEventEmitter:
-    """Puts events where they can still be seen.
+    """Writes gate events where they can still be seen.
 
-    That is the nearest open agent's span above the turn, else any open span above it, else a log
+    That is on the nearest open agent's span above the turn, else any open span above it, else a log
     record with the turn's context where there is a logger provider, else a span of its own that
     links to the turn.
     """
 
     def __init__(self, spans: OpenSpans, emit: Emit, *, content: bool) -> None:
         self._spans = spans
-        self._emit = emit
+        self._targets = emit
         self._content = content
         self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self.told = 0  # events that were put
-        self.held_back = 0  # events of a loop that had told enough
+        self.emitted = 0  # events that were written
+        self.held_back = 0  # events that were not, because their loop had enough of them
 
-    def tell(self, told: GateNotice, provider: TracerProvider | None) -> None:
-        """Put one event, unless its task and rule had enough of them, or nobody knows its turn."""
-        if not told.span_id:
+    def emit(self, notice: GateNotice, provider: TracerProvider | None) -> None:
+        """Write an event, unless its task and rule had enough of them or its turn is unknown."""
+        if not notice.span_id:
             return
-        if not self._may(told):
+        if not self._may_emit(notice):
             self.held_back += 1
             return
-        self.told += 1
-        attributes = attributes_of(told, content=self._content)
-        turn = _context(int(told.trace_id, 16), int(told.span_id, 16))
+        self.emitted += 1
+        attributes = attributes_of(notice, content=self._content)
+        turn = _context(int(notice.trace_id, 16), int(notice.span_id, 16))
         span = self._spans.nearest(turn.span_id)
-        if self._emit != "log_event" and span is not None:
+        if self._targets != "log_event" and span is not None:
             span.add_event(GATE_EVENT, attributes)
-        if self._emit == "span_event" and span is not None:
+        if self._targets == "span_event" and span is not None:
             return
-        if not _logged(attributes, turn) and span is None and provider is not None:
-            _own_span(attributes, turn, provider)
+        if not _emit_log(attributes, turn) and span is None and provider is not None:
+            _write_span(attributes, turn, provider)
 
-    def _may(self, told: GateNotice) -> bool:
-        key = (told.task, told.rule)
+    def _may_emit(self, notice: GateNotice) -> bool:
+        key = (notice.task, notice.rule)
         count = self._counts.pop(key, 0)
-        if told.type in ("gate_resolved", "counter_reset"):
+        if notice.type in ("gate_resolved", "counter_reset"):
             count = 0
         self._counts[key] = count + 1
         if len(self._counts) > COUNTED_MAX:
@@ -74,8 +74,8 @@ def _context(trace_id: int, span_id: int) -> SpanContext:
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=SAMPLED)
 
 
-def _logged(attributes: dict[str, AttributeValue], turn: SpanContext) -> bool:
-    """Write a log record of the event, where the process has a provider of logs."""
+def _emit_log(attributes: dict[str, AttributeValue], turn: SpanContext) -> bool:
+    """Write a log record of the event; return False where the process has no logger provider."""
     provider = get_logger_provider()
     if not isinstance(provider, LoggerProvider):
         return False
@@ -90,7 +90,7 @@ def _logged(attributes: dict[str, AttributeValue], turn: SpanContext) -> bool:
     return True
 
 
-def _own_span(
+def _write_span(
     attributes: dict[str, AttributeValue], turn: SpanContext, provider: TracerProvider
 ) -> None:
     """Write the event as a span in the turn's trace that links to the turn."""

@@ -1,0 +1,85 @@
+"""The public names: documented, typed, without needless imports, and all of them used."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from docs.api_page import PUBLIC, Function, definition, page, public_names, signature
+from tests.paths import ROOT
+
+CONSUMER = ROOT / "tests/typing/consumer.py"
+NAMES = [(module, name) for module in PUBLIC for name in public_names(module)]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_resolve(module: str) -> None:
+    """A name in `__all__` that cannot be imported, or twice, breaks every `import *`."""
+    names = public_names(module)
+    loaded = import_module(module)
+
+    assert len(set(names)) == len(names)
+    assert [name for name in names if not hasattr(loaded, name)] == []
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_other_names_are_refused(module: str) -> None:
+    """A package with lazy names must fail for a wrong one as any module does."""
+    with pytest.raises(AttributeError, match="no_such_name"):
+        import_module(module).no_such_name  # noqa: B018 - the access is what fails
+
+
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_names_say_what_they_are(module: str, name: str) -> None:
+    """A public name is documented, and its signature is typed without `Any`."""
+    origin, node = definition(module, name)
+    code = "\n".join(signature(origin, node))
+
+    assert not re.search(r"\bAny\b", code)
+    if isinstance(node, Function | ast.ClassDef):
+        assert (ast.get_docstring(node) or "").split("\n")[0].endswith((".", ":"))
+
+
+def test_the_page_holds_every_signature() -> None:
+    """A public name, signature or type that changes changes the page, which a reviewer sees."""
+    assert page() == (ROOT / "docs/api.md").read_text(encoding="utf-8"), "run `make docs`"
+
+
+def test_the_consumer_uses_every_name() -> None:
+    """What the typed consumer does not use, no type checker checks."""
+    tree = ast.parse(CONSUMER.read_text(encoding="utf-8"))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+    assert sorted({name for _, name in NAMES} - used) == []
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_is_typed(tmp_path: Path) -> None:
+    """A wheel without its marker or a type is untyped for every user, whatever the sources say."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, checkout)
+    shutil.copytree(ROOT / "licenses", checkout / "licenses") if (ROOT / "licenses").exists() else 0
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*build, "--no-index", "--wheel-dir", tmp_path, checkout], check=True)
+    site = tmp_path / "site"
+    zipfile.ZipFile(next(tmp_path.glob("*.whl"))).extractall(site)
+    shutil.copy(CONSUMER, tmp_path)
+
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "consumer.py"]
+    checked = subprocess.run(
+        mypy, cwd=tmp_path, env={"MYPYPATH": str(site)}, capture_output=True, text=True, check=False
+    )
+
+    assert (site / "looptrace/py.typed").is_file()
+    assert checked.returncode == 0, checked.stdout
