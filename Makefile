@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 FRAMEWORKS := $(VENV)-frameworks
 REPORT := build/demo/report.html
 
-.PHONY: demo test test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: demo quick test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench load soak examples requirements npm-exporters clean
 
 demo: $(VENV)/installed ## analyse the example traces
@@ -14,8 +14,14 @@ demo: $(VENV)/installed ## analyse the example traces
 	@$(BIN)/looptrace analyze examples/traces
 	@$(BIN)/looptrace analyze examples/traces --format html --output $(REPORT)
 
-test: $(VENV)/installed-dev ## run the tests
-	$(BIN)/pytest -q -n 2
+quick: $(VENV)/installed-dev ## the tests of a few seconds: no server, no thousand seeds
+	$(BIN)/pytest -q -n 2 -m "not slow and not server and not thorough"
+
+test: $(VENV)/installed-dev ## run the tests, but for the slow ones
+	$(BIN)/pytest -q -n 2 -m "not slow" $(OPTIONS)
+
+test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen, thousands of seeds
+	$(BIN)/pytest -q -n 2 -m "slow"
 
 test-frameworks: $(FRAMEWORKS)/installed ## agents of real frameworks loop and stop; installs them
 	$(FRAMEWORKS)/bin/pytest -q tests/frameworks

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from looptrace.rules.registry import RULES
 from tests.paths import ROOT
 
 FUNCTION_LINES_MAX = 50
+MARKS = ("slow", "server", "thorough")
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -85,3 +87,21 @@ def test_links_between_pages_hold() -> None:
     ]
 
     assert [link for link in links if not (ROOT / link[0]).parent.joinpath(link[1]).exists()] == []
+
+
+def test_the_groups_of_tests_are_all_tests() -> None:
+    """A test that neither `make test` nor `make test-slow` runs can fail for ever."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    commands = re.findall(r"^(quick|test|test-slow):.*\n\t(.*)", makefile, re.MULTILINE)
+    groups = {
+        name: re.sub(r".*/pytest -q -n 2 -m \"(.*?)\".*", r"\1", line) for name, line in commands
+    }
+    marks = [dict(zip(MARKS, values, strict=True)) for values in product((False, True), repeat=3)]
+
+    for each in marks:
+        runs = {name: eval(group, {}, each) for name, group in groups.items()}  # noqa: S307
+        assert runs["test"] != runs["test-slow"], each
+        assert runs["quick"] <= runs["test"], each
+    ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert re.search(r"^make test( OPTIONS=--cov)?$", ci, re.MULTILINE)
+    assert re.search(r"^make test-slow$", ci, re.MULTILINE)
