@@ -18,7 +18,7 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks import peers, scatter
+from benchmarks import peers
 from benchmarks.labelled import (
     TARGETS,
     Detector,
@@ -37,6 +37,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.engine import batch
 from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.report.scatter import Point, scatter_svg
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import known_rules
 
@@ -231,17 +232,17 @@ def main() -> int:
     if options.json:
         options.json.write_text(as_json(lines, alarms))
     if options.plot:
-        options.plot.write_text(scatter.drawn(_panels(lines)))
+        options.plot.write_text(scatter_svg(_panels(lines), "recall", "precision"))
     return 0
 
 
-def _panels(lines: Iterable[Line]) -> dict[str, list[scatter.Point]]:
+def _panels(lines: Iterable[Line]) -> dict[str, list[Point]]:
     """Return a panel for each target, with a point for each detector that flags anything."""
     rules = {_alone(rule) for rule in known_rules()}
     whole = (line for line in lines if line.file == ALL and line.detector not in rules)
     return {
         title: [
-            scatter.Point(line.detector, line.score.recall or 0, line.score.precision or 0)
+            Point(line.detector, line.score.recall or 0, line.score.precision or 0)
             for line in of_target
             if line.score.flagged
         ]

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from looptrace.analyzer.detect.columns import columns, encode_columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.detect.ruleset import DEFAULT
-from looptrace.analyzer.report.calibration_plot import calibration_svg
+from looptrace.analyzer.report.calibration import calibration_svg
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.sections import load, parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
@@ -185,7 +185,7 @@ def test_what_is_learned_tells_loops_from_work() -> None:
     assert model_of(json.loads(learned.json)).window == learned.model.window
     assert model_of(json.loads(learned.json)) != SHIPPED
     svg = calibration_svg(card["calibration"])
-    assert svg.count("<circle") == len(card["calibration"]) > 1
+    assert svg.count("predicted, ") == len(card["calibration"]) > 1
     assert "<script" not in svg
 
 

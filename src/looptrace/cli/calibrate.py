@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
+from looptrace.analyzer.report.calibration import print_calibration
 from looptrace.analyzer.settings.sections import (
     FILE_NAME,
     PIVOTS_VARIABLE,
@@ -19,18 +18,9 @@ from looptrace.analyzer.settings.sections import (
     parsed,
 )
 from looptrace.analyzer.settings.toml_writer import toml_of
-from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.tuning.calibrate import (
-    FINISHED_AFTER_S,
-    TASKS_MIN,
-    Calibration,
-    CalibrationError,
-    calibrated,
-)
+from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
-
-_OTHERS = "all others"
 
 
 @click.command()
@@ -66,7 +56,7 @@ def calibrate(
     except CalibrationError:
         traces.warn_of(skipped)
         raise
-    _print(found, alarms_per_day, Console())
+    print_calibration(found, alarms_per_day, Console())
     if write:
         _write(found.settings)
     traces.warn_of(skipped)
@@ -78,61 +68,6 @@ def _check_environment() -> None:
     for variable in (THRESHOLD_VARIABLE, PIVOTS_VARIABLE):
         if os.environ.get(variable):
             raise click.UsageError(f"{variable} is set, and wins over the file; unset it first.")
-
-
-def _print(found: Calibration, alarms_per_day: float, console: Console) -> None:
-    tasks = ", ".join(
-        f"{plain(kind, NAME_LENGTH_MAX) if kind else _OTHERS} {count:,}"
-        for kind, count in found.tasks.items()
-    )
-    counts = counted(sum(found.tasks.values()), "finished task")
-    lines = [f"{counts} without a loop in {found.days:,.1f} days: {tasks}."]
-    if found.left_out:
-        lines.append(
-            f"{counted(found.left_out, 'task')} left out: silent for less than"
-            f" {FINISHED_AFTER_S // 60} minutes, with a gate that nobody decided upon, or of a kind"
-            f" with fewer than {TASKS_MIN}."
-        )
-    _say(lines, console)
-    if found.proposals:
-        console.print(_table(found))
-    now, then = found.a_day(found.alarms_now), found.a_day(found.alarms_then)
-    said = [
-        f"False alarms a day, all rules together: {now:.2f} now, {then:.2f} with these settings."
-        if found.proposals
-        else f"The settings in force stay: {now:.2f} false alarms a day."
-    ]
-    if then > alarms_per_day:
-        said.append(f"No thresholds keep to {alarms_per_day:g} a day; these are the nearest.")
-    if found.loops:
-        said.append(
-            f"Of {counted(found.loops, 'loop')} that a person confirmed, {found.loops_found_now:,}"
-            f" are found now, and {found.loops_found_then:,} with these settings."
-        )
-    else:
-        said.append("No loop was confirmed by a person, so that nobody knows what is missed.")
-    _say(said, console)
-
-
-def _say(lines: list[str], console: Console) -> None:
-    for line in lines:
-        console.print(line, highlight=False, markup=False)
-
-
-def _table(found: Calibration) -> Table:
-    table = Table("task kind", "setting", box=None, pad_edge=False)
-    for name in ("now", "proposed", "alarms a day now", "then"):
-        table.add_column(name, justify="right")
-    for one in found.proposals:
-        table.add_row(
-            plain(one.kind, NAME_LENGTH_MAX) if one.kind else _OTHERS,
-            f"{one.rule}.{one.setting}",
-            f"{one.now:,}",
-            f"{one.then:,}",
-            f"{found.a_day(one.alarms_now):.2f}",
-            f"{found.a_day(one.alarms_then):.2f}",
-        )
-    return table
 
 
 def _write(settings: Settings) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 import msgspec
-from rich import box
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.report.tables import number_text, print_numbers, print_pairs, print_section
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.collector.gates_client import RemoteGates
@@ -34,7 +31,6 @@ from looptrace.collector.store.reader import open_gates, worked
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
 _AGENTS_SHOWN_MAX = 10
-_INDENT = 2
 
 # In the environment, because a command line is seen by all who are on the machine.
 _TOKEN = "LOOPTRACE_TOKEN"  # noqa: S105 - its name
@@ -118,9 +114,8 @@ def watch(url: str, form: str) -> None:
 
     The openings of the gates that are open now come first.
     """
-    for told in RemoteGates(_server(url)).watch():
-        line = msgspec.json.encode(told).decode() if form == "json" else _told(told)
-        click.echo(line)
+    for notice in RemoteGates(_server(url)).watch():
+        click.echo(msgspec.json.encode(notice).decode() if form == "json" else _line(notice))
 
 
 @gates.command()
@@ -161,27 +156,25 @@ def _server(url: str) -> Server:
         raise click.UsageError(str(error)) from error
 
 
-def _told(told: GateNotice) -> str:
-    what = told.type.replace("_", " ")
-    by = f", {told.rule}" if told.rule else ""
-    return plain(f"{what}: task {told.task}{by}: {told.reason}", _LINE_LENGTH_MAX)
+def _line(notice: GateNotice) -> str:
+    what = notice.type.replace("_", " ")
+    by = f", {notice.rule}" if notice.rule else ""
+    return plain(f"{what}: task {notice.task}{by}: {notice.reason}", _LINE_LENGTH_MAX)
 
 
 def _print_json(found: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
 
 
-def _print_gates(found: Sequence[StoredGate]) -> None:
-    console = Console()
-    for gate in found:
+def _print_gates(gates: Sequence[StoredGate]) -> None:
+    for gate in gates:
         whose = f"task {gate.task}" + (f", agent {gate.agent}" if gate.agent else "")
         head = f"{gate.id}, {_status(gate)}, {utc_s(gate.opened_ns)}, {whose}"
-        console.print(Text(plain(head, _LINE_LENGTH_MAX), style="bold"))
-        console.print(Padding(Text(plain(gate.reason, _LINE_LENGTH_MAX)), (0, 0, 0, _INDENT)))
+        print_section(head, [gate.reason], Console())
 
 
-def _print_details(found: GateDetails) -> None:
-    gate, event = found.gate, found.event
+def _print_details(details: GateDetails) -> None:
+    gate, console = details.gate, Console()
     about = [
         ("task", gate.task),
         ("agent", gate.agent or "-"),
@@ -196,60 +189,33 @@ def _print_details(found: GateDetails) -> None:
         about.append(("resolved", utc_s(gate.resolved_ns)))
     if gate.note:
         about.append(("note", gate.note))
-    console = Console()
-    console.print(Text(f"gate {gate.id}", style="bold"))
-    console.print(_pairs(about))
-    _print_list(
-        console,
-        "failures before it",
-        (f"turn {f.turn}: {f.agent} {f.label}: {f.error or f.signature}" for f in event.history),
-    )
-    _print_list(
-        console,
-        "notes that worked before",
-        (f"{utc_s(n.resolved_ns)} {n.decision or 'message'}: {n.note}" for n in found.notes),
-    )
-
-
-def _print_list(console: Console, title: str, lines: Iterable[str]) -> None:
-    for number, line in enumerate(lines):
-        if not number:
-            console.print(Text(f"\n{title}", style="bold"))
-        console.print(Padding(Text(plain(line, _LINE_LENGTH_MAX)), (0, 0, 0, _INDENT)))
-
-
-def _print_metrics(found: GateMetrics) -> None:
-    numbers = [
-        (field.name.replace("_", " "), _number(getattr(found, field.name)))
-        for field in fields(found)
-        if field.name != "agents"
+    failures = [
+        f"turn {past.turn}: {past.agent} {past.label}: {past.error or past.signature}"
+        for past in details.event.history
     ]
+    notes = [
+        f"{utc_s(note.resolved_ns)} {note.decision or 'message'}: {note.note}"
+        for note in details.notes
+    ]
+    print_section(f"gate {gate.id}", (), console)
+    print_pairs(about, console)
+    for title, lines in (("failures before it", failures), ("notes that worked before", notes)):
+        if lines:
+            console.print()
+            print_section(title, lines, console)
+
+
+def _print_metrics(metrics: GateMetrics) -> None:
+    names = [field.name for field in fields(metrics) if field.name != "agents"]
     console = Console()
-    console.print(_pairs(numbers))
-    names = [field.name for field in fields(AgentMetrics)]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="left" if name == "agent" else "right")
-    for agent in found.agents[:_AGENTS_SHOWN_MAX]:
-        named = plain(agent.agent, _CELL_LENGTH_MAX) or "-"
-        table.add_row(Text(named), *(_number(getattr(agent, name)) for name in names[1:]))
-    console.print(table)
-
-
-def _pairs(pairs: Iterable[tuple[str, str]]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in pairs:
-        table.add_row(Text(name, style="dim"), Text(plain(value, _LINE_LENGTH_MAX)))
-    return table
+    print_pairs(
+        ((name.replace("_", " "), number_text(getattr(metrics, name))) for name in names), console
+    )
+    columns = [field.name.replace("_", " ") for field in fields(AgentMetrics)]
+    print_numbers(columns, map(astuple, metrics.agents[:_AGENTS_SHOWN_MAX]), console)
 
 
 def _status(gate: StoredGate) -> str:
     if gate.status == "open" and gate.decision:
         return f"open, decided: {gate.decision}"
     return f"{gate.status}: {gate.decision}" if gate.decision else gate.status
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return str(value) if isinstance(value, int) else f"{value:.3f}"

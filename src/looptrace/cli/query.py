@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import csv
-import json
-import math
 import sys
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from looptrace import queries
-from looptrace.analyzer.text.display import did_you_mean, plain
+from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows
+from looptrace.analyzer.text.display import did_you_mean
 from looptrace.collector.store.sql import QueryResult, ask, ask_typed
-
-_CELL_LENGTH_MAX = 120
-
-# A terminal is no place for more; the other formats give every row.
-_ROWS_SHOWN_MAX = 1_000
 
 
 @click.command()
@@ -99,39 +89,16 @@ def _values(query: queries.Query | None, params: tuple[str, ...]) -> dict[str, s
 
 
 def _print_table(answer: QueryResult) -> None:
-    """Print a row a line: a number is shown in full, and a text as far as there is room."""
-    rows = list(islice(chain.from_iterable(answer.batches), _ROWS_SHOWN_MAX + 1))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for index, column in enumerate(answer.columns):
-        numbers = all(isinstance(row[index], int | float | None) for row in rows)
-        table.add_column(_cell(column), justify="right" if numbers else "left", no_wrap=numbers)
-    for row in rows[:_ROWS_SHOWN_MAX]:
-        table.add_row(*map(_cell, row))
-    Console().print(table)
-    if len(rows) > _ROWS_SHOWN_MAX:
+    rows = chain.from_iterable(answer.batches)
+    if not print_rows(answer.columns, rows, Console()):
         click.echo(
-            f"Only the first {_ROWS_SHOWN_MAX} rows are shown; --format csv has all.", err=True
+            f"Only the first {ROWS_SHOWN_MAX} rows are shown; --format csv has all.", err=True
         )
 
 
-def _cell(value: Any) -> Text:
-    text = "" if value is None else plain(str(value), _CELL_LENGTH_MAX)
-    return Text(text, no_wrap=True, overflow="ellipsis")
-
-
 def _print_json(answer: QueryResult) -> None:
-    """Print an array of objects, one a line."""
-    separator = "[\n"
-    for row in chain.from_iterable(answer.batches):
-        record = dict(zip(answer.columns, map(_json_value, row), strict=True))
-        click.echo(f"{separator}{json.dumps(record, ensure_ascii=False, default=str)}", nl=False)
-        separator = ",\n"
-    click.echo("\n]" if separator == ",\n" else "[]")
-
-
-def _json_value(value: Any) -> Any:
-    """JSON has no word for infinity, nor for what is not a number."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    for line in json_lines(answer.columns, chain.from_iterable(answer.batches)):
+        click.echo(line)
 
 
 def _print_csv(answer: QueryResult) -> None:

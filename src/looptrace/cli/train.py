@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 import polars as pl
 
-from looptrace.analyzer.report.calibration_plot import calibration_svg
+from looptrace.analyzer.report.calibration import calibration_svg, model_card_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning import train as training
 from looptrace.cli import traces
@@ -61,7 +60,7 @@ def train(
     traces.write(trained.json, output)
     if plot is not None:
         traces.write(calibration_svg(trained.card["calibration"]), plot)
-    click.echo(_told(trained.card))
+    click.echo(model_card_text(trained.card))
     traces.warn_of(skipped)
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)
 
@@ -80,19 +79,3 @@ def _labels(
     if len(text) > training.LABELS_BYTES_MAX:
         raise training.TrainError(f"{path}: has more than {training.LABELS_BYTES_MAX} bytes.")
     return training.labels_in(text.decode("utf-8", "replace"), str(path))
-
-
-def _told(card: Any) -> str:
-    """Say in a few lines how good the model is; the file has the whole card."""
-    lines = [
-        f"{card['tasks']['loop']} tasks with a loop, {card['tasks']['well']} without. On tasks it"
-        f" did not learn from, before the loop was complete:",
-        f"  area under the ROC curve {card['roc_auc']} (0.5 is chance; by the number of the turn"
-        f" {card['roc_auc_of_turn_number']})",
-    ]
-    lines += [
-        f"  from {one['likely_percent']} %: warns of {one['loops_warned_of']} of {one['loops']}"
-        f" loops, and of {one['well_warned_of']} of {one['well']} tasks without"
-        for one in card["warnings"]
-    ]
-    return "\n".join(lines)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from looptrace import __version__
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
+from looptrace.analyzer.report.templating import template
 from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,
     HOW_TO_HAND_ON,
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
-    SENTENCE_LENGTH_MAX,
     Group,
     TaskEvents,
     blind_spots,
-    cost_text,
-    counted,
     event_name,
     events_by_task,
     grouped,
@@ -161,7 +158,7 @@ def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
     shown, left_over = grouped(analysis.own)
     told = events_by_task(analysis.events)
     sections = _sections(analysis, shown, told, opinions)
-    page = _template().render(
+    page = template("report.html.j2").render(
         summary=analysis.summary,
         verdict=verdict(analysis, shown),
         sections=sections,
@@ -192,25 +189,6 @@ def _sections(
         events = events_of_task.get(task, {})
         sections.append(_section(f"loop-{number}", group, turns, events, decided))
     return sections
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("looptrace.analyzer.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "name": partial(plain, length_max=NAME_LENGTH_MAX),
-        "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),
-        "cost": cost_text,
-        "counted": counted,
-        "number": "{:,}".format,
-    }
-    return environment.get_template("report.html.j2")
 
 
 def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFrame]:

@@ -21,8 +21,16 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from looptrace.collector.coding_agents.log_events import LogRecord, event_row
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
-from looptrace.collector.otlp.json import DATA_ERRORS, MEND, AnyValue, KeyValue, Resource
+from looptrace.collector.otlp.json import DATA_ERRORS, MEND
 from looptrace.collector.otlp.json_documents import with_whole_escapes
+from looptrace.collector.otlp.json_messages import (
+    AnyValue,
+    KeyValue,
+    Resource,
+    integer,
+    plain,
+    plain_map,
+)
 from looptrace.collector.otlp.span_rows import BadSpanError, DecodedSpans, Problem
 
 REQUEST = "the request"
@@ -114,7 +122,7 @@ def _decoded(records: Iterable[Callable[[], LogRecord]], where: str) -> DecodedS
 def _records_of_json(request: LogsRequest) -> Iterator[Callable[[], LogRecord]]:
     for of_resource in request.resource_logs or ():
         made_by = of_resource.resource.attributes if of_resource.resource else None
-        resource = otlp_json.plain_map(made_by)
+        resource = plain_map(made_by)
         for of_scope in of_resource.scope_logs or ():
             for record in of_scope.log_records or ():
                 yield partial(_of_json, record, resource)
@@ -122,11 +130,11 @@ def _records_of_json(request: LogsRequest) -> Iterator[Callable[[], LogRecord]]:
 
 def _of_json(record: OtlpLogRecord, resource: Mapping[str, Any]) -> LogRecord:
     return LogRecord(
-        time_ns=otlp_json.integer(record.time_unix_nano),
-        observed_ns=otlp_json.integer(record.observed_time_unix_nano),
+        time_ns=integer(record.time_unix_nano),
+        observed_ns=integer(record.observed_time_unix_nano),
         event_name=record.event_name or "",
-        body=otlp_json.plain(record.body),
-        attributes=otlp_json.plain_map(record.attributes),
+        body=plain(record.body),
+        attributes=plain_map(record.attributes),
         resource=resource,
     )
 

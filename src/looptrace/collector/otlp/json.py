@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw
 
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json_documents import (
@@ -23,6 +23,19 @@ from looptrace.collector.otlp.json_documents import (
     readable_prefix,
     request_starts,
     with_whole_escapes,
+)
+from looptrace.collector.otlp.json_messages import (
+    SHOWN_CHARACTERS_MAX,
+    Resource,
+    ResourceSpans,
+    Scope,
+    ScopeSpans,
+    Span,
+    SpanStatus,
+    TracesRequest,
+    integer,
+    plain_map,
+    status_code,
 )
 from looptrace.collector.otlp.span_rows import (
     BadSpanError,
@@ -38,9 +51,6 @@ from looptrace.errors import InputError
 
 Piece = TypeVar("Piece")
 
-# How much of the input's own text a message repeats.
-SHOWN_CHARACTERS_MAX = 60
-
 # In a JSON document that is longer, not all names are looked at.
 NAMED_BYTES_MAX = 4096
 
@@ -54,7 +64,6 @@ _JUNK_BEFORE = "what stands before the export request is no JSON; remove it"
 MEND = "correct it or export it again"
 
 DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
-_STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _OTHER_SIGNAL = re.compile(r"resource_?(?:[lL]ogs|[mM]etrics|[pP]rofiles)")
 _UNDERSCORED = re.compile(rb'"[a-z]++(?:_[a-z0-9]++)++(?="\s*+:)')
 _NAME = re.compile(rb'"([^"\\]*)"\s*+:')
@@ -76,107 +85,6 @@ _TYPE_WORDS = {
     "object": "an object",
 }
 _DUE_WORDS = _TYPE_WORDS | {"int": "a whole number"}
-
-
-class AnyValue(Struct, rename="camel", gc=False):
-    """A value; at most one field is set."""
-
-    string_value: str | None = None
-    int_value: int | str | None = None
-    double_value: float | str | None = None
-    bool_value: bool | None = None
-    array_value: ArrayValue | None = None
-    kvlist_value: KeyValueList | None = None
-    bytes_value: str | None = None  # base64
-
-
-class KeyValue(Struct, gc=False):
-    """One attribute."""
-
-    key: str = ""
-    value: AnyValue | None = None
-
-
-class ArrayValue(Struct, gc=False):
-    """A list of values."""
-
-    values: list[AnyValue | None] | None = None
-
-
-class KeyValueList(Struct, gc=False):
-    """A map of values."""
-
-    values: list[KeyValue] | None = None
-
-
-class Event(Struct, rename="camel", gc=False):
-    """Something that happened at one moment of a span."""
-
-    name: str | None = None
-    time_unix_nano: int | str | None = None
-    attributes: list[KeyValue] | None = None
-
-
-class Link(Struct, rename="camel", gc=False):
-    """Another span that a span belongs with."""
-
-    trace_id: str | None = None
-    span_id: str | None = None
-
-
-class SpanStatus(Struct, gc=False):
-    """How a span went; the code is the number of the enum, or leniently its name."""
-
-    code: int | str | None = None
-    message: str | None = None
-
-
-class Span(Struct, rename="camel", gc=False):
-    """A span as it is sent: ids in hex, times in nanoseconds since 1970."""
-
-    trace_id: str | None = None
-    span_id: str | None = None
-    parent_span_id: str | None = None
-    name: str | None = None
-    start_time_unix_nano: int | str | None = None
-    end_time_unix_nano: int | str | None = None
-    attributes: list[KeyValue] | None = None
-    events: list[Event] | None = None
-    links: list[Link] | None = None
-    status: SpanStatus | None = None
-
-
-class Scope(Struct):
-    """The instrumentation that made the spans."""
-
-    name: str | None = None
-
-
-class ScopeSpans(Struct):
-    """The spans of one instrumentation, not decoded yet."""
-
-    scope: Raw = Raw(b"null")
-    spans: list[Raw] | None = None
-
-
-class Resource(Struct):
-    """What made the spans: a process, say."""
-
-    attributes: list[KeyValue] | None = None
-
-
-class ResourceSpans(Struct, rename="camel"):
-    """The spans of one resource, not decoded yet."""
-
-    resource: Raw = Raw(b"null")
-    scope_spans: list[Raw] | None = None
-
-
-class TracesRequest(Struct, rename="camel"):
-    """An export request; some exports write all its fields with underscores."""
-
-    resource_spans: list[Raw] | UnsetType | None = UNSET
-    underscored: Raw | UnsetType = msgspec.field(default=UNSET, name="resource_spans")
 
 
 _decode_request = msgspec.json.Decoder(TracesRequest).decode
@@ -351,7 +259,7 @@ def _row(out: DecodedSpans, service: str | None, scope: str | None, data: Raw) -
         name=span.name or "",
         start_ns=integer(span.start_time_unix_nano),
         end_ns=integer(span.end_time_unix_nano),
-        status=_status_code(status.code),
+        status=status_code(status.code),
         status_message=status.message or "",
         service=service,
         scope=scope,
@@ -362,53 +270,6 @@ def _row(out: DecodedSpans, service: str | None, scope: str | None, data: Raw) -
         ],
         links=[(link.trace_id or "", link.span_id or "") for link in span.links or ()],
     )
-
-
-def _status_code(code: int | str | None) -> int:
-    return _STATUS_NAMES.get(code, 0) if isinstance(code, str) else code or 0
-
-
-def plain_map(attributes: list[KeyValue] | None) -> dict[str, Any]:
-    """Give attributes as a plain dict; of two with one key the last wins."""
-    return {attribute.key: plain(attribute.value) for attribute in attributes or ()}
-
-
-def plain(value: AnyValue | None) -> Any:
-    """Give an any-value as Python has it; the empty value is None."""
-    if value is None:
-        return None
-    if value.string_value is not None:
-        return value.string_value
-    if value.int_value is not None:
-        return integer(value.int_value)
-    if value.double_value is not None:
-        return _double(value.double_value)
-    if value.bool_value is not None:
-        return value.bool_value
-    if value.array_value is not None:
-        return [plain(item) for item in value.array_value.values or ()]
-    if value.kvlist_value is not None:
-        return plain_map(value.kvlist_value.values)
-    return value.bytes_value
-
-
-def integer(value: int | str | None) -> int:
-    """Give a whole number, 0 where there is none. Raises BadSpanError where it is no number."""
-    try:
-        return int(value or 0)
-    except ValueError as error:
-        raise BadSpanError(f"expected a whole number, found {_shown(value)}") from error
-
-
-def _double(value: float | str) -> float:
-    try:
-        return float(value)  # Also "NaN" and "Infinity", as the protocol writes them.
-    except (ValueError, OverflowError) as error:
-        raise BadSpanError(f"expected a number, found {_shown(value)}") from error
-
-
-def _shown(value: object) -> str:
-    return f"{value!r:.{SHOWN_CHARACTERS_MAX}}"
 
 
 def _recover(name: str, document: Frame, error: Exception, out: DecodedSpans) -> None:

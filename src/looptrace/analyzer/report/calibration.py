@@ -1,0 +1,111 @@
+"""Thresholds that were calibrated, and a model that was trained, at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from looptrace.analyzer.report.scatter import Point, scatter_svg
+from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.tuning.calibrate import FINISHED_AFTER_S, TASKS_MIN, Calibration
+
+_OTHERS = "all others"
+_RADIUS_PX = (3, 14)  # of the fewest and of the most turns
+
+
+def print_calibration(calibration: Calibration, alarms_per_day: float, console: Console) -> None:
+    """Print the thresholds that are proposed, and the false alarms with and without them."""
+    tasks = ", ".join(
+        f"{plain(kind, NAME_LENGTH_MAX) if kind else _OTHERS} {count:,}"
+        for kind, count in calibration.tasks.items()
+    )
+    counts = counted(sum(calibration.tasks.values()), "finished task")
+    lines = [f"{counts} without a loop in {calibration.days:,.1f} days: {tasks}."]
+    if calibration.left_out:
+        lines.append(
+            f"{counted(calibration.left_out, 'task')} left out: silent for less than"
+            f" {FINISHED_AFTER_S // 60} minutes, with a gate that nobody decided upon, or of a kind"
+            f" with fewer than {TASKS_MIN}."
+        )
+    _print_lines(lines, console)
+    if calibration.proposals:
+        console.print(_table(calibration))
+    now, then = (
+        calibration.a_day(calibration.alarms_now),
+        calibration.a_day(calibration.alarms_then),
+    )
+    alarms = [
+        f"False alarms a day, all rules together: {now:.2f} now, {then:.2f} with these settings."
+        if calibration.proposals
+        else f"The settings in force stay: {now:.2f} false alarms a day."
+    ]
+    if then > alarms_per_day:
+        alarms.append(f"No thresholds keep to {alarms_per_day:g} a day; these are the nearest.")
+    if calibration.loops:
+        alarms.append(
+            f"Of {counted(calibration.loops, 'loop')} that a person confirmed,"
+            f" {calibration.loops_found_now:,} are found now,"
+            f" and {calibration.loops_found_then:,} with these settings."
+        )
+    else:
+        alarms.append("No loop was confirmed by a person, so that nobody knows what is missed.")
+    _print_lines(alarms, console)
+
+
+def _print_lines(lines: list[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
+
+
+def _table(calibration: Calibration) -> Table:
+    table = Table("task kind", "setting", box=None, pad_edge=False)
+    for name in ("now", "proposed", "alarms a day now", "then"):
+        table.add_column(name, justify="right")
+    for proposal in calibration.proposals:
+        table.add_row(
+            plain(proposal.kind, NAME_LENGTH_MAX) if proposal.kind else _OTHERS,
+            f"{proposal.rule}.{proposal.setting}",
+            f"{proposal.now:,}",
+            f"{proposal.then:,}",
+            f"{calibration.a_day(proposal.alarms_now):.2f}",
+            f"{calibration.a_day(proposal.alarms_then):.2f}",
+        )
+    return table
+
+
+def model_card_text(card: Any) -> str:
+    """Write in a few lines how good a model is; its file has the whole card."""
+    lines = [
+        f"{card['tasks']['loop']} tasks with a loop, {card['tasks']['well']} without. On tasks it"
+        f" did not learn from, before the loop was complete:",
+        f"  area under the ROC curve {card['roc_auc']} (0.5 is chance; by the number of the turn"
+        f" {card['roc_auc_of_turn_number']})",
+    ]
+    lines += [
+        f"  from {warning['likely_percent']} %: warns of {warning['loops_warned_of']}"
+        f" of {warning['loops']} loops, and of {warning['well_warned_of']}"
+        f" of {warning['well']} tasks without"
+        for warning in card["warnings"]
+    ]
+    return "\n".join(lines)
+
+
+def calibration_svg(bins: Sequence[Mapping[str, Any]]) -> str:
+    """Draw what was predicted against what came; the larger a dot, the more turns it stands for."""
+    most = max((each["turns"] for each in bins), default=1)
+    least, span = _RADIUS_PX[0], _RADIUS_PX[1] - _RADIUS_PX[0]
+    points = [
+        Point(
+            "turns; the more there are, the larger is the dot",
+            each["predicted"],
+            each["observed"],
+            f"{each['turns']} turns: {each['predicted']} predicted, {each['observed']} observed",
+            round(least + span * (each["turns"] / most) ** 0.5, 1),
+        )
+        for each in bins
+    ]
+    return scatter_svg({"how often a prediction came true": points}, "predicted", "observed")

@@ -1,0 +1,131 @@
+"""The explanation of a task at a terminal: its turns, how far each rule got, what would differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.terminal import ACTION_STYLE
+from looptrace.analyzer.report.wording import place_of, told_text
+from looptrace.analyzer.text.display import label, plain
+from looptrace.analyzer.tuning.counterfactuals import Change, Move, MovedGate
+from looptrace.analyzer.tuning.explain import Explanation, Progress
+
+_CELL_LENGTH_MAX = 60
+_INDENT_COLUMNS = 2
+# A rule that counts every turn is named from this part of what it needs on.
+_NEAR = 5
+
+
+def print_explanation(
+    name: str, turns: pl.DataFrame, explanation: Explanation, console: Console
+) -> None:
+    """Print a task (numbered turns), a turn a line, and below it what each rule did and why."""
+    console.print(Text(f"task {plain(name, _CELL_LENGTH_MAX)}", style="bold"))
+    named = turns.filter(pl.col("agent") != "")["agent"].n_unique() > 1
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=True)
+    table.add_column("turn", justify="right", no_wrap=True)
+    if named:
+        table.add_column("agent", no_wrap=True, ratio=1)
+    table.add_column("what", no_wrap=True, ratio=4)
+    table.add_column("outcome", no_wrap=True, ratio=3)
+    table.add_column("how far the rules got", ratio=4)
+    for i, row in enumerate(turns.iter_rows(named=True)):
+        number = "person" if row["kind"] == "user" else str(row["turn"])
+        agent = [Text(plain(row["agent"], _CELL_LENGTH_MAX))] if named else []
+        what = Text(label(row, _CELL_LENGTH_MAX))
+        place = (row["turn"], row["kind"] == "user")
+        decided = [event for event in explanation.events if place_of(event) == place]
+        reached = _reached(row, explanation.rules, i)
+        table.add_row(number, *agent, what, _outcome(row), _with_decided(reached, decided))
+    console.print(table)
+    for rule in explanation.rules:
+        if rule.furthest is not None:
+            console.print(_furthest(rule, rule.furthest, turns))
+            if rule.rule in explanation.changes:
+                _print_indented(console, _changes(rule, explanation.changes[rule.rule]))
+    if blind := [rule.rule for rule in explanation.rules if rule.furthest is None]:
+        console.print(Text(f"no turns for: {', '.join(blind)}", style="dim"))
+    for gate in explanation.gates:
+        console.print(Text(f"turn {gate.event.turn}: {told_text(gate.event)}", style="bold red"))
+        _print_indented(console, [*map(_move, gate.moves), _without_rule(gate)])
+
+
+def _print_indented(console: Console, lines: list[str]) -> None:
+    for line in lines:
+        console.print(Padding(Text(line), (0, 0, 0, _INDENT_COLUMNS), expand=False))
+
+
+def _with_decided(reached: Text, decided: list[GateEvent]) -> Text:
+    """Put what was decided at a turn below how far the rules got."""
+    lines = [reached] if reached else []
+    for event in decided:
+        style = ACTION_STYLE[event.action] if event.action else "bold"
+        lines.append(Text(f"→ {told_text(event)}", style=style))
+    return Text("\n").join(lines)
+
+
+def _changes(rule: Progress, changes: tuple[Change, ...]) -> list[str]:
+    """Write by which settings a rule would fire, or be silent."""
+    if not changes:
+        return [f"no setting of its own would {'silence it' if rule.fired else 'make it fire'}"]
+    effect = "would be silent" if rule.fired else "would fire"
+    return [f"{effect} with {_setting(change)}" for change in changes]
+
+
+def _move(move: Move) -> str:
+    came = "would not have come" if move.turn is None else f"would have come at turn {move.turn}"
+    return f"{came} with {_setting(move.change)}"
+
+
+def _without_rule(gate: MovedGate) -> str:
+    other, switch = gate.without_rule, f"rules.{gate.event.rule}.enabled = false"
+    if other is None:
+        return f"would not have come with {switch}"
+    return f"with {switch} there is a gate by {other.rule} at turn {other.turn}"
+
+
+def _setting(change: Change) -> str:
+    then, now = (json.dumps(value) for value in (change.then, change.now))
+    return f"{change.setting} = {then} (now {now})"
+
+
+def _outcome(row: dict[str, Any]) -> Text:
+    if row["kind"] != "tool":
+        return Text("")
+    outcome = plain(row["error"] or row["result"] or "", _CELL_LENGTH_MAX)
+    return Text(outcome, style="red" if row["failed"] else "")
+
+
+def _reached(row: dict[str, Any], rules: Sequence[Progress], index: int) -> Text:
+    """Name the rules that see a repetition here, and what keeps them from seeing one."""
+    text = Text()
+    if row["kind"] == "tool":
+        missing = {"arguments": row["arguments"], "result": row["outcome"]}
+        unknown = [what for what, value in missing.items() if value is None]
+        text.append(f"unknown {' and '.join(unknown)} " if unknown else "", style="dim")
+    for rule in rules:
+        attempts = rule.reached[index] or 0
+        needed = rule.needed[index] or 0
+        if attempts > 1 and attempts * _NEAR >= needed:
+            style = "bold red" if attempts >= needed else "yellow"
+            text.append(f"{rule.rule} {attempts}/{needed} ", style=style)
+    return text
+
+
+def _furthest(rule: Progress, index: int, turns: pl.DataFrame) -> Text:
+    """Write in one line how far a rule got in the task, which is at the turn of this index."""
+    most, needed = rule.reached[index] or 0, rule.needed[index]
+    text = Text(f"{rule.rule}: ")
+    if most < needed:
+        return text.append(f"silent, got to {most} of {needed}")
+    at = turns["turn"][index]
+    return text.append(f"fired, got to {most} of {needed}, at turn {at}", style="bold red")

@@ -1,0 +1,93 @@
+"""Rows, pairs and lists at a terminal, and rows as JSON; of whatever they are about."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from looptrace.analyzer.text.display import plain
+
+# A terminal is no place for more; the other formats give every row.
+ROWS_SHOWN_MAX = 1_000
+_CELL_LENGTH_MAX = 120
+_LINE_LENGTH_MAX = 500
+_INDENT_COLUMNS = 2
+
+
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> bool:
+    """Print a row a line, a number in full and a text as far as there is room.
+
+    Return whether all rows were printed.
+    """
+    shown = list(islice(rows, ROWS_SHOWN_MAX + 1))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for index, column in enumerate(columns):
+        numbers = all(isinstance(row[index], int | float | None) for row in shown)
+        table.add_column(_cell(column), justify="right" if numbers else "left", no_wrap=numbers)
+    for row in shown[:ROWS_SHOWN_MAX]:
+        table.add_row(*map(_cell, row))
+    console.print(table)
+    return len(shown) <= ROWS_SHOWN_MAX
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]], console: Console) -> None:
+    """Print a name and a value a line."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in pairs:
+        table.add_row(Text(name, style="dim"), Text(plain(value, _LINE_LENGTH_MAX)))
+    console.print(table)
+
+
+def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> None:
+    """Print a row a line: a name, `-` where it is empty, and numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left")
+    for name, *numbers in rows:
+        named = Text(plain(name, _CELL_LENGTH_MAX) or "-")
+        table.add_row(named, *map(number_text, numbers))
+    console.print(table)
+
+
+def print_section(title: str, lines: Iterable[str], console: Console) -> None:
+    """Print a title in bold and, indented, what belongs to it."""
+    console.print(Text(plain(title, _LINE_LENGTH_MAX), style="bold"))
+    for line in lines:
+        console.print(Padding(Text(plain(line, _LINE_LENGTH_MAX)), (0, 0, 0, _INDENT_COLUMNS)))
+
+
+def number_text(value: float | None) -> str:
+    """Write a whole number as it is, another with three decimals, and `-` for none."""
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.3f}"
+
+
+def json_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield the lines of an array of objects, one a line."""
+    line = "["
+    for row in rows:
+        record = dict(zip(columns, map(_json_value, row), strict=True))
+        text = json.dumps(record, ensure_ascii=False, default=str)
+        yield line if line == "[" else f"{line},"
+        line = text
+    yield from ("[]",) if line == "[" else (line, "]")
+
+
+def _cell(value: Any) -> Text:
+    text = "" if value is None else plain(str(value), _CELL_LENGTH_MAX)
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def _json_value(value: Any) -> Any:
+    """JSON has no word for infinity, nor for what is not a number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,70 @@
+"""The templates of reports, and what they share: HTML is escaped, Markdown quotes texts as code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache, partial
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
+
+from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX
+from looptrace.analyzer.report.wording import (
+    NAME_LENGTH_MAX,
+    SENTENCE_LENGTH_MAX,
+    cost_text,
+    counted,
+)
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.times import utc_us
+
+# The longest text of an escalation is what a person asked for.
+_CODE_LENGTH_MAX = GOAL_LENGTH_MAX
+_BACKTICKS = re.compile("`+")
+_FENCE_LENGTH_MIN = 3
+
+
+@cache
+def template(name: str) -> Template:
+    """Return a template of the folder `templates`."""
+    environment = Environment(
+        loader=PackageLoader("looptrace.analyzer.report"),
+        autoescape=select_autoescape(("html.j2",)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "code": code,
+        "cost": cost_text,
+        "counted": counted,
+        "fenced": fenced,
+        "name": partial(plain, length_max=NAME_LENGTH_MAX),
+        "number": "{:,}".format,
+        "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),
+        "utc": utc_us,
+    }
+    return environment.get_template(name)
+
+
+def code(text: str) -> str:
+    """Write a text of one line as inline code of Markdown, whatever it holds."""
+    text = plain(text, _CODE_LENGTH_MAX)
+    if not text:
+        return "(empty)"
+    fence = _fence(text, 1)
+    # One space at both ends is taken off again by whoever reads Markdown.
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
+
+
+def fenced(lines: Iterable[str]) -> str:
+    """Write lines as a block of code of Markdown, whatever they hold."""
+    inside = list(lines)
+    fence = _fence("\n".join(inside), _FENCE_LENGTH_MIN)
+    return "\n".join([f"{fence}text", *inside, fence])
+
+
+def _fence(text: str, length_min: int) -> str:
+    """Return backticks, one more than the longest run of them in a text."""
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    return "`" * max(length_min, longest + 1)
