@@ -179,7 +179,7 @@ def test_check_says_what_is_wrong(elsewhere: Path) -> None:
     found = run("config", "check", "other.toml")
 
     assert found.exit_code == 2
-    assert found.stderr.startswith("Error: other.toml:1: there is no profile 3.")
+    assert found.stderr.startswith("Error: other.toml:1: profile is 3.")
 
 
 def test_init_writes_a_file_once(elsewhere: Path) -> None:

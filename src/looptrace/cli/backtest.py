@@ -8,7 +8,8 @@ import click
 from rich.console import Console
 
 from looptrace.analyzer.report.backtest_report import json_backtest, print_backtest
-from looptrace.analyzer.settings.sections import PROFILES, Settings, load, of_profile
+from looptrace.analyzer.settings.profiles import PROFILES
+from looptrace.analyzer.settings.sections import Settings, load, of_profile
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.tuning import prices
 from looptrace.analyzer.tuning.backtest import backtest as compared

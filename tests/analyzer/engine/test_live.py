@@ -19,7 +19,7 @@ from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S, LiveEngine
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.analyzer.settings.sections import rules_of_profile
+from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.rules.contract import Evaluation
 from looptrace.rules.cycle import Cycle
 from looptrace.rules.degradation import Degradation

@@ -309,11 +309,12 @@ def test_settings_choose_the_measure() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[meaning]\n", "looptrace.toml:1: meaning must have a measure."),
-        ('[meaning]\nmeasure = "words"', "looptrace.toml:2: there is no measure 'words'."),
+        ("[meaning]\n", "looptrace.toml:1: meaning has no measure; it must be one of sente"),
+        ('[meaning]\nmeasure = "words"', "looptrace.toml:2: meaning.measure is 'words'."),
         (
             '[meaning]\nmeasure = "letters"\nsimilar_percent = 40',
-            "looptrace.toml:3: meaning.similar_percent is 40; it must be between 50 and 100.",
+            "looptrace.toml:3: meaning.similar_percent is 40; "
+            "it must be a whole number between 50 and 100.",
         ),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from looptrace.analyzer.detect.counters import METRICS, Counting
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
@@ -20,17 +22,11 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.docs_page import page
+from looptrace.analyzer.settings.file_tables import file_table
 from looptrace.analyzer.settings.json_schema import schema
-from looptrace.analyzer.settings.sections import (
-    PROFILES,
-    SECTIONS,
-    Settings,
-    default,
-    load,
-    overridden,
-    parsed,
-    rules_of_profile,
-)
+from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
+from looptrace.analyzer.settings.sections import Settings, default, load, overridden, parsed
+from looptrace.analyzer.settings.tables import settings_in
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
 from looptrace.analyzer.settings.toml_writer import starter, toml_of
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
@@ -40,6 +36,8 @@ from looptrace.rules.registry import RULES, default_rules, known_rules
 from tests.drivers import findings_of
 
 WARN_GATE = ("warn", "gate")
+SCHEMA = Draft202012Validator(json.loads(schema()))
+SECTIONS = [setting.name for setting in settings_in(file_table(RULES))]
 VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
 PIVOTS = "LOOPTRACE_MAX_PIVOTS"
 Laddered = list[tuple[int, str]]
@@ -163,10 +161,10 @@ def test_a_file_wins_over_its_profile() -> None:
     [
         (
             'profile = "balancd"',
-            "1: there is no profile 'balancd'. Did you mean balanced? "
+            "1: profile is 'balancd'. Did you mean balanced? "
             "There is: conservative, balanced, aggressive.",
         ),
-        ("profile = 1979-05-27", "1: there is no profile 1979-05-27. There is: conservative,"),
+        ("profile = 1979-05-27", "1: profile is 1979-05-27. There is: conservative,"),
         (
             "\nprofil = 3",
             "2: there is no 'profil'. Did you mean profile? There is: enabled,",
@@ -186,16 +184,19 @@ def test_a_file_wins_over_its_profile() -> None:
         ),
         (
             "[rules.cycle]\nrounds_min = 21",
-            "2: rules.cycle.rounds_min is 21; it must be between 2",
+            "2: rules.cycle.rounds_min is 21; it must be a whole number between 2 and 20.",
         ),
         ("[rules.cycle]\nrounds_min = 2.0", "2: rules.cycle.rounds_min is 2.0; it must be a whole"),
         ("[rules.cycle]\nladder = 3", "2: rules.cycle.ladder is 3; it must be a list."),
         ("[rules.cycle]\nladder = [3]", "2: rules.cycle.ladder is 3; it must be a table."),
-        ("[rules.cycle]\nladder = []", "2: rules.cycle.ladder has 0 rungs; it must have 1 to 8."),
-        ("[rules.cycle]\nladder = [{ attempts = 2 }]", "2: rules.cycle.ladder has a rung without"),
+        ("[rules.cycle]\nladder = []", "2: rules.cycle.ladder has 0 entries; it may have 1 to 8."),
+        (
+            "[rules.cycle]\nladder = [{ attempts = 2 }]",
+            "2: an entry of rules.cycle.ladder has no action; it must be one of warn, retry_later,",
+        ),
         (
             '[rules.cycle]\nladder = [{ attempts = 2, action = "wran" }]',
-            "2: there is no action 'wran'. Did you mean warn? There is: warn,",
+            "2: rules.cycle.ladder.action is 'wran'. Did you mean warn? There is: warn, retry_la",
         ),
         (
             '[rules.cycle]\nladder = [{ attempts = 2, action = "warn", then = 1 }]',
@@ -207,7 +208,7 @@ def test_a_file_wins_over_its_profile() -> None:
         ),
         (
             '[rules.cycle]\nladder = [{ attempts = 0, action = "warn" }]',
-            "2: rules.cycle.ladder has a rung at 0 attempts; it must be between 1 and 1000.",
+            "2: rules.cycle.ladder.attempts is 0; it must be a whole number between 1 and 1000.",
         ),
         (
             '[rules.cycle]\nladder = [{attempts=2,action="warn"},{attempts=2,action="gate"}]',
@@ -259,7 +260,10 @@ def test_line_is_found_however_a_key_is_written(text: str, line: int) -> None:
         (b"x = " + b"[" * 100_000, "1: the values are nested too deeply."),
         (b"x = " + b"{a=" * 50_000, "1: the values are nested too deeply."),
         (b"x = " + b"9" * 100_000, "1: is not TOML: "),
-        (b"profile = 0x" + b"f" * 100_000, "1: there is no profile a number of more than 64 bits."),
+        (
+            b"profile = 0x" + b"f" * 100_000,
+            "1: profile is a number of more than 64 bits. There is: conservative,",
+        ),
         (b"rules.cycle.rounds_min = 0x" + b"f" * 100_000, "1: rules.cycle.rounds_min is a number"),
         (b"\n\xff = 1", "2: the text is not UTF-8."),
         (b"\xef\xbb\xbfprofile = 'balanced'", None),
@@ -643,8 +647,11 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
     [
         ("enabled = 1", "1: enabled is 1; it must be true or false."),
         ("[recovery]\nmax_pivot = 1", "2: there is no 'max_pivot' in recovery. Did you mean max"),
-        ("[recovery]\nmax_pivots = 101", "2: recovery.max_pivots is 101; it must be between 0 an"),
-        ("[recovery]\nidle_s = 59", "2: recovery.idle_s is 59; it must be between 60 and 2592000."),
+        ("[recovery]\nmax_pivots = 101", "2: recovery.max_pivots is 101; it must be a whole numb"),
+        (
+            "[recovery]\nidle_s = 59",
+            "2: recovery.idle_s is 59; it must be a whole number between 60 and 2592000.",
+        ),
         ("[recovery]\nunblock = 1", "2: recovery.unblock is 1; it must be true or false."),
         ("overrides = 1", "1: overrides is 1; it must be a list."),
         ("overrides = [1]", "1: overrides is 1; it must be a table."),
@@ -655,7 +662,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         (f"{ONE}[[overrides]]\nphas = 'a'", "6: there is no 'phas' in overrides. Did you mean ph"),
         (
             f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 99",
-            "8: overrides.rules.cycle.rounds_min is 99; it must be between 2 and 20.",
+            "8: overrides.rules.cycle.rounds_min is 99; it must be a whole number between 2 and",
         ),
         (
             f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycl]",
@@ -666,15 +673,21 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
             "7: overrides.rules.cycle changes nothing: without it, the rule is the same.",
         ),
         (f"{ONE}{ONE}", "3: overrides.rules.cycle never holds: a later override fits wherever it"),
-        ("overrides = [\n" + "{},\n" * 51 + "]", "1: overrides has 51 entries; it may have 50."),
+        (
+            "overrides = [\n" + "{},\n" * 51 + "]",
+            "1: overrides has 51 entries; it may have 0 to 50.",
+        ),
         (
             "[rules.repeated_failure]\nattempts_min = 9\nwindow = 8",
             "2: rules.repeated_failure.attempts_min is 9, which its window of 8 failures cannot",
         ),
-        ("[phases.fix]", "1: phases.fix must say what it converges_on."),
+        (
+            "[phases.fix]",
+            "1: phases.fix has no converges_on; it must be one of tests_failed, coverage,",
+        ),
         (
             "[phases.fix]\nconverges_on = 'test_failed'",
-            "2: there is no metric 'test_failed'. Did you mean tests_failed? There is: tests_",
+            "2: phases.fix.converges_on is 'test_failed'. Did you mean tests_failed? There is:",
         ),
         ("[phases.'']\nconverges_on = 'markers'", "1: a name in phases has 0 characters; it must"),
         (
@@ -687,14 +700,17 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
             "[tools.a]\nsame_call = ['x']\nvolatile_keys = ['y']",
             "3: tools.a.volatile_keys changes nothing: same_call names the only keys that count.",
         ),
-        ("[[masks]]\nname = 'x'", "1: a mask must have a pattern."),
+        ("[[masks]]\nname = 'x'", "1: an entry of masks has no pattern; it must be a text of"),
         ("[[masks]]\nname = 'x'\npattern = '(a'", "3: masks.pattern: cannot compile '(a': unclos"),
         ("[[masks]]\nname = 'x'\npattern = '(?=a)'", "3: masks.pattern: cannot compile '(?=a)': l"),
         (
             "[[masks]]\nname = 'x'\npattern = 'a'\n[[masks]]\nname = 'y'\npattern = 'a'",
             "6: masks.pattern is that of an earlier mask.",
         ),
-        ("[[webhooks]]\nurl = 'https://a/'", "1: a webhook must have a name."),
+        (
+            "[[webhooks]]\nurl = 'https://a/'",
+            "1: an entry of webhooks has no name; it must be a te",
+        ),
         (f"{HOOK}url = 'ftp://a/'", "3: webhooks.url must be https://HOST/PATH in ASCII, without"),
         (f"{HOOK}url = 'https://me:secret@a/'", "3: webhooks.url must be https://HOST/PATH in"),
         (f"{HOOK}url = 'https://a/#b'", "3: webhooks.url must be https://HOST/PATH in"),
@@ -711,9 +727,9 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
             "4: webhooks.secrets must name where each lies: env:VARIABLE or file:PATH, and never",
         ),
         (f"{HOOK}url = 'https://a/'\nsecrets = ['env:']", "4: webhooks.secrets must name where"),
-        (f"{HOOK}url = 'https://a/'\nformat = 'salck'", "4: there is no format 'salck'. Did you"),
-        (f"{HOOK}url = 'https://a/'\nrules = ['cycl']", "4: there is no rule 'cycl'. Did you me"),
-        (f"{HOOK}url = 'https://a/'\nactions = ['x']", "4: there is no action 'x'. There is: wa"),
+        (f"{HOOK}url = 'https://a/'\nformat = 'salck'", "4: webhooks.format is 'salck'. Did you"),
+        (f"{HOOK}url = 'https://a/'\nrules = ['cycl']", "4: webhooks.rules is 'cycl'. Did you m"),
+        (f"{HOOK}url = 'https://a/'\nactions = ['x']", "4: webhooks.actions is 'x'. There is: wa"),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\nallow_private = ['10.0.0.1/8']",
             "5: webhooks.allow_private has '10.0.0.1/8', which is no network such as 10.1.0.0/16",
@@ -764,68 +780,95 @@ def test_wrong_variable_is_named(value: str, said: str) -> None:
     assert str(caught.value).endswith(said)
 
 
+def both(text: str) -> bool:
+    """Return whether a file can be used, of which looptrace and the schema say the same."""
+    is_read = isinstance(outcome(text.encode()), Settings)
+
+    assert SCHEMA.is_valid(tomllib.loads(text)) == is_read, text
+    return is_read
+
+
 def test_schema_describes_what_can_be_set() -> None:
     """An editor must neither refuse what looptrace takes nor offer what it refuses."""
-    described = json.loads(schema())
-    rules = described["$defs"]["rules"]["properties"]
+    file = {setting.name: setting for setting in settings_in(file_table(RULES))}
+    plain = {f"rules.{rule.name}": rule for rule in file["rules"].inner}
+    plain |= {name: file[name] for name in ("recovery", "outages", "server")}
 
-    assert list(described["properties"]) == list(SECTIONS)
-    assert described["properties"]["profile"]["enum"] == list(PROFILES)
-    assert list(rules) == [rule.name for rule in RULES]
-    for rule in known_rules():
-        keys = rules[rule.name]["properties"]
-        assert list(keys) == ["enabled", *rule.settings(), "ladder"]
-        for bound in ("minimum", "maximum"):
-            lines = [f"{name} = {keys[name][bound]}" for name in rule.settings()]
-            read("\n".join([f"[rules.{rule.name}]", *lines]))
-        for name in rule.settings():
-            assert "must be between" in refused(
-                f"[rules.{rule.name}]\n{name} = {keys[name]['maximum'] + 1}"
-            )
-    recovery = described["properties"]["recovery"]["properties"]
-    for bound in ("minimum", "maximum"):
-        numbers = {name: about[bound] for name, about in recovery.items() if bound in about}
-        lines = [f"{name} = {value}" for name, value in numbers.items()]
-        read("\n".join(["[recovery]", *lines]))
-        for name, value in numbers.items():
-            beyond = value + (1 if bound == "maximum" else -1)
-            assert "must be between" in refused(f"[recovery]\n{name} = {beyond}")
-    assert set(recovery) == {
-        *(item.name for item in fields(Recovery)),
-        *("idle_s", "poll_wait_s"),
-    }
-    rung = described["$defs"]["ladder"]["items"]
-    for action in rung["properties"]["action"]["enum"]:
-        most = rung["properties"]["attempts"]["maximum"]
-        read(f"[rules.cycle]\nladder = [{{ attempts = {most}, action = '{action}' }}]")
+    assert len(plain) == len(RULES) + 3
+    for header, section in plain.items():
+        numbers = [setting for setting in section.inner if setting.kind is int]
+        assert numbers
+        for bound, beyond in (("ge", -1), ("le", 1)):
+            lines = [f"{setting.name} = {setting.about[bound]}" for setting in numbers]
+            assert SCHEMA.is_valid(tomllib.loads("\n".join([f"[{header}]", *lines])))
+            for setting in numbers:
+                assert not both(f"[{header}]\n{setting.name} = {setting.about[bound] + beyond}")
+        assert both(f"[{header}]")
+        assert not both(f"[{header}]\nnone = 1")
+        assert not both(f"[{header}]\n{numbers[0].name} = true")
+    for action in ACTIONS:
+        assert both(f"[rules.cycle]\nladder = [{{ attempts = 1000, action = '{action}' }}]")
 
 
 @pytest.mark.parametrize(
-    ("keys", "known"),
+    "text",
     [
-        (("overrides", "items"), (*SELECTORS, "rules")),
-        (("phases", "additionalProperties"), ("converges_on",)),
-        (("tools", "additionalProperties"), tuple(item.name for item in fields(Tool))),
-        (("masks", "items"), tuple(item.name for item in fields(TextMask))),
+        "profile = 'balancd'",
+        "enabled = 1",
+        "directives = ''",
+        "rules.cycle.ladder = []",
+        "rules.cycle.ladder = [{ attempts = 2 }]",
+        "rules.cycle.ladder = [{ attempts = 0, action = 'warn' }]",
+        "rules.cycle.ladder = [{ attempts = 2, action = 'wran' }]",
+        "[[overrides]]\nrules.cycle.rounds_min = 4",
+        "[[overrides]]\nphase = 'a'",
+        "[[overrides]]\nphase = 'a'\n[overrides.rules]",
+        "[[overrides]]\nphase = ''\nrules.cycle.rounds_min = 4",
+        f"[[overrides]]\nphase = '{'a' * 201}'\nrules.cycle.rounds_min = 4",
+        "[phases.fix]",
+        "[phases.'']\nconverges_on = 'markers'",
+        "[meaning]",
+        "[tools.a]\nsame_call = [3]",
+        f"[tools.a]\nsame_call = {['a'] * 51}",
+        "[[masks]]\nname = 'x'",
+        "[[webhooks]]\nname = 'a'",
+        "[[webhooks]]\nname = 'a'\nurl = 'env:A'\nformat = 'slack'\nrules = ['cycl']",
+        "[[webhooks]]\nname = 'a'\nurl = 'env:A'\nformat = 'slack'\nactions = ['x']",
+        "[[webhooks]]\nname = 'a'\nurl = 'env:A'\nformat = 'slack'\ngate_url = ''",
     ],
 )
-def test_schema_describes_what_can_be_listed(keys: tuple[str, str], known: tuple[str, ...]) -> None:
-    """The keys of the listed sections are those that are read, and no others."""
-    section, inner = keys
-    described = json.loads(schema())["properties"][section]
-    most = described.get("maxItems") or described["maxProperties"]
+def test_schema_refuses_what_is_refused(text: str) -> None:
+    """What an editor lets pass would be an error only where it is deployed."""
+    assert not both(text)
 
-    assert tuple(described[inner]["properties"]) == known
-    assert described[inner]["additionalProperties"] is False
-    many = {
-        "overrides": [{}] * (most + 1),
-        "masks": [{}] * (most + 1),
-        "phases": {f"n{i}": {} for i in range(most + 1)},
-        "tools": {f"n{i}": {} for i in range(most + 1)},
-    }[section]
-    assert f"{section} has {most + 1} entries; it may have {most}." in refused(
-        f"{section} = {as_toml(many)}"
-    )
+
+@given(any_settings())
+def test_schema_accepts_any_settings(wanted: Settings) -> None:
+    """An editor that marks a good file as bad is switched off."""
+    assert SCHEMA.is_valid(tomllib.loads(toml_of(wanted)))
+
+
+@pytest.mark.parametrize(
+    ("section", "known"),
+    [
+        ("overrides", (*SELECTORS, "rules")),
+        ("phases", ("converges_on",)),
+        ("tools", tuple(item.name for item in fields(Tool))),
+        ("masks", tuple(item.name for item in fields(TextMask))),
+        ("webhooks", tuple(item.name for item in fields(Webhook))),
+    ],
+)
+def test_schema_describes_what_can_be_listed(section: str, known: tuple[str, ...]) -> None:
+    """The keys of the listed sections are those that are read, and no others."""
+    (about,) = [each for each in settings_in(file_table(RULES)) if each.name == section]
+    most = about.about["max_length"]
+
+    assert tuple(setting.name for setting in about.inner) == known
+    assert not both(f"{section} = {as_toml([{'none': 1}])}")
+    many: Any = [{}] * (most + 1) if section in ("overrides", "masks", "webhooks") else None
+    text = f"{section} = {as_toml(many or {f'n{i}': {} for i in range(most + 1)})}"
+    assert not both(text)
+    assert f"{section} has {most + 1} entries; it may have 0 to {most}." in refused(text)
 
 
 def test_examples_of_the_page_can_be_used() -> None:

@@ -14,7 +14,8 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.analyzer.settings.sections import PROFILES, Settings, default, of_profile, parsed
+from looptrace.analyzer.settings.profiles import PROFILES
+from looptrace.analyzer.settings.sections import Settings, default, of_profile, parsed
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import Backtest, Opened, Spent, Total, backtest
 from looptrace.analyzer.tuning.prices import Price, Prices

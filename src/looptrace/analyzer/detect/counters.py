@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,8 @@ from looptrace.rules.vocabulary import NS_PER_S
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
 # What shows progress: fewer failing tests, more coverage, a marker of something completed.
-METRICS = ("tests_failed", "coverage", "markers")
+Metric = Literal["tests_failed", "coverage", "markers"]
+METRICS: tuple[Metric, ...] = get_args(Metric)
 # Why counts begin anew. A completion does so for the turns that come after it.
 RESETS = ("person", "completed", "idle")
 

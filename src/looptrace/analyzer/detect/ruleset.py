@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.text.names import Name
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import default_rules
 from looptrace.rules.turns import LaneSpec
@@ -26,10 +30,14 @@ class Override:
     """
 
     rules: Mapping[str, Rule | None]
-    phase: str | None = None
-    agent: str | None = None
-    task_kind: str | None = None
-    tool: str | None = None
+    phase: Annotated[Name, Meta(description="The turn's phase, as declared.")] | None = None
+    agent: Annotated[Name, Meta(description="The name of the turn's agent.")] | None = None
+    task_kind: (
+        Annotated[Name, Meta(description="The kind of the turn's task, as declared.")] | None
+    ) = None
+    tool: Annotated[Name, Meta(description="The name of the tool that the turn calls.")] | None = (
+        None
+    )
 
     @property
     def selectors(self) -> dict[str, str]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
+from msgspec import Meta
 
+from looptrace.analyzer.text.names import Name
 from looptrace.analyzer.text.payloads import canonical, parsed
 
 PATTERN_CHARS_MAX = 500
+TOOL_KEYS_MAX = 50
 
 # Fresh with every call by their very purpose; in any case, with "_", "-" or nothing between words.
 # A call that has no other argument looks such a thing up, so that there it counts.
@@ -44,17 +47,43 @@ class Tool:
     repeat; their failures still count.
     """
 
-    volatile_keys: tuple[str, ...] = ()
-    same_call: tuple[str, ...] = ()
-    polling: bool = False
+    volatile_keys: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=TOOL_KEYS_MAX,
+            description="Arguments that do not count, by key or path with dots.",
+        ),
+    ] = ()
+    same_call: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=TOOL_KEYS_MAX,
+            description="The only arguments that count, instead of volatile_keys.",
+        ),
+    ] = ()
+    polling: Annotated[
+        bool,
+        Meta(
+            description="Whether asking again is what the tool is for, so that its calls never "
+            "repeat."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
 class TextMask:
     """A part of results and errors that does not make them differ, and what stands for it."""
 
-    pattern: str  # in the syntax of Rust's regex, which runs in linear time
-    name: str  # as "<build>"
+    pattern: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=PATTERN_CHARS_MAX,
+            description="A regular expression in the syntax of Rust's regex, which takes linear "
+            "time.",
+        ),
+    ]
+    name: Annotated[Name, Meta(description="What stands for the part.")]
 
 
 @dataclass(frozen=True, slots=True)

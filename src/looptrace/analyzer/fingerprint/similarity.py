@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from math import ceil
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Meta
 
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.signatures import SEARCHED
@@ -84,7 +85,14 @@ _TELLING = frozenset(
 class Meaning:
     """How requests are compared that are not the same word by word."""
 
-    measure: Measure
+    measure: Annotated[
+        Measure,
+        Meta(
+            description="sentences: embeddings of a language model, which need the extra "
+            "`semantic`; letters: three letters in a row, which only sees the same words in "
+            "another order or form."
+        ),
+    ]
     similar_percent: int = setting(
         85, ge=50, le=100, doc="How alike two requests must be to be the same, as a cosine."
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from looptrace.rules.contract import check_bounds, numbers, setting
 
@@ -17,10 +20,10 @@ class Recovery:
     max_forced: int = setting(
         2, ge=0, le=100, doc="Times a task is told to move on; the next time is a gate."
     )
-    unblock: bool = field(
-        default=True,
-        metadata={"doc": "Whether a blocked task is granted authority, or else goes to a gate."},
-    )
+    unblock: Annotated[
+        bool,
+        Meta(description="Whether a blocked task is granted authority, or else goes to a gate."),
+    ] = True
     retry_after_s: int = setting(
         60, ge=1, le=86_400, doc="Seconds to wait after the first failure of the outside."
     )

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from looptrace.analyzer.engine.outages import OutageSettings
-from looptrace.analyzer.settings.section_docs import (
-    _ENABLED_DOC,
-    _EXAMPLES,
-    _LADDER_DOC,
-    _LISTED_DOCS,
-    _SECTION_DOCS,
-    _bounds,
-    _recovery_rows,
-)
-from looptrace.analyzer.settings.sections import (
+from looptrace.analyzer.settings.file_tables import (
     DIRECTIVES,
     ENABLED,
-    FILE_NAME,
-    LADDER,
-    MASKS_MAX,
+    EXAMPLES,
     MEANING,
     MODEL,
-    OVERRIDES_MAX,
-    PHASES_MAX,
-    PIVOTS_VARIABLE,
-    PROFILES,
-    THRESHOLD_VARIABLE,
-    TOOLS_MAX,
-    WEBHOOKS_MAX,
-    rules_of_profile,
+    file_table,
 )
-from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
+from looptrace.analyzer.settings.sections import FILE_NAME, PIVOTS_VARIABLE, THRESHOLD_VARIABLE
+from looptrace.analyzer.settings.tables import Setting, settings_in
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX
-from looptrace.analyzer.settings.toml_writer import _toml
-from looptrace.rules.contract import RUNGS_MAX, Rung, numbers
-from looptrace.rules.docs import summary
-from looptrace.rules.registry import known_rules
+from looptrace.analyzer.settings.toml_writer import item, values_of, values_of_rule
+from looptrace.rules.registry import RULES, known_rules
 
 _PAGE_HEAD = f"""# Settings
 
@@ -56,7 +37,7 @@ ladder = [{{ attempts = 4, action = "warn" }}, {{ attempts = 6, action = "gate" 
 [rules.response_repeat]
 enabled = false
 
-{_EXAMPLES["overrides"]}```
+{EXAMPLES["overrides"]}```
 
 | command | does |
 | --- | --- |
@@ -104,81 +85,69 @@ words and its action are those of the last turn that fired."""
 
 def page() -> str:
     """Return the Markdown page: each section, and for rules what each profile makes of them."""
+    file = {setting.name: setting for setting in settings_in(file_table(RULES))}
     parts = [
         _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
-        *_recovery_page(),
-        *_numbers_page("outages", OutageSettings()),
-        *_listed_page("overrides", "[[overrides]]", OVERRIDES_MAX),
+        *_profiles_table(
+            "recovery",
+            file["recovery"],
+            [values_of(profile.recovery) for profile in PROFILES.values()],
+        ),
+        *_table(file["outages"]),
+        *_listed_table(file["overrides"], "[[overrides]]"),
         _OVERRIDES_WORDS,
-        *_listed_page("phases", "[phases.NAME]", PHASES_MAX),
-        *_listed_page(MEANING, f"[{MEANING}]", 1),
-        *_listed_page("tools", "[tools.NAME]", TOOLS_MAX),
-        *_listed_page("masks", "[[masks]]", MASKS_MAX),
-        *_listed_page("webhooks", "[[webhooks]]", WEBHOOKS_MAX),
-        *_numbers_page("server", Limits()),
-        *_rules_page(),
+        *_listed_table(file["phases"], "[phases.NAME]"),
+        *_listed_table(file[MEANING], f"[{MEANING}]"),
+        *_listed_table(file["tools"], "[tools.NAME]"),
+        *_listed_table(file["masks"], "[[masks]]"),
+        *_listed_table(file["webhooks"], "[[webhooks]]"),
+        *_table(file["server"]),
     ]
+    profiles = [rules_of_profile(name) for name in PROFILES]
+    for index, (rule, section) in enumerate(zip(known_rules(), file["rules"].inner, strict=True)):
+        doc = f"{section.doc} [More](rules/{rule.name}.md)"
+        values = [values_of_rule(rules[index]) for rules in profiles]
+        parts += _profiles_table(f"rules.{rule.name}", section, values, doc)
     return "\n".join([*parts, ""])
 
 
-def _ladder_words(ladder: tuple[Rung, ...]) -> str:
-    return ", ".join(f"`{rung.action}` from {rung.attempts}" for rung in ladder)
-
-
-def _row(name: str, values: Iterable[str], bounds: str, doc: str) -> str:
-    return f"| `{name}` | {' | '.join(values)} | {bounds} | {doc} |"
-
-
-def _recovery_page() -> list[str]:
-    lines = _table_head("`[recovery]`", _SECTION_DOCS["recovery"], PROFILES)
-    for name, value, bounds, doc in _recovery_rows():
-        values = [getattr(profile.recovery, name, value) for profile in PROFILES.values()]
-        lines.append(_row(name, map(_toml, values), bounds, doc))
-    return lines
-
-
-def _numbers_page(section: str, owner: Any) -> list[str]:
-    lines = ["", f"## `[{section}]`", "", _SECTION_DOCS[section], ""]
-    lines += ["| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"]
-    for name, (value, about) in numbers(owner).items():
-        lines.append(_row(name, [str(value)], _bounds(about), about["doc"]))
-    return lines
-
-
-def _listed_page(section: str, header: str, most: int) -> list[str]:
-    rows = [f"| `{key}` | {doc} |" for key, doc in _LISTED_DOCS[section].items()]
-    return [
-        *("", f"## `{header}`", "", f"{_SECTION_DOCS[section]} There may be {most}.", ""),
-        *("```toml", f"{_EXAMPLES[section]}```", "", "| setting | meaning |", "| --- | --- |"),
-        *rows,
-    ]
-
-
-def _rules_page() -> list[str]:
-    """Return a table for each rule, with what each profile makes of it."""
-    profiles = {name: rules_of_profile(name) for name in PROFILES}
-    lines = []
-    for index, rule in enumerate(known_rules()):
-        variants = [rules[index] for rules in profiles.values()]
-        words = f"{summary(type(rule))} [More](rules/{rule.name}.md)"
-        lines += _table_head(f"`[rules.{rule.name}]`", words, profiles)
-        lines.append(
-            _row(
-                ENABLED, [_toml(rule.on_by_default)] * len(profiles), "true or false", _ENABLED_DOC
-            )
-        )
-        for name, (_, about) in rule.settings().items():
-            values = [str(getattr(variant, name)) for variant in variants]
-            lines.append(_row(name, values, _bounds(about), about["doc"]))
-        ladders = [_ladder_words(variant.ladder) for variant in variants]
-        lines.append(_row(LADDER, ladders, f"1 to {RUNGS_MAX} rungs", _LADDER_DOC))
-    return lines
-
-
-def _table_head(header: str, words: str, profiles: Iterable[str]) -> list[str]:
-    names = list(profiles)
-    return [
-        *("", f"## {header}", "", words, ""),
+def _profiles_table(
+    header: str, section: Setting, profiles: Iterable[Mapping[str, Any]], doc: str = ""
+) -> list[str]:
+    """Return a table with a column for what each profile has."""
+    names = list(PROFILES)
+    lines = [
+        *("", f"## `[{header}]`", "", doc or section.doc, ""),
         f"| setting | {' | '.join(names)} | bounds | meaning |",
         f"| --- |{' --- |' * len(names)} --- | --- |",
+    ]
+    for setting in section.inner:
+        values = [_value(values.get(setting.name, setting.default)) for values in profiles]
+        lines.append(_row(setting, values))
+    return lines
+
+
+def _table(section: Setting) -> list[str]:
+    lines = ["", f"## `[{section.name}]`", "", section.doc, ""]
+    lines += ["| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"]
+    return lines + [_row(setting, [_value(setting.default)]) for setting in section.inner]
+
+
+def _row(setting: Setting, values: Iterable[str]) -> str:
+    return f"| `{setting.name}` | {' | '.join(values)} | {setting.bounds} | {setting.doc} |"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(f"`{rung.action}` from {rung.attempts}" for rung in value)
+    return item(value).as_string()
+
+
+def _listed_table(section: Setting, header: str) -> list[str]:
+    most = section.about.get("max_length", 1)
+    rows = [f"| `{setting.name}` | {setting.doc} |" for setting in section.inner]
+    return [
+        *("", f"## `{header}`", "", f"{section.doc} There may be {most}.", ""),
+        *("```toml", f"{EXAMPLES[section.name]}```", "", "| setting | meaning |", "| --- | --- |"),
+        *rows,
     ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from looptrace.analyzer.text.display import did_you_mean, plain
+from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
 
 # A file that says all there is to say has a fiftieth of it.
@@ -18,9 +17,6 @@ FILE_BYTES_MAX = 256 * 1024
 
 # The time that the parser takes for a dotted key grows with the square of its parts.
 LINE_DOTS_MAX = 50
-
-# Names of phases, agents, tools and their arguments are words and not essays.
-TEXT_CHARS_MAX = 200
 
 _NUMBER_BITS_MAX = 63  # A TOML integer has no more.
 _SHOWN_LENGTH_MAX = 60
@@ -44,11 +40,7 @@ class SettingsError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of a settings file, the keys that lead to it, and the file as its errors need it.
-
-    Raises:
-        SettingsError: by every method that returns a value, if it is not of that kind.
-    """
+    """A value of a settings file, the keys that lead to it, and the file as its errors need it."""
 
     file: str
     text: str
@@ -65,76 +57,11 @@ class Node:
         """Return the error of this value."""
         return SettingsError(f"{self.file}:{_line_of(self.text, self.keys)}: {why}")
 
-    def wrong(self, must: str) -> SettingsError:
-        """Return the error of a value that must be something else."""
-        return self.error(f"{self.name} is {shown(self.value)}; it must be {must}.")
-
     def at(self, key: str | int, value: Any = None) -> Node:
         """Return what a key of a table leads to, or this value where there is no such key."""
         if isinstance(key, int) or key in self.value:
             value = self.value[key]
         return Node(self.file, self.text, (*self.keys, key), value)
-
-    def table(self, names: Iterable[str]) -> Node:
-        """Return the value, which is a table with no other keys."""
-        names = list(names)
-        for key in self._dict():
-            if key not in names:
-                where = f" in {self.name}" if self.keys else ""
-                why = f"there is no {shown(key)}{where}. {did_you_mean(key, names)}"
-                raise self.at(key).error(why)
-        return self
-
-    def named(self, most: int) -> dict[str, Node]:
-        """Return the values of a table whose keys are names of somebody's own."""
-        self._at_most(most, self._dict())
-        for key in self.value:
-            if not 1 <= len(key) <= TEXT_CHARS_MAX:
-                why = f"a name in {self.name} has {len(key)} characters; it must have"
-                raise self.at(key).error(f"{why} 1 to {TEXT_CHARS_MAX}.")
-        return {key: self.at(key) for key in self.value}
-
-    def items(self, most: int) -> list[Node]:
-        """Return the values of a list."""
-        if not isinstance(self.value, list):
-            raise self.wrong("a list")
-        self._at_most(most, self.value)
-        return [self.at(index) for index in range(len(self.value))]
-
-    def number(self, least: int, greatest: int) -> int:
-        """Return a number of at most 64 bits; its bounds are only named."""
-        if type(self.value) is not int or self.value.bit_length() > _NUMBER_BITS_MAX:
-            raise self.wrong(f"a whole number between {least} and {greatest}")
-        return self.value
-
-    def switch(self) -> bool:
-        """Return true or false."""
-        if not isinstance(self.value, bool):
-            raise self.wrong("true or false")
-        return self.value
-
-    def words(self, most: int = TEXT_CHARS_MAX) -> str:
-        """Return a text that is not empty and not long."""
-        if not isinstance(self.value, str) or not 1 <= len(self.value) <= most:
-            raise self.wrong(f"a text of 1 to {most} characters")
-        return self.value
-
-    def choice(self, what: str, names: Iterable[str]) -> str:
-        """Return a text that is one of the names."""
-        names = list(names)
-        if self.value not in names:
-            meant = did_you_mean(self.value, names)
-            raise self.error(f"there is no {what} {shown(self.value)}. {meant}")
-        return str(self.value)
-
-    def _dict(self) -> dict[str, Any]:
-        if not isinstance(self.value, dict):
-            raise self.wrong("a table")
-        return self.value
-
-    def _at_most(self, most: int, values: Any) -> None:
-        if len(values) > most:
-            raise self.error(f"{self.name} has {len(values)} entries; it may have {most}.")
 
 
 def content(path: Path) -> bytes:

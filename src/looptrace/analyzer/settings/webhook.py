@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from msgspec import Meta
 
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.rules.contract import SettingError
+from looptrace.analyzer.text.names import SECRET, Name
+from looptrace.rules.contract import Action, SettingError
 
 Format = Literal["standard", "cloudevents", "slack", "pagerduty", "alertmanager"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -21,6 +24,7 @@ SECRETS_MAX = 2
 URL_CHARS_MAX = 2_000
 PORT_MAX = 65_535
 FILTER_MAX = 50
+_PRIVATE_MAX = 20  # networks of one webhook
 # The settings of a webhook that choose events, and what of an event each looks at.
 FILTERS = {"rules": "rule", "actions": "action", "agents": "agent", "services": "service"}
 # Both ends of a gate; a receiver that holds states has no use for what has no end.
@@ -33,6 +37,8 @@ _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 _URL = re.compile(rf'(?P<scheme>https?)://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?:[/?][!"$-~]*)?')
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
+_SecretText = Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX, extra=SECRET)]
+
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
@@ -42,16 +48,55 @@ class Webhook:
         SettingError: if a value cannot be; it quotes no address and no secret.
     """
 
-    name: str
-    url: str  # or where it lies: some contain a secret
-    format: Format = "standard"
-    secrets: tuple[str, ...] = ()  # where they lie; the first is the newest
-    gate_url: str = ""  # with GATE and TASK in it
-    allow_private: tuple[str, ...] = ()  # networks
-    rules: tuple[str, ...] = ()
-    actions: tuple[str, ...] = ()
-    agents: tuple[str, ...] = ()
-    services: tuple[str, ...] = ()
+    name: Annotated[Name, Meta(description="What it is called in lists, metrics and errors.")]
+    url: Annotated[
+        _SecretText,
+        Meta(
+            description="Where to send: https://..., or env:VARIABLE or file:PATH that holds the "
+            "address."
+        ),
+    ]
+    format: Annotated[Format, Meta(description=f"One of {', '.join(FORMATS)}.")] = "standard"
+    secrets: Annotated[
+        tuple[_SecretText, ...],
+        Meta(
+            max_length=SECRETS_MAX,
+            description="Where the secrets lie (env:VARIABLE or file:PATH), the newest first; two "
+            "while one is replaced by the other. Of pagerduty the integration key.",
+        ),
+    ] = ()
+    gate_url: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=URL_CHARS_MAX,
+            description="Link to a gate for people, with {gate} and {task} in it.",
+        ),
+    ] = ""
+    allow_private: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=_PRIVATE_MAX,
+            description="Networks within which the receiver may lie though they are not public.",
+        ),
+    ] = ()
+    rules: Annotated[
+        tuple[Name, ...], Meta(max_length=FILTER_MAX, description="Only events of these rules.")
+    ] = ()
+    actions: Annotated[
+        tuple[Action, ...],
+        Meta(max_length=FILTER_MAX, description="Only events that ask for one of these actions."),
+    ] = ()
+    agents: Annotated[
+        tuple[Name, ...], Meta(max_length=FILTER_MAX, description="Only events of these agents.")
+    ] = ()
+    services: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=FILTER_MAX,
+            description="Only events of these services (service.name).",
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
         _check_address("url", self.url, self.allow_private)

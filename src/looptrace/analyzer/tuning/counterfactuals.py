@@ -18,7 +18,7 @@ from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.engine.batch import decide_tasks
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.gates.events import GateCause, GateEvent
-from looptrace.analyzer.settings.sections import ENABLED
+from looptrace.analyzer.settings.file_tables import ENABLED
 from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, Rule, SettingError, numbers
 
 # The settings of recovery that lead to a gate. A flag is tried as 0 and 1.

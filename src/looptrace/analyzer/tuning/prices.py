@@ -5,16 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import polars as pl
+from msgspec import Meta, Struct
 
-from looptrace.analyzer.settings.toml_reader import Node, content, read
+from looptrace.analyzer.settings.tables import checked
+from looptrace.analyzer.settings.toml_reader import content, read
+from looptrace.analyzer.text.names import Name
 
 MODELS_MAX = 1_000
 # No model costs more; such a price is per token, or a slip.
 PER_MILLION_MAX = 1_000_000
 CURRENCY_CHARS_MAX = 10
 TOKENS_PER_PRICE = 1_000_000
+
+
+_Amount = Annotated[float, Meta(ge=0, le=PER_MILLION_MAX)]
+
+
+class _PriceTable(Struct, forbid_unknown_fields=True):
+    input_per_million: _Amount
+    output_per_million: _Amount
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    models: Annotated[dict[Name, _PriceTable], Meta(max_length=MODELS_MAX)]
+    currency: Annotated[str, Meta(min_length=1, max_length=CURRENCY_CHARS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +75,12 @@ def parsed(data: bytes, name: str) -> Prices:
     Raises:
         SettingsError: if it is no TOML, or says what cannot be.
     """
-    top = read(data, name).table(("currency", "models"))
-    models = _needed(top, "models").named(MODELS_MAX)
-    return Prices(
-        currency=_needed(top, "currency").words(CURRENCY_CHARS_MAX),
-        table=tuple(_price(models, node) for models, node in models.items()),
+    file = checked(read(data, name), _File)
+    table = (
+        Price(models, price.input_per_million, price.output_per_million)
+        for models, price in file.models.items()
     )
-
-
-def _price(models: str, node: Node) -> Price:
-    names = ("input_per_million", "output_per_million")
-    node.table(names)
-    return Price(models, *(_amount(_needed(node, name)) for name in names))
-
-
-def _amount(node: Node) -> float:
-    amount = node.value
-    is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
-    if not (is_number and 0 <= amount <= PER_MILLION_MAX):
-        raise node.wrong(f"a number between 0 and {PER_MILLION_MAX:,}")
-    return float(amount)
-
-
-def _needed(table: Node, key: str) -> Node:
-    if key not in table.value:
-        raise table.error(f"{table.name or 'the file'} has no {key}.")
-    return table.at(key)
+    return Prices(file.currency, tuple(table))
 
 
 def _pattern(models: str) -> str:

@@ -1,0 +1,184 @@
+"""The grammar of `looptrace.toml`: its sections, with what each may say, as msgspec Structs."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from looptrace.analyzer.detect.counters import METRICS, Counting, Metric
+from looptrace.analyzer.detect.ruleset import SELECTORS, Override
+from looptrace.analyzer.engine.outages import OutageSettings
+from looptrace.analyzer.fingerprint.equivalence import TextMask, Tool
+from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.tables import columns_of, numbers_of, struct, table_of
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.analyzer.text.names import Name
+from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, RUNGS_MAX, Action, Rule
+from looptrace.rules.docs import summary
+
+ENABLED = "enabled"
+DIRECTIVES = "directives"
+MODEL = "model"
+CONVERGES_ON = "converges_on"
+MEANING = "meaning"
+MEASURE = "measure"
+
+# More than a person can keep in mind; every override that differs costs an evaluation of its rules.
+OVERRIDES_MAX = 50
+MASKS_MAX = 50
+PHASES_MAX = 200
+TOOLS_MAX = 200
+WEBHOOKS_MAX = 20
+
+_MASTER = "The master switch; false lets no rule judge."
+_DIRECTIVES = "Folder of templates, beside the file, for what agents are told."
+_MODEL = "File by `looptrace train`, beside the file, for the rule likely_loop."
+_RECOVERY = "How a looping task is brought back, and when counts begin anew."
+_OUTAGES = "When one failure that many sessions meet is told once; [more](outages.md)."
+_RULES = "Each rule: whether it judges, its thresholds, and its ladder of actions."
+_OVERRIDES = (
+    "Rules that judge otherwise where a turn fits. Each starts from what holds for all turns; "
+    "of several that fit a turn, the last wins, rule by rule."
+)
+_PHASES = (
+    "Iterative phases. While the metric gets better, visits to the phase and transitions to "
+    "it count from 1 again."
+)
+_MEANING = (
+    "How requests to agents, and searches with one result, are compared that are not the same "
+    "word by word; without this section, not at all. [More](near_sameness.md)"
+)
+_TOOLS = "What makes calls of a tool the same."
+_MASKS = "Parts of results and errors that do not make them differ."
+_WEBHOOKS = "Receivers that events of gates are sent on to; [more](webhooks.md)."
+_SERVER = "What `looptrace serve` may take up: bytes, seconds, and how long things are kept."
+
+# Sections that list things of somebody's own, each with one that can be used.
+EXAMPLES = {
+    "overrides": """[[overrides]]
+phase = "refine"
+
+[overrides.rules.phase_visits]
+max_visits = 20
+""",
+    "phases": """[phases.refine]
+converges_on = "tests_failed"
+""",
+    "meaning": """[meaning]
+measure = "letters"
+similar_percent = 85
+""",
+    "tools": """[tools.get_status]
+polling = true
+
+[tools.search]
+volatile_keys = ["session_token"]
+""",
+    "masks": """[[masks]]
+pattern = "build-[0-9]+"
+name = "<build>"
+""",
+    "webhooks": """[[webhooks]]
+name = "on-call"
+url = "https://hooks.example.com/looptrace"
+secrets = ["env:LOOPTRACE_WEBHOOK_SECRET"]
+actions = ["gate"]
+""",
+}
+
+
+class RungTable(Struct, forbid_unknown_fields=True):
+    """One rung of a ladder."""
+
+    attempts: Annotated[int, Meta(ge=1, le=RUNG_ATTEMPTS_MAX)]
+    action: Action
+
+
+_LADDER = Annotated[
+    tuple[RungTable, ...],
+    Meta(
+        min_length=1,
+        max_length=RUNGS_MAX,
+        description="Which action from how many attempts on; attempts rise, and no action gets "
+        "weaker.",
+    ),
+]
+_ENABLED = Annotated[bool, Meta(description="Whether the rule judges at all.")]
+_METRIC = Annotated[Metric, Meta(description=f"What gets better: {', '.join(METRICS)}.")]
+_PHASE = struct("Phase", [(CONVERGES_ON, _METRIC)])
+
+# An override is for some turns, and changes something there.
+_OVERRIDE_NEEDS = {
+    "required": ["rules"],
+    "anyOf": [{"required": [name]} for name in SELECTORS],
+    "properties": {"rules": {"minProperties": 1}},
+}
+
+
+@cache
+def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
+    """Return the whole file as a table, with a table for each of these rules."""
+    columns = [
+        _section(f"rule_{number}", rule_table(rule), summary(rule), rule.name)
+        for number, rule in enumerate(rules)
+    ]
+    rule_tables = struct("Rules", columns)
+    override = struct("Override", [*columns_of(Override), _section("rules", rule_tables, _RULES)])
+    names: Any = Literal[tuple(rule.name for rule in rules)]
+    webhook = table_of("Webhook", Webhook, kinds={"rules": tuple[names, ...]})
+    profiles = " ".join(f"{name}: {profile.doc}" for name, profile in PROFILES.items())
+    profile: Any = Literal[tuple(PROFILES)]
+    return struct(
+        "File",
+        [
+            (ENABLED, Annotated[bool, Meta(description=_MASTER)], True),
+            ("profile", Annotated[profile, Meta(description=profiles)], DEFAULT_PROFILE),
+            _optional(DIRECTIVES, Name, _DIRECTIVES),
+            _optional(MODEL, Name, _MODEL),
+            _section("recovery", table_of("Recovery", Recovery, Counting), _RECOVERY),
+            _section("outages", table_of("Outages", OutageSettings), _OUTAGES),
+            _section("rules", rule_tables, _RULES),
+            _listed("overrides", override, OVERRIDES_MAX, _OVERRIDES, _OVERRIDE_NEEDS),
+            _named("phases", _PHASE, PHASES_MAX, _PHASES),
+            _optional(MEANING, table_of("Meaning", Meaning), _MEANING),
+            _named("tools", table_of("Tool", Tool), TOOLS_MAX, _TOOLS),
+            _listed("masks", table_of("Mask", TextMask), MASKS_MAX, _MASKS),
+            _listed("webhooks", webhook, WEBHOOKS_MAX, _WEBHOOKS),
+            _section("server", table_of("Server", Limits), _SERVER),
+        ],
+    )
+
+
+@cache
+def rule_table(rule: type[Rule]) -> type[Struct]:
+    """Return the table of a rule; its defaults are those of the default profile."""
+    columns = [(ENABLED, _ENABLED, rule.on_by_default), *numbers_of(rule)]
+    return struct(rule.name, [*columns, (LADDER, _LADDER, rule().ladder)])
+
+
+def _optional(name: str, kind: Any, doc: str) -> Any:
+    """Return a key or section that has no default."""
+    return name, Annotated[kind, Meta(description=doc)] | UnsetType, UNSET
+
+
+def _section(attribute: str, table: Any, doc: str, name: str | None = None) -> Any:
+    """Return a section that is one table; what it leaves out is as by default."""
+    kind = Annotated[table, Meta(description=doc)]
+    return attribute, kind, field(name=name, default_factory=table)
+
+
+def _listed(name: str, table: Any, most: int, doc: str, needs: Any = None) -> Any:
+    """Return a section that is a list of tables."""
+    entry = Annotated[table, Meta(extra_json_schema=needs)]
+    return name, Annotated[tuple[entry, ...], Meta(max_length=most, description=doc)], ()
+
+
+def _named(name: str, table: Any, most: int, doc: str) -> Any:
+    """Return a section that has a table for each name of somebody's own."""
+    kind = Annotated[dict[Name, table], Meta(max_length=most, description=doc)]
+    return name, kind, field(default_factory=dict)

@@ -1,0 +1,67 @@
+"""Profiles: how soon rules act, and how loops are brought back, in one word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from looptrace.analyzer.detect.rule_plugins import known_rules
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.rules.contract import Rule, Rung
+
+THRESHOLD = "attempts_min"
+LADDER = "ladder"
+
+# The settings that a profile scales, and with them the ladder of their rule.
+_SCALED = (THRESHOLD, "rounds_min")
+
+# One attempt repeats nothing, so that no profile makes a loop of it.
+_SCALED_LEAST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How soon a loop is found, and how it is brought back.
+
+    Counts of the rules' defaults are multiplied by `scale`.
+    """
+
+    scale: Fraction
+    doc: str
+    recovery: Recovery = field(default_factory=Recovery)
+
+
+DEFAULT_PROFILE = "balanced"
+PROFILES = {
+    "conservative": Profile(
+        Fraction(8, 5),
+        "Acts late: from 5 attempts on, and again at 8. Unblocks nothing by itself.",
+        Recovery(unblock=False),
+    ),
+    DEFAULT_PROFILE: Profile(Fraction(1), "The default: from 3 attempts on, and again at 5."),
+    "aggressive": Profile(Fraction(3, 5), "Acts early: from 2 attempts on, and again at 3."),
+}
+
+
+def rules_of_profile(profile: str) -> tuple[Rule, ...]:
+    """Return every rule as a profile has it, also those that have to be switched on."""
+    return tuple(_scaled(rule, PROFILES[profile].scale) for rule in known_rules())
+
+
+def _scaled(rule: Rule, scale: Fraction) -> Rule:
+    """Multiply what a rule counts; of two rungs that fall together the stronger one stays."""
+    counts = {name: count for name, count in rule.settings().items() if name in _SCALED}
+    if not counts:
+        return rule
+    changed: dict[str, Any] = {
+        name: min(max(_times(count, scale), about["ge"]), about["le"])
+        for name, (count, about) in counts.items()
+    }
+    rungs = {_times(rung.attempts, scale): rung.action for rung in rule.ladder}
+    changed[LADDER] = tuple(Rung(*rung) for rung in rungs.items())
+    return replace(rule, **changed)
+
+
+def _times(count: int, scale: Fraction) -> int:
+    return max(round(count * scale), min(count, _SCALED_LEAST))

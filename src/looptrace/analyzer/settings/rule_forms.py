@@ -1,0 +1,110 @@
+"""Rules as a settings file has them: for all turns, and in overrides for some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from msgspec import Struct
+
+from looptrace.analyzer.detect.ruleset import SELECTORS, Override
+from looptrace.analyzer.settings.file_tables import ENABLED
+from looptrace.analyzer.settings.profiles import LADDER
+from looptrace.analyzer.settings.tables import made, stated
+from looptrace.analyzer.settings.toml_reader import Node
+from looptrace.rules.contract import Rule, Rung
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A rule as a table has it; one that is off has settings too, for overrides that need them."""
+
+    rule: Rule
+    enabled: bool = True
+
+    @property
+    def in_force(self) -> Rule | None:
+        """The rule, or None where it is off."""
+        return self.rule if self.enabled else None
+
+
+def forms_of(node: Node, tables: Struct, bases: Mapping[str, Form]) -> dict[str, Form]:
+    """Return the rules that the file has a table of, each as that changes its base.
+
+    Raises:
+        SettingsError: if a rule cannot have these settings.
+    """
+    given = stated(node, tables)
+    return {name: _form(node.at(name), table, bases[name]) for name, table in given.items()}
+
+
+def _form(node: Node, table: Struct, form: Form) -> Form:
+    changes = stated(node, table)
+    enabled = changes.pop(ENABLED, form.enabled)
+    if LADDER in changes:
+        changes[LADDER] = tuple(Rung(rung.attempts, rung.action) for rung in changes[LADDER])
+    return Form(made(node, partial(replace, form.rule), changes), enabled)
+
+
+def overrides_of(
+    node: Node, tables: Sequence[Struct], bases: Mapping[str, Form]
+) -> tuple[Override, ...]:
+    """Return the overrides; each rule in one starts from what the file says of it for all turns.
+
+    Raises:
+        SettingsError: if a rule cannot have these settings, or an override has no effect.
+    """
+    nodes = [node.at(index) for index in range(len(tables))]
+    overrides = tuple(
+        _override(each, table, bases) for each, table in zip(nodes, tables, strict=True)
+    )
+    rules = [form.rule for form in bases.values() if form.enabled]
+    effective = effective_overrides(rules, overrides)
+    for index, (each, override) in enumerate(zip(nodes, overrides, strict=True)):
+        for name in override.rules:
+            at = each.at("rules").at(name)
+            if name not in effective[index].rules:
+                raise at.error(f"{at.name} changes nothing: without it, the rule is the same.")
+            if any(_covers(later, override, name) for later in overrides[index + 1 :]):
+                raise at.error(f"{at.name} never holds: a later override fits wherever it does.")
+    return overrides
+
+
+def _override(node: Node, table: Struct, bases: Mapping[str, Form]) -> Override:
+    given = stated(node, table)
+    forms = forms_of(node.at("rules", {}), given.pop("rules", Struct()), bases)
+    if not given:
+        raise node.error(f"an override must have one of {', '.join(SELECTORS)} at least.")
+    if not forms:
+        raise node.error("the override changes nothing: it has no rules.")
+    return Override({name: form.in_force for name, form in forms.items()}, **given)
+
+
+def _covers(later: Override, earlier: Override, name: str) -> bool:
+    """Say whether a later override of a rule fits every turn that an earlier one fits."""
+    return name in later.rules and later.selectors.items() <= earlier.selectors.items()
+
+
+def effective_overrides(rules: Sequence[Rule], overrides: Sequence[Override]) -> list[Override]:
+    """Leave out of overrides the rules that are the same without them.
+
+    One that an earlier override changes may be set back by a later one for some of its turns.
+    """
+    bases: dict[str, Rule | None] = {rule.name: rule for rule in rules}
+    effective: list[Override] = []
+    for override in overrides:
+        before = [earlier for earlier in effective if _may_meet(earlier, override)]
+        differ = {
+            name: rule
+            for name, rule in override.rules.items()
+            if rule != bases.get(name) or any(name in earlier.rules for earlier in before)
+        }
+        effective.append(replace(override, rules=differ))
+    return effective
+
+
+def _may_meet(one: Override, other: Override) -> bool:
+    """Say whether a turn can fit both."""
+    first, second = one.selectors, other.selectors
+    return all(first[name] == second[name] for name in first.keys() & second.keys())

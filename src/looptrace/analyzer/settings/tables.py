@@ -1,0 +1,248 @@
+"""Tables of a TOML file as msgspec Structs, made from the dataclasses that hold their values.
+
+A setting is declared once, at its field: its type, default, bounds and sentence. Numbers are
+declared with `setting`, because rules import no msgspec; other fields are `Annotated` with a `Meta`
+that has a description. A field without a sentence is no setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, defstruct, structs
+
+from looptrace.analyzer.settings.toml_reader import Node, SettingsError, shown
+from looptrace.analyzer.text.display import did_you_mean
+from looptrace.analyzer.text.names import SECRET
+from looptrace.rules.contract import SettingError
+
+_T = TypeVar("_T")
+_META = ("ge", "le", "min_length", "max_length", "description", "extra")
+
+
+def table_of(name: str, *owners: type, kinds: Mapping[str, Any] | None = None) -> type[Struct]:
+    """Return the table whose keys are the settings of dataclasses.
+
+    `kinds` has the types of those keys that are narrower than their fields.
+    """
+    return struct(name, [column for owner in owners for column in columns_of(owner, kinds or {})])
+
+
+def columns_of(owner: type, kinds: Mapping[str, Any] = MappingProxyType({})) -> list[Any]:
+    """Return the settings of a dataclass as fields of a Struct: name, type, default."""
+    hints = get_type_hints(owner, include_extras=True)
+    columns = []
+    for item in fields(owner):
+        kind: Any = _number(item) if "ge" in item.metadata else hints[item.name]
+        if item.name in kinds:
+            narrower: Any = kinds[item.name]
+            kind = Annotated[narrower, *kind.__metadata__]
+        if "description" in described(kind)[1]:
+            columns.append(_column(item, kind))
+    return columns
+
+
+@cache
+def names_of(owner: type) -> tuple[str, ...]:
+    """Return the names of the settings of a dataclass."""
+    return tuple(name for name, *_ in columns_of(owner))
+
+
+def struct(name: str, columns: list[Any]) -> type[Struct]:
+    """Return a table with these keys and no others."""
+    return defstruct(name, columns, kw_only=True, forbid_unknown_fields=True)
+
+
+def numbers_of(owner: type) -> list[Any]:
+    """Return each `setting` of a dataclass as a field of a Struct: name, type and default."""
+    return [(i.name, _number(i), i.default) for i in fields(owner) if "ge" in i.metadata]
+
+
+def _number(item: Field[Any]) -> Any:
+    bounds = {name: item.metadata[name] for name in ("ge", "le")}
+    return Annotated[type(item.default), Meta(**bounds, description=item.metadata["doc"])]
+
+
+def _column(item: Field[Any], kind: Any) -> Any:
+    """Return a field of a Struct; a default that no file can say is left out."""
+    if item.default is MISSING:
+        return item.name, kind
+    if item.default in (None, ""):
+        (stated,) = [one for one in _members(kind) if one is not NoneType]
+        return item.name, stated | UnsetType, UNSET
+    return item.name, kind, item.default
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key of a table: its type without annotations, its default, its sentence, its bounds."""
+
+    name: str
+    kind: Any
+    default: Any
+    about: Mapping[str, Any]
+
+    @property
+    def doc(self) -> str:
+        """What it means, in a sentence."""
+        return str(self.about["description"])
+
+    @property
+    def bounds(self) -> str:
+        """What it may be, in a few words."""
+        if self.kind is bool:
+            return "true or false"
+        if get_origin(self.kind) is tuple:
+            return f"{self.about.get('min_length', 0)} to {self.about['max_length']} entries"
+        return f"{self.about['ge']} to {self.about['le']}"
+
+    @property
+    def inner(self) -> list[Setting]:
+        """The settings of the table, or of each table in the list."""
+        tables = [one for one in (self.kind, *get_args(self.kind)) if _is_table(described(one)[0])]
+        return settings_in(described(tables[0])[0])
+
+
+def settings_in(table: type[Struct]) -> list[Setting]:
+    """Return the keys of a table in their order."""
+    return [
+        Setting(item.encode_name, kind, item.default, about)
+        for item in structs.fields(table)
+        for kind, about in [described(item.type)]
+    ]
+
+
+def described(kind: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the type within annotations, and the bounds and the sentence that they have."""
+    about: dict[str, Any] = {}
+    if get_origin(kind) is Annotated:
+        kind, *metas = get_args(kind)
+        said = [(name, getattr(meta, name)) for meta in metas for name in _META]
+        about = {name: value for name, value in said if value is not None}
+    stated = [one for one in _members(kind) if one not in (NoneType, UnsetType)]
+    if stated != [kind]:
+        kind, inner = described(*stated)
+        about = inner | about
+    return kind, about
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def stated(node: Node, table: Struct) -> dict[str, Any]:
+    """Return the values of those keys of a table that the file has."""
+    every = dict(zip(table.__struct_encode_fields__, table.__struct_fields__, strict=True))
+    return {key: getattr(table, every[key]) for key in node.value}
+
+
+def made(node: Node, maker: Callable[..., _T], values: Mapping[str, Any]) -> _T:
+    """Return what is made of the values of a table.
+
+    Raises:
+        SettingsError: if they cannot be together, by the setting that the maker refuses.
+    """
+    try:
+        return maker(**values)
+    except SettingError as error:
+        name, _, why = str(error).partition(" ")
+        at = node.at(name.rpartition(".")[2])
+        raise at.error(f"{at.name} {why}") from error
+
+
+def checked(node: Node, kind: Any) -> Any:
+    """Return the value as this type.
+
+    Raises:
+        SettingsError: if it is of another, by the first place where it is.
+    """
+    try:
+        return convert(node.value, kind)
+    except ValidationError as error:
+        raise _culprit(node, kind) from error
+
+
+def _culprit(node: Node, kind: Any) -> SettingsError:
+    """Return the error of the innermost value that is wrong."""
+    kind, about = described(kind)
+    if error := _wrong_keys(node, kind) or _wrong_count(node, kind, about):
+        return error
+    for inner, inner_kind in _inner(node, kind):
+        try:
+            convert(inner.value, inner_kind)
+        except ValidationError:
+            return _culprit(inner, inner_kind)
+    if get_origin(kind) is Literal:
+        meant = did_you_mean(node.value, get_args(kind))
+        return node.error(f"{node.name} is {shown(node.value)}. {meant}")
+    what = "" if about.get("extra") == SECRET else f"is {shown(node.value)}; it "
+    return node.error(f"{node.name} {what}must be {_allowed(kind, about)}.")
+
+
+def _wrong_keys(node: Node, kind: Any) -> SettingsError | None:
+    """Return the error of a table with an unknown key, or without a needed one."""
+    if not (_is_table(kind) and isinstance(node.value, dict)):
+        return None
+    items = {item.encode_name: item for item in structs.fields(kind)}
+    where = f" in {node.name}" if node.keys else ""
+    for key in (key for key in node.value if key not in items):
+        return node.at(key).error(f"there is no {shown(key)}{where}. {did_you_mean(key, items)}")
+    owner = node.name if node.keys else "the file"
+    entry = "an entry of " if node.keys and isinstance(node.keys[-1], int) else ""
+    for key, item in items.items():
+        if item.required and key not in node.value:
+            allowed = _allowed(*described(item.type))
+            return node.error(f"{entry}{owner} has no {key}; it must be {allowed}.")
+    return None
+
+
+def _wrong_count(node: Node, kind: Any, about: Mapping[str, Any]) -> SettingsError | None:
+    """Return the error of a list or table with too many entries, too few, or a wrong name."""
+    if type(node.value) is not {tuple: list, dict: dict}.get(get_origin(kind)):
+        return None
+    count, least, most = len(node.value), about.get("min_length", 0), about.get("max_length")
+    if not least <= count <= (most or count):
+        return node.error(f"{node.name} has {count} entries; it may have {least} to {most}.")
+    if get_origin(kind) is dict:
+        _, name = described(get_args(kind)[0])
+        least, most = name["min_length"], name["max_length"]
+        for key in node.value:
+            if not least <= len(key) <= most:
+                why = f"a name in {node.name} has {len(key)} characters; it must have"
+                return node.at(key).error(f"{why} {least} to {most}.")
+    return None
+
+
+def _inner(node: Node, kind: Any) -> list[tuple[Node, Any]]:
+    """Return the values within a table or a list, with their types."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if isinstance(node.value, list) and origin is tuple:
+        return [(node.at(index), arguments[0]) for index in range(len(node.value))]
+    if isinstance(node.value, dict) and origin is dict:
+        return [(node.at(key), arguments[1]) for key in node.value]
+    if isinstance(node.value, dict) and _is_table(kind):
+        kinds = {item.encode_name: item.type for item in structs.fields(kind)}
+        return [(node.at(key), kinds[key]) for key in node.value]
+    return []
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _allowed(kind: Any, about: Mapping[str, Any]) -> str:
+    """Return in words what a value must be."""
+    if kind in (int, float):
+        whole = "whole " if kind is int else ""
+        return f"a {whole}number between {about['ge']} and {about['le']}"
+    if kind is str:
+        return f"a text of {about['min_length']} to {about['max_length']} characters"
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    if get_origin(kind) is tuple:
+        return "a list"
+    return "true or false" if kind is bool else "a table"
