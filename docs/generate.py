@@ -17,6 +17,7 @@ from typing import Any
 
 from click.testing import CliRunner
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
+from starlette.routing import Route
 
 from looptrace.analyzer.normalize.dialects import KEYS
 from looptrace.analyzer.normalize.span_kinds import DIALECTS
@@ -26,6 +27,7 @@ from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main as looptrace
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.metrics import Instrument
+from looptrace.collector.server.openapi import document
 from looptrace.collector.server.receiver_metrics import NAMES, Reason
 from looptrace.collector.server.service import Options, Service
 from looptrace.rules.docs import pages
@@ -123,13 +125,13 @@ _NUMBERS = re.compile(
 )
 
 
-def instruments() -> list[Instrument]:
-    """Return what a server shows of itself."""
+def served() -> tuple[list[Instrument], list[Route]]:
+    """Return what a server shows of itself, and the paths that it serves."""
 
-    async def of(store_dir: str) -> list[Instrument]:
+    async def of(store_dir: str) -> tuple[list[Instrument], list[Route]]:
         service = Service(Options(Path(store_dir), default(), Access(), 0, None))
         try:
-            return service.instruments()
+            return service.instruments(), service.routes()
         finally:
             service.close()
 
@@ -137,10 +139,10 @@ def instruments() -> list[Instrument]:
         return asyncio.run(of(folder))
 
 
-def with_numbers(text: str) -> str:
+def with_numbers(text: str, instruments: list[Instrument]) -> str:
     """Return the runbook with every number of a server, under Prometheus's names."""
     lines = ["", "| name | kind | labels | what it is |", "| --- | --- | --- | --- |"]
-    for each in instruments():
+    for each in instruments:
         name = each.name.replace(".", "_") + ("_total" if each.kind == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in each.labels)
         lines.append(f"| `{name}` | {each.kind} | {labels} | {each.doc} |")
@@ -243,7 +245,9 @@ def stale() -> dict[Path, str]:
     wanted[DOCS / "examples.md"] = examples_page()
     wanted[DOCS / "receiver.md"] = receiver_page()
     runbook = DOCS / "runbook.md"
-    wanted[runbook] = with_numbers(runbook.read_text(encoding="utf-8"))
+    instruments, routes = served()
+    wanted[runbook] = with_numbers(runbook.read_text(encoding="utf-8"), instruments)
+    wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     for path in DOCS.glob("*.md"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import DOCS, instruments
+from docs.generate import DOCS, served
 from looptrace.collector.server.metrics import Metrics
 
 ROOT = DOCS.parent
@@ -56,7 +56,7 @@ def logged() -> set[str]:
 @pytest.mark.parametrize("path", ["docs/runbook.md", "deploy/alerts.yml"])
 def test_numbers_that_are_named_exist(path: str) -> None:
     """An alert about a number that nobody shows never fires."""
-    metrics = Metrics(instruments(), {})
+    metrics = Metrics(served()[0], {})
     shown = set(re.findall(r"^# TYPE (looptrace_\w+)", metrics.page().decode(), re.MULTILINE))
     metrics.close(1)
     shown.add("looptrace_webhooks_results_total")  # Shown when something was to be sent.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import TypeVar
 from urllib.parse import quote, urlencode
@@ -11,26 +12,14 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.collector.sdk.gate_stream import OK, Server, events_of
+from looptrace.collector.api_bodies import ApiError, DecisionBody, GateAnswer, GateList
+from looptrace.collector.sdk.gate_stream import Server, events_of
 from looptrace.collector.store.gates import GateDetails, GateError, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
 
 T = TypeVar("T")
 _GATES = "/v1/gates"
-_WRONG = range(400, 500)
 _JSON_BYTES_MAX = 64 << 20
-
-
-class _Listed(msgspec.Struct):
-    gates: list[StoredGate]
-
-
-class _Resolved(msgspec.Struct):
-    gate: StoredGate
-
-
-class _Wrong(msgspec.Struct):
-    error: str
 
 
 class RemoteGates:
@@ -47,7 +36,7 @@ class RemoteGates:
     def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
         query = f"?{urlencode({'status': status})}" if status else ""
-        return self._asked("GET", _GATES + query, _Listed).gates
+        return self._asked("GET", _GATES + query, GateList).gates
 
     def gate(self, gate_id: str) -> GateDetails:
         """Return a gate with what led to it."""
@@ -55,9 +44,9 @@ class RemoteGates:
 
     def resolve(self, gate_id: str, decision: str, note: str | None) -> StoredGate:
         """Record what a person decided; returns the gate."""
-        body = msgspec.json.encode({"decision": decision, "note": note}).decode()
+        body = msgspec.json.encode(DecisionBody(decision, note)).decode()
         path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
-        return self._asked("POST", path, _Resolved, body).gate
+        return self._asked("POST", path, GateAnswer, body).gate
 
     def watch(self) -> Iterator[GateNotice]:
         """Follow what is told, beginning with the gates that are open, until the server ends."""
@@ -72,9 +61,9 @@ class RemoteGates:
             connection, response = self._server.request(method, path, body=body)
             with closing(connection):
                 content = response.read(_JSON_BYTES_MAX)
-            if response.status in _WRONG:
-                raise GateError(msgspec.json.decode(content, type=_Wrong).error)
-            if response.status != OK:
+            if HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise GateError(msgspec.json.decode(content, type=ApiError).error)
+            if response.status != HTTPStatus.OK:
                 raise OSError(f"status {response.status}")
             return msgspec.json.decode(content, type=kind)
         except (OSError, HTTPException, msgspec.DecodeError) as error:

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -29,7 +30,6 @@ SILENCE_S_MAX = 60.0
 RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0
 # One event has one directive and one reason in it.
 LINE_BYTES_MAX = 64 * 1024
-OK = 200
 
 _TYPES = {"str": str, "int": int, "str | None": str}
 
@@ -78,7 +78,7 @@ class Server:
         headers = {"Content-Type": "application/json"}
         connection, response = self.request("POST", path, body=body, **headers)
         connection.close()
-        if response.status != OK:
+        if response.status != HTTPStatus.OK:
             raise OSError(f"{self.url} did not resolve gate {gate}: status {response.status}")
 
 
@@ -186,7 +186,7 @@ def events_of(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
     headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
     connection, response = server.request("GET", STREAM_PATH, **headers)
     try:
-        if response.status != OK:
+        if response.status != HTTPStatus.OK:
             raise OSError(f"status {response.status}")
         yield from events_in(_lines(response))
     finally:

@@ -16,6 +16,7 @@ import json
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -30,6 +31,10 @@ TOKEN_CHARS_MIN = 16
 TOKENS_VARIABLE = "LOOPTRACE_TOKENS"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _OPEN_SERVICE = "/grpc.health.v1.Health/"
+_HTTP_STATUS = {
+    PERMISSION_DENIED: HTTPStatus.FORBIDDEN,
+    UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+}
 _PROTOBUF = "application/x-protobuf"
 _WHO = "give a token in the header `Authorization: Bearer ...`"
 
@@ -215,9 +220,9 @@ class AccessMiddleware:
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         if why := foreign(headers, self._access):
-            await _refuse(send, headers, 403, Status(code=PERMISSION_DENIED, message=why))
+            await _refuse(send, headers, Status(code=PERMISSION_DENIED, message=why))
         elif not is_allowed(headers.get("authorization", []), self._access):
-            await _refuse(send, headers, 401, Status(code=UNAUTHENTICATED, message=_WHO))
+            await _refuse(send, headers, Status(code=UNAUTHENTICATED, message=_WHO))
         else:
             await self._app(scope, receive, send)
 
@@ -246,7 +251,7 @@ async def _refuse_call(_request: object, context: grpc.aio.ServicerContext) -> N
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, _WHO)
 
 
-async def _refuse(send: Send, headers: Mapping[str, list[str]], code: int, status: Status) -> None:
+async def _refuse(send: Send, headers: Mapping[str, list[str]], status: Status) -> None:
     kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
     if kind == _PROTOBUF:
         body = status.SerializeToString()
@@ -258,6 +263,7 @@ async def _refuse(send: Send, headers: Mapping[str, list[str]], code: int, statu
         fields.append((b"www-authenticate", b"Bearer"))
     # What the client still sends is not read, so that the connection cannot go on.
     fields.append((b"connection", b"close"))
+    code = _HTTP_STATUS[status.code]
     await send({"type": "http.response.start", "status": code, "headers": fields})
     await send({"type": "http.response.body", "body": body})
 

@@ -1,8 +1,8 @@
 """Gates over HTTP: to see them, to decide on them, and to follow them as they come.
 
-An answer is JSON. What is wrong with a request is told as `{"error": "..."}`, one line that says
-what to do. The stream is one of server-sent events: each has the number of the event in the store
-as its id, and as data the fields of `sdk.agent_gate.Told`.
+An answer is JSON. An error is `{"error": "..."}`, one line that says what to do. The stream is one
+of server-sent events: each has the number of the event in the store as its id, and as data a
+`GateNotice`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass
-from importlib.resources import files
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,13 +25,29 @@ from starlette.routing import Route
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.report.escalation import Escalation, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_day, utc_ms
+from looptrace.collector.api_bodies import (
+    ApiError,
+    DecisionBody,
+    GateAnswer,
+    GateList,
+    ShownGate,
+    ShownTask,
+)
 from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.server.openapi import (
+    JSON,
+    Answer,
+    Parameter,
+    document,
+    operation,
+)
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import (
     GateDetails,
@@ -55,7 +71,9 @@ SILENCE_S = 15.0
 _SEQ_DIGITS_MAX = 18
 _ERROR_LENGTH_MAX = 500
 _MARKDOWN = "text/markdown"
-_JSON = "application/json"
+_STREAM = "text/event-stream"
+_NO_GATE = "There is no such gate."
+_NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
 
 
 class Changes:
@@ -120,70 +138,123 @@ class GatesApi:
             Route(API_PATH, _described, methods=["GET"]),
         ]
 
+    @operation(
+        "listGates",
+        Answer("The gates.", {JSON: GateList}),
+        {HTTPStatus.BAD_REQUEST: "The status is none."},
+        (
+            Parameter("status", "query", "Only gates with this status.", GateStatus),
+            Parameter("task", "query", "Only gates of the task with this id."),
+        ),
+    )
     async def gates(self, request: Request) -> Response:
         """List gates, the open ones first, then the newest."""
         status = request.query_params.get("status")
         if status not in (None, *get_args(GateStatus)):
-            return _wrong(400, f"status must be one of {', '.join(get_args(GateStatus))}")
+            return _wrong(
+                HTTPStatus.BAD_REQUEST, f"status must be one of {', '.join(get_args(GateStatus))}"
+            )
         task = request.query_params.get("task")
 
-        def found() -> Any:
+        def read() -> list[StoredGate]:
             with reader.open_gates(self.store_dir) as gates:
                 return gates.gates(status, task)  # type: ignore[arg-type] # It was checked.
 
-        listed = await run_in_threadpool(found)
-        return _answer({"gates": listed[:GATES_MAX], "total": len(listed)})
+        listed = await run_in_threadpool(read)
+        return _answer(GateList(listed[:GATES_MAX], len(listed)))
 
+    @operation(
+        "showGate",
+        Answer("The gate; Markdown where `Accept` names it.", {JSON: ShownGate, _MARKDOWN: str}),
+        {HTTPStatus.NOT_FOUND: _NO_GATE, HTTPStatus.SERVICE_UNAVAILABLE: _NO_TURNS},
+    )
     async def gate(self, request: Request) -> Response:
-        """Show a gate with what led to it; as Markdown where that is asked for."""
+        """Show a gate with what led to it."""
         await self.stored()
         gate_id = request.path_params["id"]
         markdown = _MARKDOWN in request.headers.get("accept", "")
         try:
             return await run_in_threadpool(self._gate, gate_id, markdown=markdown)
         except GateError as error:
-            return _wrong(404, str(error))
+            return _wrong(HTTPStatus.NOT_FOUND, str(error))
 
+    @operation(
+        "resolveGate",
+        Answer("The gate, with the decision.", {JSON: GateAnswer}),
+        {
+            HTTPStatus.BAD_REQUEST: "The body is no decision.",
+            HTTPStatus.NOT_FOUND: _NO_GATE,
+            HTTPStatus.CONFLICT: "The gate is not open, or the decision is none.",
+        },
+        body=DecisionBody,
+    )
     async def resolve(self, request: Request) -> Response:
-        """Record what a person decided."""
+        """Decide how the task of a gate goes on."""
         try:
-            said = msgspec.json.decode(await _body(request), type=_Decision)
+            body = msgspec.json.decode(await _body(request), type=DecisionBody)
         except (ValueError, msgspec.DecodeError) as error:
-            return _wrong(400, f'the body must be like {{"decision": "continue"}}: {error}')
+            return _wrong(
+                HTTPStatus.BAD_REQUEST, f'the body must be like {{"decision": "continue"}}: {error}'
+            )
         gate_id = request.path_params["id"]
 
         def resolved() -> StoredGate:
             with reader.open_gates(self.store_dir) as gates:
-                return gates.resolve(gate_id, said.decision, said.note)
+                return gates.resolve(gate_id, body.decision, body.note)
 
         try:
             gate = await run_in_threadpool(resolved)
         except NoGateError as error:
-            return _wrong(404, str(error))
+            return _wrong(HTTPStatus.NOT_FOUND, str(error))
         except GateError as error:
-            return _wrong(409, str(error))
+            return _wrong(HTTPStatus.CONFLICT, str(error))
         self.decided()
-        return _answer({"gate": gate})
+        return _answer(GateAnswer(gate))
 
+    @operation(
+        "showTask",
+        Answer("The task.", {JSON: ShownTask}),
+        {HTTPStatus.NOT_FOUND: "There is no such task."},
+    )
     async def task(self, request: Request) -> Response:
-        """Say how a task stands: its status, its gate, its attempts."""
+        """Show how a task stands: its status, its gates, its attempts."""
         await self.stored()
         shown = await run_in_threadpool(self._task, request.path_params["id"])
-        return _answer(shown) if shown else _wrong(404, "there is no such task; give its whole id")
+        if shown is None:
+            return _wrong(HTTPStatus.NOT_FOUND, "there is no such task; give its whole id")
+        return _answer(shown)
 
+    @operation(
+        "followGates",
+        Answer(
+            "Each event has its number as `id`, its type as `event`, and as `data` a GateNotice. "
+            f"A comment comes at least every {SILENCE_S:.0f} s.",
+            {_STREAM: GateNotice},
+        ),
+        {HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number."},
+        (
+            Parameter("task", "query", "Only events of the task with this id."),
+            Parameter(
+                "Last-Event-ID",
+                "header",
+                "Number of the last event that was seen. Without it the stream begins with the "
+                "gates that are open.",
+            ),
+        ),
+    )
     async def stream(self, request: Request) -> Response:
-        """Follow what is told of gates, from the last event that was seen on.
-
-        Whoever has seen none begins with the gates that are open now.
-        """
+        """Follow gate events as server-sent events."""
         last = request.headers.get("last-event-id", "")
         if last and not (last.isdecimal() and len(last) <= _SEQ_DIGITS_MAX):
-            return _wrong(400, "Last-Event-ID must be the id of an event, which is a number")
+            return _wrong(
+                HTTPStatus.BAD_REQUEST,
+                "Last-Event-ID must be the id of an event, which is a number",
+            )
         task = request.query_params.get("task")
         since = _Since(int(last)) if last else await run_in_threadpool(self._open_now, task)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         events = self._events(since, task)
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return StreamingResponse(events, media_type=_STREAM, headers=headers)
 
     async def _events(self, since: _Since, task: str | None) -> AsyncIterator[str]:
         directives = self.settings.directives
@@ -214,11 +285,14 @@ class GatesApi:
         report = self._report(details, events)
         if markdown:
             if report is None:
-                return _wrong(503, "the turns of this gate are not in the store yet; ask again")
+                return _wrong(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    "the turns of this gate are not in the store yet; ask again",
+                )
             return Response(escalation_markdown(report), media_type=_MARKDOWN)
         text = escalation_json(report, self.settings.directives) if report else "null"
-        about = {"gate": details.gate, "event": details.event, "notes": details.notes}
-        return _answer({**about, "report": msgspec.Raw(text.encode())})
+        report_json = msgspec.Raw(text.encode())
+        return _answer(ShownGate(details.gate, details.event, details.notes, report_json))
 
     def _report(self, details: GateDetails, events: list[GateEvent]) -> Escalation | None:
         """Put together what led to a gate; None where its turns are not in the store yet."""
@@ -230,7 +304,7 @@ class GatesApi:
         notes = [(note.note, utc_day(note.resolved_ns)) for note in details.notes]
         return escalation_of(details.event, finding, turns, events, notes=notes)
 
-    def _task(self, task: str) -> dict[str, Any] | None:
+    def _task(self, task: str) -> ShownTask | None:
         with reader.open_gates(self.store_dir) as gates:
             known, state = gates.tasks(), gates.state(task)
             listed = gates.gates(task=task)
@@ -238,26 +312,19 @@ class GatesApi:
         if turns.is_empty() and task not in known:
             return None
         attempts = turns.filter(kind="attempt").sort("turn", "order_ns", "span_id")
-        last = attempts.row(-1, named=True) if attempts.height else None
-        return {
-            "task": task,
-            "status": state.status,
-            "loop_count": state.loop_count,
-            "pivots": state.pivots,
-            "turns": turns.filter(IS_STEP).height,
-            "attempts": attempts.height,
-            "last_attempt": last and utc_ms(last["end_ns"]),
-            "last_status": last and last["name"],
-            "last_blockers": last and last["arguments"],
-            "gates": listed,
-        }
-
-
-class _Decision(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a resolution."""
-
-    decision: str
-    note: str | None = None
+        last = attempts.row(-1, named=True) if attempts.height else {}
+        return ShownTask(
+            task=task,
+            status=state.status,
+            loop_count=state.loop_count,
+            pivots=state.pivots,
+            turns=turns.filter(IS_STEP).height,
+            attempts=attempts.height,
+            last_attempt=utc_ms(last["end_ns"]) if last else None,
+            last_status=last.get("name"),
+            last_blockers=last.get("arguments"),
+            gates=listed,
+        )
 
 
 async def _body(request: Request) -> bytes:
@@ -274,22 +341,23 @@ def _event(seq: int, event: GateEvent, directives: Directives) -> str:
     return f"id: {seq}\nevent: {event.type}\ndata: {data}\n\n"
 
 
-def _answer(content: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type=_JSON)
+def _answer(content: Any, status: int = HTTPStatus.OK) -> Response:
+    return Response(msgspec.json.encode(content), status, media_type=JSON)
 
 
 def _wrong(status: int, error: str) -> Response:
-    return _answer({"error": plain(error, _ERROR_LENGTH_MAX)}, status)
+    return _answer(ApiError(plain(error, _ERROR_LENGTH_MAX)), status)
 
 
-def _described(_request: Request) -> Response:
-    """Answer with what this file answers, as OpenAPI has it."""
-    return Response(files(__package__).joinpath("openapi.json").read_bytes(), media_type=_JSON)
+@operation("api", Answer("The document.", {JSON: dict}))
+def _described(request: Request) -> Response:
+    """Show this document."""
+    return _answer(document(request.app.routes))
 
 
 def _not_served(request: Request, error: Exception) -> Response:
     """Answer where there is nothing at a path, or not by this method."""
-    status, headers = (404, None)
+    status, headers = (HTTPStatus.NOT_FOUND.value, None)
     if isinstance(error, HTTPException):
         status, headers = error.status_code, error.headers
     answer = _wrong(status, f"{request.method} {request.url.path}: there is none; see {API_PATH}")
@@ -300,7 +368,7 @@ def _not_served(request: Request, error: Exception) -> Response:
 def _not_usable(_request: Request, error: Exception) -> Response:
     """Answer where the store cannot be used; where that is concerns whoever runs the server."""
     _logger.warning("%s", error)
-    return _wrong(503, "the store cannot be used now; try again later")
+    return _wrong(HTTPStatus.SERVICE_UNAVAILABLE, "the store cannot be used now; try again later")
 
 
 # What a path answers that raises, or is none.

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from http import HTTPStatus
 from itertools import islice
 from typing import Any
 
+import msgspec
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
@@ -20,9 +22,11 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from looptrace.collector.api_bodies import Readiness
+from looptrace.collector.server.openapi import JSON, TEXT, Answer, operation
 from looptrace.collector.server.receiver_metrics import (
     REFUSED,
     TAKEN,
@@ -120,15 +124,26 @@ def of_fields(part: str, state: object) -> list[Instrument]:
 def routes(metrics: Metrics, ready: Mapping[str, Check]) -> list[Route]:
     """Return the routes `/metrics`, `/healthz` (it answers) and `/readyz` (all checks hold)."""
 
+    @operation("metrics", Answer("The text format of Prometheus.", {TEXT: str}))
     def show(_request: Request) -> Response:
+        """Show counters and gauges for Prometheus (docs/runbook.md)."""
         return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
+    @operation("health", Answer("It is.", {TEXT: str}))
     def health(_request: Request) -> Response:
+        """Answer while the process is alive."""
         return PlainTextResponse("ok\n")
 
+    @operation(
+        "readiness",
+        Answer("All parts work.", {JSON: Readiness}),
+        {HTTPStatus.SERVICE_UNAVAILABLE: Answer("One part does not work.", {JSON: Readiness})},
+    )
     def readiness(_request: Request) -> Response:
+        """Show whether all parts work."""
         checks = {name: _holds(name, check) for name, check in ready.items()}
-        return JSONResponse({"checks": checks}, 200 if all(checks.values()) else 503)
+        status = HTTPStatus.OK if all(checks.values()) else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(msgspec.json.encode(Readiness(checks)), status, media_type=JSON)
 
     paths = {"/metrics": show, "/healthz": health, "/readyz": readiness}
     return [Route(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, unique
+from http import HTTPStatus
 from threading import Lock
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ class Refusal:
     """How a request is refused: its name in counts, the codes of HTTP and gRPC, and when."""
 
     name: str
-    http_status: int
+    http_status: HTTPStatus
     code: int  # of google.rpc.Code, which is that of gRPC
     doc: str
 
@@ -34,31 +35,66 @@ _UNIMPLEMENTED, _UNAVAILABLE = 12, 14
 class Reason(Enum):
     """Why a request is refused; a retry helps where the status is 503."""
 
-    METHOD = Refusal("method", 405, _UNIMPLEMENTED, "The method is not POST.")
-    MEDIA_TYPE = Refusal("media_type", 415, _INVALID_ARGUMENT, "The content is said to be no OTLP.")
-    ENCODING = Refusal("encoding", 415, _INVALID_ARGUMENT, "The compression is not known.")
+    METHOD = Refusal(
+        "method", HTTPStatus.METHOD_NOT_ALLOWED, _UNIMPLEMENTED, "The method is not POST."
+    )
+    MEDIA_TYPE = Refusal(
+        "media_type",
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        _INVALID_ARGUMENT,
+        "The content is said to be no OTLP.",
+    )
+    ENCODING = Refusal(
+        "encoding",
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        _INVALID_ARGUMENT,
+        "The compression is not known.",
+    )
     BODY_TOO_LARGE = Refusal(
-        "body_too_large", 413, _RESOURCE_EXHAUSTED, "More bytes were sent than may be."
+        "body_too_large",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        _RESOURCE_EXHAUSTED,
+        "More bytes were sent than may be.",
     )
     UNPACKED_TOO_LARGE = Refusal(
-        "unpacked_too_large", 413, _RESOURCE_EXHAUSTED, "The body unpacks to more than may be."
+        "unpacked_too_large",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        _RESOURCE_EXHAUSTED,
+        "The body unpacks to more than may be.",
     )
     TOO_MANY_SPANS = Refusal(
         "too_many_spans",
-        413,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         _RESOURCE_EXHAUSTED,
         "There are more spans or records than may be in one.",
     )
     UNDECODABLE = Refusal(
-        "undecodable", 400, _INVALID_ARGUMENT, "The body is damaged, no OTLP, or all of it is bad."
+        "undecodable",
+        HTTPStatus.BAD_REQUEST,
+        _INVALID_ARGUMENT,
+        "The body is damaged, no OTLP, or all of it is bad.",
     )
-    SLOW = Refusal("slow", 408, _DEADLINE_EXCEEDED, "The body did not arrive in time.")
-    CLIENT_GONE = Refusal("client_gone", 400, _INVALID_ARGUMENT, "The client went away.")
+    SLOW = Refusal(
+        "slow", HTTPStatus.REQUEST_TIMEOUT, _DEADLINE_EXCEEDED, "The body did not arrive in time."
+    )
+    CLIENT_GONE = Refusal(
+        "client_gone", HTTPStatus.BAD_REQUEST, _INVALID_ARGUMENT, "The client went away."
+    )
     IN_FLIGHT = Refusal(
-        "in_flight", 503, _UNAVAILABLE, "The requests that are not answered yet are too large."
+        "in_flight",
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        _UNAVAILABLE,
+        "The requests that are not answered yet are too large.",
     )
-    SINK_FULL = Refusal("sink_full", 503, _UNAVAILABLE, "There is no room for more spans.")
-    STORE_ERROR = Refusal("store_error", 503, _UNAVAILABLE, "The disk refuses.")
+    SINK_FULL = Refusal(
+        "sink_full",
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        _UNAVAILABLE,
+        "There is no room for more spans.",
+    )
+    STORE_ERROR = Refusal(
+        "store_error", HTTPStatus.SERVICE_UNAVAILABLE, _UNAVAILABLE, "The disk refuses."
+    )
 
 
 TAKEN = {

@@ -1,0 +1,82 @@
+"""The bodies of the HTTP API, which the server writes, its client reads, and OpenAPI describes."""
+
+from __future__ import annotations
+
+from typing import Annotated, get_args
+
+import msgspec
+from msgspec import Meta
+
+from looptrace.analyzer.gates.events import GateEvent, TaskStatus
+from looptrace.collector.store.gates import Decision, ResolutionNote, StoredGate
+
+
+class ApiError(msgspec.Struct):
+    """What is wrong, and what to do, in one line."""
+
+    error: str
+
+
+class GateList(msgspec.Struct):
+    """At most 1,000 gates, the open ones first, then the newest."""
+
+    gates: list[StoredGate]
+    total: Annotated[int, Meta(description="Gates that there are.")]
+
+
+class ShownGate(msgspec.Struct):
+    """A gate, the event that opened it, and what people wrote of gates like it."""
+
+    gate: StoredGate
+    event: GateEvent
+    notes: tuple[ResolutionNote, ...]
+    report: Annotated[
+        msgspec.Raw,
+        Meta(
+            description="What `looptrace escalation --format json` prints "
+            "(docs/escalation.schema.json); null until the turns are in the store.",
+            extra_json_schema={"type": ["object", "null"]},
+        ),
+    ]
+
+
+class GateAnswer(msgspec.Struct):
+    """A gate, with its decision."""
+
+    gate: StoredGate
+
+
+class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How the task of a gate goes on."""
+
+    # The store knows the decisions; its error names the nearest one.
+    decision: Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Decision))})]
+    note: Annotated[
+        str | None,
+        Meta(description="What the agent, and whoever meets this loop again, should know."),
+    ] = None
+
+
+class ShownTask(msgspec.Struct):
+    """How a task stands."""
+
+    task: str
+    status: TaskStatus
+    loop_count: int
+    pivots: Annotated[int, Meta(description="New approaches that were asked for.")]
+    turns: Annotated[int, Meta(description="Steps that are in the store.")]
+    attempts: Annotated[int, Meta(description="Attempts that the agent recorded.")]
+    last_attempt: Annotated[str | None, Meta(description="End of the last attempt, ISO 8601.")]
+    last_status: str | None
+    last_blockers: Annotated[
+        str | None, Meta(description="As it was recorded, mostly a list in JSON.")
+    ]
+    gates: list[StoredGate]
+
+
+class Readiness(msgspec.Struct):
+    """Whether each part works."""
+
+    checks: Annotated[
+        dict[str, bool], Meta(description="The parts are `detection`, `storing` and `log`.")
+    ]
