@@ -97,7 +97,7 @@ def test_alerts_are_explained() -> None:
         name
         for expression in expressions
         for name in _NAME.findall(expression)
-        if name not in explained and name != "looptrace_judging_is_current"
+        if name not in explained and name != "looptrace_detection_is_current"
     ]
     assert unexplained == []
     assert Path(ROOT / "deploy/alerts.yml").name in explained

@@ -60,7 +60,7 @@ class Memory:
 class Receiver:
     """A receiver that runs, and what it keeps and counts."""
 
-    intake: Pipeline
+    pipeline: Pipeline
     sink: Memory
     http: str = ""
     grpc: str = ""
@@ -68,12 +68,12 @@ class Receiver:
     @property
     def counted(self) -> dict[str, int]:
         """The counts that are not 0."""
-        return {name: count for name, count in self.intake.counts.read().items() if count}
+        return {name: count for name, count in self.pipeline.counts.read().items() if count}
 
     @property
     def app(self) -> Starlette:
         """The application, to be called without a server."""
-        return Starlette(routes=otlp_routes(self.intake))
+        return Starlette(routes=otlp_routes(self.pipeline))
 
 
 @contextmanager
@@ -100,13 +100,13 @@ def running(limits: Limits | None = None) -> Iterator[Receiver]:
         finally:
             stop.set()
             thread.join()
-        assert receiver.intake.in_flight.bytes_held == 0, "what was claimed was given back"
+        assert receiver.pipeline.in_flight.bytes_held == 0, "what was claimed was given back"
 
 
 async def _serve(receiver: Receiver, ready: Event, stop: Event) -> None:
-    options = uvicorn_options(receiver.intake.limits)
+    options = uvicorn_options(receiver.pipeline.limits)
     server = uvicorn.Server(uvicorn.Config(receiver.app, log_config=None, **options))
-    grpc = grpc_server(receiver.intake)
+    grpc = grpc_server(receiver.pipeline)
     port = grpc.add_insecure_port(f"{HOST}:0")
     with socket.socket() as listening:
         listening.bind((HOST, 0))

@@ -95,7 +95,7 @@ def test_exporters_come_back(
             export(HttpExporter(f"{receiver.http}/v1/traces"), 5)
         else:
             export(GrpcExporter(f"http://{receiver.grpc}", insecure=True), 5)
-    assert receiver.intake.counts.read()["refused_sink_full"] == 1
+    assert receiver.pipeline.counts.read()["refused_sink_full"] == 1
     assert sorted(receiver.sink.names) == [f"call {number}" for number in range(5)]
 
 

@@ -235,7 +235,7 @@ def test_no_body_is_a_fault_of_the_server(path: str, kind: str, packing: str) ->
     with intake(LIMITS) as receiver:
         seen, fault = asyncio.run(outcomes(receiver.app, path, kind, packing, BODIES))
         assert fault is None, (seen, fault)
-        assert receiver.intake.in_flight.bytes_held == 0
+        assert receiver.pipeline.in_flight.bytes_held == 0
         assert sum(seen.values()) == BODIES
         assert min(seen[200], seen[400]) > BODIES // 200, "both ways are tried"
 

@@ -40,7 +40,7 @@ def answered(
     """Give the status of a body under some limits, and why it was refused, as it is counted."""
     with intake(limits) as receiver:
         status, _ = asyncio.run(post(receiver.app, kind, packing, body, path))
-        assert receiver.intake.in_flight.bytes_held == 0
+        assert receiver.pipeline.in_flight.bytes_held == 0
         names = [name for name in receiver.counted if name.startswith("refused_")]
     return status, ",".join(names)
 
@@ -341,8 +341,8 @@ def test_a_client_that_goes_away_leaves_nothing() -> None:
     with running() as receiver:
         with connected(receiver) as client:
             client.sendall(HEAD + b"content-length: 1000000\r\n\r\n" + b" " * 100_000)
-            wait_until(lambda: receiver.intake.in_flight.bytes_held == 100_000)
-        wait_until(lambda: receiver.intake.in_flight.bytes_held == 0)
+            wait_until(lambda: receiver.pipeline.in_flight.bytes_held == 100_000)
+        wait_until(lambda: receiver.pipeline.in_flight.bytes_held == 0)
         wait_until(lambda: receiver.counted == {"refused_client_gone": 1})
 
 
@@ -359,7 +359,7 @@ def test_all_requests_together_are_limited() -> None:
     with running(Limits(in_flight_bytes_max=100 * KIB, retry_after_s=9)) as receiver:
         with connected(receiver) as first:
             first.sendall(HEAD + b"content-length: 1000000\r\n\r\n" + b" " * 90 * KIB)
-            wait_until(lambda: receiver.intake.in_flight.bytes_held == 90 * KIB)
+            wait_until(lambda: receiver.pipeline.in_flight.bytes_held == 90 * KIB)
             second = http.client.HTTPConnection(receiver.http.removeprefix("http://"))
             second.request("POST", "/v1/traces", b" " * 11 * KIB, {"content-type": JSON})
             answer = second.getresponse()
@@ -368,7 +368,7 @@ def test_all_requests_together_are_limited() -> None:
             second.request("POST", "/v1/traces", b"{}", {"content-type": JSON})
             assert second.getresponse().status == 200
             second.close()
-        wait_until(lambda: receiver.intake.in_flight.bytes_held == 0)
+        wait_until(lambda: receiver.pipeline.in_flight.bytes_held == 0)
 
 
 def test_counts_have_names_of_our_own() -> None:
@@ -378,7 +378,7 @@ def test_counts_have_names_of_our_own() -> None:
         for _ in range(50):
             kind, packing = chance.choice([JSON, "x/" + chance.randbytes(4).hex()]), "gzip"
             asyncio.run(post(receiver.app, kind, packing, chance.randbytes(8)))
-        assert receiver.intake.counts.read().keys() == NAMES.keys()
+        assert receiver.pipeline.counts.read().keys() == NAMES.keys()
     assert all(sentence.endswith(".") for sentence in NAMES.values())
     with pytest.raises(KeyError):
         ReceiverCounts().add("something else")

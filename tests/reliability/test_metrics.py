@@ -78,7 +78,7 @@ def counted() -> list[Instrument]:
     counts = ReceiverCounts()
     counts.add("spans", 5)
     counts.add_refused(Reason.SLOW)
-    return [*of_counts(counts), *of_fields("judging", Judged(7, 3))]
+    return [*of_counts(counts), *of_fields("detection", Judged(7, 3))]
 
 
 def samples(page: bytes) -> dict[str, float]:
@@ -96,8 +96,8 @@ def test_prometheus_reads_what_is_counted() -> None:
     assert page["looptrace_receiver_spans_total"] == 5
     assert page['looptrace_receiver_refused_total{reason="slow"}'] == 1
     assert page['looptrace_receiver_refused_total{reason="method"}'] == 0
-    assert page["looptrace_judging_spans_total"] == 7
-    assert page["looptrace_judging_tasks"] == 3
+    assert page["looptrace_detection_spans_total"] == 7
+    assert page["looptrace_detection_tasks"] == 3
     metrics.close(1)
 
 
@@ -115,7 +115,7 @@ def test_otlp_is_sent_what_prometheus_reads(
     request = ExportMetricsServiceRequest.FromString(receiver.bodies[0])
     scopes = [scope for resource in request.resource_metrics for scope in resource.scope_metrics]
     sent = {metric.name: metric for scope in scopes for metric in scope.metrics}
-    assert sent["looptrace.judging.tasks"].gauge.data_points[0].as_double == 3
+    assert sent["looptrace.detection.tasks"].gauge.data_points[0].as_double == 3
     for name in sent:
         assert {name.replace(".", "_"), name.replace(".", "_") + "_total"} & shown
 
@@ -165,11 +165,11 @@ def probed(ready: Mapping[str, Check]) -> Iterator[httpx.Client]:
 
 def test_health_and_readiness() -> None:
     """It is healthy while it answers, and ready when all of its parts are."""
-    state = {"judging": True, "disk": False}
-    with probed({"judging": lambda: state["judging"], "disk": lambda: state["disk"]}) as client:
+    state = {"detection": True, "disk": False}
+    with probed({"detection": lambda: state["detection"], "disk": lambda: state["disk"]}) as client:
         assert client.get("/healthz").status_code == 200
         assert client.get("/readyz").status_code == 503
-        assert client.get("/readyz").json() == {"checks": {"judging": True, "disk": False}}
+        assert client.get("/readyz").json() == {"checks": {"detection": True, "disk": False}}
         state["disk"] = True
         assert client.get("/readyz").status_code == 200
         page = client.get("/metrics")
@@ -184,10 +184,10 @@ def test_a_check_that_fails_is_not_ready_and_says_no_more() -> None:
     def broken() -> bool:
         raise ValueError(SAID)
 
-    with probed({"judging": broken}) as client:
+    with probed({"detection": broken}) as client:
         answer = client.get("/readyz")
 
-    assert (answer.status_code, answer.json()) == (503, {"checks": {"judging": False}})
+    assert (answer.status_code, answer.json()) == (503, {"checks": {"detection": False}})
 
 
 def test_logs_are_json_without_content() -> None:

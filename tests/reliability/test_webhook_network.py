@@ -385,9 +385,9 @@ DELIVERING = """
 import sys, time
 from pathlib import Path
 from random import Random
-from looptrace.collector.webhooks.deliverer import Deliverer
+from looptrace.collector.webhooks.dispatcher import Dispatcher
 from tests.reliability.test_webhook_network import hooks_of
-deliverer = Deliverer(Path(sys.argv[1]), hooks_of([sys.argv[2]]), {})
+deliverer = Dispatcher(Path(sys.argv[1]), hooks_of([sys.argv[2]]), {})
 deliverer.start()
 time.sleep(60)
 """

@@ -1,4 +1,7 @@
-"""Out of the log into the store's files, in the background, and what is too old out of them."""
+"""The archiver: a thread that moves spans from the ingest log into the store's files.
+
+It also deletes days that are too old.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
-# Requests that are stored at once: more would keep who answers waiting, fewer would take longer.
+# Requests that are stored at once: more would delay answers, fewer would take longer in all.
 REQUESTS_A_ROUND = 16
-# Storing may take this share of the time, so that receiving and judging go on.
+# Storing may take this share of the time, so that receiving and detection go on.
 BUSY_SHARE_MAX = 0.2
-# Where the log is as full as this it may take all of it: else nothing could be received soon.
+# When the log is as full as this, storing may take all of the time, before the log is full.
 URGENT_SHARE = 0.25
 EXPIRE_EVERY_S = 3_600
 # After a failure, such as a full disk, it is tried again.
@@ -31,32 +34,32 @@ RETRY_S = 5.0
 
 @dataclass(slots=True)
 class ArchiverCounts:
-    """How far storing is; read by other threads."""
+    """Counts of the archiver, which other threads read."""
 
     seq: int = number("Request of the log up to which all is in the store.", "gauge")
-    spans: int = number("Spans that were brought to the store.")
-    rounds: int = number("Times that some were brought there.")
-    failed: int = number("Times that it did not work, and is tried again.")
+    spans: int = number("Spans that were written to the store.")
+    rounds: int = number("Times that spans were written there.")
+    failed: int = number("Times that writing failed, and is tried again.")
     days_expired: int = number("Days whose spans, turns and findings were deleted.")
 
 
 class Archiver:
-    """A thread that brings what was judged into the store's files, and keeps other writers out."""
+    """A thread that writes what the detector has seen to the store, and keeps other writers out."""
 
     def __init__(
         self,
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        judged_seq: Callable[[], int],
+        detected_seq: Callable[[], int],
     ) -> None:
-        """Store the spans of `log` up to what `judged_seq` says."""
-        self.kept = ArchiverCounts()
+        """Store the spans of `log` up to the row that `detected_seq` returns."""
+        self.counts = ArchiverCounts()
         self._dir = store_dir
         self._settings = settings
         self._log = log
         self._limits = settings.server
-        self._judged_seq = judged_seq
+        self._detected_seq = detected_seq
         self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
@@ -77,7 +80,7 @@ class Archiver:
         self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
-        """End, and say whether there was time for it; what is not stored stays in the log."""
+        """End; return whether there was time for it. What is not stored stays in the log."""
         return self._worker.close(timeout_s)
 
     def _run(self) -> Generator[float, None, None]:
@@ -89,13 +92,13 @@ class Archiver:
 
     def _catch_up(self, writer: Writer) -> None:
         """Ingest what was acknowledged and not stored; the gates of that are decided here."""
-        logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
+        logged = self._log.read(self.counts.seq, REQUESTS_A_ROUND)
         if logged is None:
             writer.ingest(SPAN_SCHEMA.to_frame())  # Mends what a killed process left.
         while logged is not None:
             writer.ingest(logged.spans)
             self._done(logged)
-            logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND)
+            logged = self._log.read(self.counts.seq, REQUESTS_A_ROUND)
 
     def _go_on(self, writer: Writer) -> Generator[float, None, None]:
         expire_s = time.monotonic()
@@ -113,14 +116,14 @@ class Archiver:
                     pause_s = 0.0
             except StoreError as error:
                 _logger.warning("%s", error)
-                self.kept.failed += 1
+                self.counts.failed += 1
                 pause_s = RETRY_S
             self._worker.pause(pause_s)
             yield wait_s
 
     def _round(self, writer: Writer) -> bool:
-        """Store some of what was judged; says whether there may be more."""
-        logged = self._log.read(self.kept.seq, REQUESTS_A_ROUND, self._judged_seq())
+        """Store some requests; return whether there may be more."""
+        logged = self._log.read(self.counts.seq, REQUESTS_A_ROUND, self._detected_seq())
         if logged is None:
             if writer.has_decisions():
                 writer.add(SPAN_SCHEMA.to_frame())
@@ -131,12 +134,12 @@ class Archiver:
 
     def _done(self, logged: Logged) -> None:
         self._log.drop(logged.seq)
-        self.kept.seq = logged.seq
-        self.kept.spans += logged.spans.height
-        self.kept.rounds += 1
+        self.counts.seq = logged.seq
+        self.counts.spans += logged.spans.height
+        self.counts.rounds += 1
 
     def _expire(self, writer: Writer) -> None:
         days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)
-        self.kept.days_expired += len(days)
+        self.counts.days_expired += len(days)
         if days:
             _logger.info("deleted the spans, turns and findings of %s", ", ".join(days))

@@ -27,13 +27,13 @@ _STREAMS_MAX = 100
 
 
 def grpc_server(
-    intake: Pipeline, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
+    pipeline: Pipeline, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
 ) -> grpc.aio.Server:
     """Return a server of the three services, to which the caller adds its ports.
 
-    It must be made in the event loop that it runs in, and stopped before the intake is closed.
+    It must be made in the event loop that it runs in, and stopped before the pipeline is closed.
     """
-    limits = intake.limits
+    limits = pipeline.limits
     server = grpc.aio.server(
         interceptors=list(interceptors),
         options=_options(limits),
@@ -43,7 +43,7 @@ def grpc_server(
     reads = asyncio.Semaphore(max(1, limits.in_flight_bytes_max // limits.body_bytes_max))
     for signal, service in _SERVICES.items():
         # On the wire, one message is a stream of one; as a stream it is not read beforehand.
-        export = grpc.stream_unary_rpc_method_handler(partial(_export, intake, reads, signal))
+        export = grpc.stream_unary_rpc_method_handler(partial(_export, pipeline, reads, signal))
         handlers = grpc.method_handlers_generic_handler(service, {"Export": export})
         server.add_generic_rpc_handlers((handlers,))
     return server
@@ -63,7 +63,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
 
 
 async def _export(
-    intake: Pipeline,
+    pipeline: Pipeline,
     reads: asyncio.Semaphore,
     signal: Signal,
     _: AsyncIterator[bytes],
@@ -71,15 +71,15 @@ async def _export(
 ) -> bytes:
     """Take one request; ends the call with a status where it is refused."""
     try:
-        with intake.in_flight.claim() as claim:
-            async with _slot(reads, intake.limits):
-                message = await _message(context, intake.limits)
+        with pipeline.in_flight.claim() as claim:
+            async with _slot(reads, pipeline.limits):
+                message = await _message(context, pipeline.limits)
             claim.add(len(message))
-            taken = await intake.take(signal, WireFormat.PROTO, "", [message], claim)
+            decoded = await pipeline.take(signal, WireFormat.PROTO, "", [message], claim)
     except RefusalError as refusal:
-        intake.counts.add_refused(refusal.reason)
+        pipeline.counts.add_refused(refusal.reason)
         await _refuse(context, refusal)
-    return written(response(signal, taken), WireFormat.PROTO)
+    return written(response(signal, decoded), WireFormat.PROTO)
 
 
 @asynccontextmanager

@@ -25,9 +25,9 @@ _NO_PACKING = ("", "identity")
 _ALIASES = {"x-gzip": "gzip"}
 
 
-def otlp_routes(intake: Pipeline) -> list[Route]:
-    """Return the routes of OTLP; they take requests until the intake is closed."""
-    return [Route(f"/v1/{signal.value}", _Endpoint(intake, signal)) for signal in Signal]
+def otlp_routes(pipeline: Pipeline) -> list[Route]:
+    """Return the routes of OTLP; they take requests until the pipeline is closed."""
+    return [Route(f"/v1/{signal.value}", _Endpoint(pipeline, signal)) for signal in Signal]
 
 
 def uvicorn_options(limits: Limits) -> dict[str, Any]:
@@ -86,36 +86,36 @@ class _BoundedHttp(H11Protocol):
 class _Endpoint:
     """Answers the requests of one signal, as an ASGI application."""
 
-    def __init__(self, intake: Pipeline, signal: Signal) -> None:
-        self._intake = intake
+    def __init__(self, pipeline: Pipeline, signal: Signal) -> None:
+        self._pipeline = pipeline
         self._signal = signal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         form = _FORMS.get(_media_type(request))
         try:
-            answer = await self._taken(request, form)
+            answer = await self._accepted(request, form)
         except RefusalError as refusal:
-            self._intake.counts.add_refused(refusal.reason)
+            self._pipeline.counts.add_refused(refusal.reason)
             answer = _refused(refusal, form or WireFormat.JSON)
         await answer(scope, receive, send)
 
-    async def _taken(self, request: Request, form: WireFormat | None) -> Response:
-        """Take a request; raises RefusalError."""
+    async def _accepted(self, request: Request, form: WireFormat | None) -> Response:
+        """Take a request in; raises RefusalError."""
         if request.method != "POST":
             raise RefusalError(Reason.METHOD, "send telemetry with POST")
         if form is None:
             raise RefusalError(Reason.MEDIA_TYPE, f"the content type must be {' or '.join(_FORMS)}")
         packing = _packing(request)
-        with self._intake.in_flight.claim() as claim:
+        with self._pipeline.in_flight.claim() as claim:
             parts = await self._body(request, claim)
-            taken = await self._intake.take(self._signal, form, packing, parts, claim)
-        content = written(response(self._signal, taken), form)
+            decoded = await self._pipeline.take(self._signal, form, packing, parts, claim)
+        content = written(response(self._signal, decoded), form)
         return Response(content, media_type=form.value)
 
     async def _body(self, request: Request, claim: Claim) -> list[bytes]:
         """Read a body in parts, in time, and no more than may be; raises RefusalError."""
-        limits = self._intake.limits
+        limits = self._pipeline.limits
         why = f"the body has more than {limits.body_bytes_max:,} bytes; send smaller batches"
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limits.body_bytes_max:

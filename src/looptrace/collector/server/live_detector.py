@@ -44,21 +44,21 @@ TRACES_GO_ON_S = 3_600
 
 @dataclass(slots=True)
 class DetectorCounts:
-    """How far judging is; read by other threads, for metrics and for what may leave the log."""
+    """Counts of the detector, which other threads read for metrics and for trimming the log."""
 
     # All that was decided of it is committed.
-    seq: int = number("Request of the log up to which all is judged.", "gauge")
-    spans: int = number("Spans that were judged.")
-    turns: int = number("Turns that were judged.")
-    events: int = number("Events that were told: warnings, pivots, gates, resets.")
-    failed: int = number("Times that requests could not be judged.")
-    late: int = number("Turns that came too late to be judged live.")
-    outages: int = number("Outages of the outside that were told.")
+    seq: int = number("Request of the log up to which the rules have run.", "gauge")
+    spans: int = number("Spans on which the rules have run.")
+    turns: int = number("Turns on which the rules have run.")
+    events: int = number("Events that were recorded: warnings, pivots, gates, resets.")
+    failed: int = number("Times that the rules failed on requests.")
+    late: int = number("Turns that came too late for live detection.")
+    outages: int = number("Outages that were logged.")
     tasks: int = number("Tasks that are held in memory.", "gauge")
-    tasks_evicted: int = number("Tasks that had to go because there were too many.")
+    tasks_evicted: int = number("Tasks that were evicted because there were too many.")
     traces: int = number("Traces whose spans may go on, held in memory.", "gauge")
-    traces_dropped: int = number("Traces that had to go because there were too many.")
-    is_current: int = number("1 when what the store holds of tasks at work was read.", "gauge")
+    traces_dropped: int = number("Traces that were dropped because there were too many.")
+    is_current: int = number("1 when the tasks at work were read from the store.", "gauge")
 
 
 class LiveDetector:
@@ -76,14 +76,14 @@ class LiveDetector:
         on_events: Callable[[], None],
     ) -> None:
         """Judge spans of `log`; `on_events` is called, on this thread, when something was told."""
-        self.judged = DetectorCounts()
+        self.counts = DetectorCounts()
         self._worker = Worker("looptrace-detector", self._run, wake=log.committed)
         self._begin = partial(
             _Judge,
             store_dir,
             settings,
             log,
-            self.judged,
+            self.counts,
             self._worker.pause,
             on_events,
         )
@@ -92,7 +92,7 @@ class LiveDetector:
 
     def start(self, after_seq: int) -> None:
         """Begin after this row of the log; the store holds those before it."""
-        self.judged.seq = after_seq
+        self.counts.seq = after_seq
         self._worker.start()
 
     @property
@@ -112,7 +112,7 @@ class LiveDetector:
         with reader.open_gates(self._store_dir, self._webhooks) as gates:
             judge = self._begin(gates)
             judge.warm()
-            self.judged.is_current = 1
+            self.counts.is_current = 1
             while True:
                 try:
                     while judge.tick():
@@ -200,7 +200,7 @@ class _Judge:
             raise
         except Exception:
             # One request that cannot be judged must not keep all others from it.
-            _logger.exception("requests up to %d of the log could not be judged", logged.seq)
+            _logger.exception("the rules failed on requests up to %d of the log", logged.seq)
             self._judged.failed += 1
         self._judged.seq = logged.seq
         self._judged.spans += logged.spans.height

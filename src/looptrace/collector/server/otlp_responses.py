@@ -22,17 +22,19 @@ from looptrace.collector.server.decoding import DecodedRequest, RefusalError, Si
 from looptrace.collector.server.receiver_metrics import Reason
 
 
-def response(signal: Signal, taken: DecodedRequest) -> Message:
+def response(signal: Signal, decoded: DecodedRequest) -> Message:
     """Return the response to a request; it has no partial success where there is nothing to say."""
-    is_whole = not taken.rejected and not taken.message
+    is_whole = not decoded.rejected and not decoded.message
     if signal is Signal.METRICS:
         return ExportMetricsServiceResponse()
     if signal is Signal.LOGS:
         logs = ExportLogsPartialSuccess(
-            rejected_log_records=taken.rejected, error_message=taken.message
+            rejected_log_records=decoded.rejected, error_message=decoded.message
         )
         return ExportLogsServiceResponse(partial_success=None if is_whole else logs)
-    spans = ExportTracePartialSuccess(rejected_spans=taken.rejected, error_message=taken.message)
+    spans = ExportTracePartialSuccess(
+        rejected_spans=decoded.rejected, error_message=decoded.message
+    )
     return ExportTraceServiceResponse(partial_success=None if is_whole else spans)
 
 

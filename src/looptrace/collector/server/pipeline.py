@@ -36,7 +36,7 @@ class InFlight:
 
     @contextmanager
     def claim(self) -> Iterator[Claim]:
-        """Give what a request takes bytes with; they are given back when it is answered."""
+        """Yield the claim of one request; its bytes are given back when the request is answered."""
         claim = Claim(self)
         try:
             yield claim
@@ -78,14 +78,14 @@ class Pipeline:
         sink: Sink,
         limits: Limits,
         counts: ReceiverCounts,
-        kept: Callable[[pl.DataFrame], pl.DataFrame] = lambda spans: spans,
+        reduce_content: Callable[[pl.DataFrame], pl.DataFrame] = lambda spans: spans,
     ) -> None:
-        """Bring to `sink` what `kept` leaves of the spans."""
+        """Bring spans to `sink`, with as much content as `reduce_content` leaves."""
         self.limits = limits
         self.counts = counts
         self.in_flight = InFlight(limits)
         self._sink = sink
-        self._kept = kept
+        self._reduce_content = reduce_content
         self._decoders = ThreadPoolExecutor(limits.decoders, "looptrace-decode")
 
     def close(self) -> None:
@@ -104,28 +104,28 @@ class Pipeline:
             self.counts.add("metrics_requests")
             return DecodedRequest()
         loop = asyncio.get_running_loop()
-        taken = await loop.run_in_executor(
-            self._decoders, self._decoded, signal, form, packing, parts, claim
+        decoded = await loop.run_in_executor(
+            self._decoders, self._decode, signal, form, packing, parts, claim
         )
-        if not taken.spans.is_empty():
-            await self._commit(taken)
+        if not decoded.spans.is_empty():
+            await self._commit(decoded)
         self.counts.add("requests")
         self.counts.add("bytes", size)
-        self.counts.add("spans", taken.spans.height)
-        self.counts.add("spans_rejected", taken.rejected)
-        return taken
+        self.counts.add("spans", decoded.spans.height)
+        self.counts.add("spans_rejected", decoded.rejected)
+        return decoded
 
-    def _decoded(
+    def _decode(
         self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
     ) -> DecodedRequest:
         body = decompress(b"".join(parts), packing, self.limits, claim.add)
         decode = decode_traces if signal is Signal.TRACES else decode_logs
-        taken = decode(body, form, self.limits)
-        return replace(taken, spans=self._kept(taken.spans))
+        decoded = decode(body, form, self.limits)
+        return replace(decoded, spans=self._reduce_content(decoded.spans))
 
-    async def _commit(self, taken: DecodedRequest) -> None:
+    async def _commit(self, decoded: DecodedRequest) -> None:
         try:
-            await self._sink.accept(taken.spans)
+            await self._sink.accept(decoded.spans)
         except SinkFull as full:
             raise RefusalError(Reason.SINK_FULL, str(full), full.retry_after_s) from full
         except StoreError as error:

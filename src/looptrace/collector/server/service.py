@@ -1,4 +1,4 @@
-"""The server put together: what receives, what keeps, what judges, and what tells."""
+"""The server put together: receiver, ingest log, detector, archiver, dispatcher, exporter."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class ServeError(InputError):
     """The server cannot start; the message is one line that says why and what to do."""
 
 
-# Who answers waits for whoever judges and stores no longer than this at a time.
+# Request threads get the interpreter back after at most this long.
 _SWITCH_S = 0.001
-# Objects made before garbage is looked for, and how rarely it is looked for among older ones: what
-# the server holds is many objects, and to go through them all takes longer than an answer may.
+# Allocations before a collection of garbage, and collections before one of an older generation. The
+# server holds many objects, and a collection of all of them takes longer than an answer may.
 _GARBAGE = (50_000, 20, 50)
 
 
@@ -92,10 +92,10 @@ class Addresses:
 
 
 class Service:
-    """What works behind the ports."""
+    """The parts of a server behind its ports."""
 
     def __init__(self, options: Options) -> None:
-        """Open the store, ingest what the log still has, and begin to judge.
+        """Open the store, ingest what the log still has, and start the threads.
 
         Raises:
             StoreError: if the store cannot be used, or another process writes to it.
@@ -106,45 +106,47 @@ class Service:
         self.changes = Changes()
         self.counts = ReceiverCounts()
         self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
-        self.judging = LiveDetector(options.store_dir, settings, self.log, self._told)
-        self.keeping = Archiver(
-            options.store_dir, settings, self.log, lambda: self.judging.judged.seq
+        self.detector = LiveDetector(options.store_dir, settings, self.log, self._on_events)
+        self.archiver = Archiver(
+            options.store_dir, settings, self.log, lambda: self.detector.counts.seq
         )
-        self.keeping.start()
+        self.archiver.start()
         gates_path = layout.gates_path(options.store_dir)
-        self.deliverer = Dispatcher(gates_path, settings.webhooks, os.environ)
+        self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
-        self.deliverer.start()
+        self.dispatcher.start()
         if self.exporter:
             self.exporter.start()
-        self.judging.start(self.keeping.kept.seq)
-        kept = partial(with_content, content=options.content, key=content_key(options.store_dir))
-        self.intake = Pipeline(self.log, options.settings.server, self.counts, kept)
+        self.detector.start(self.archiver.counts.seq)
+        reduce_content = partial(
+            with_content, content=options.content, key=content_key(options.store_dir)
+        )
+        self.pipeline = Pipeline(self.log, options.settings.server, self.counts, reduce_content)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(
-            options.store_dir, settings, self.changes, self.judging.wake, self._stored
+            options.store_dir, settings, self.changes, self.detector.wake, self._stored
         )
 
     def routes(self) -> list[Route]:
-        """Return what is answered over HTTP."""
+        """Return the routes of HTTP."""
         checks = {
-            "judging": lambda: self.judging.is_alive and self.judging.judged.is_current == 1,
-            "storing": lambda: self.keeping.is_alive,
+            "detection": lambda: self.detector.is_alive and self.detector.counts.is_current == 1,
+            "storing": lambda: self.archiver.is_alive,
             "log": lambda: self.log.bytes <= self.log.bytes_max,
         }
         return [
-            *otlp_routes(self.intake),
+            *otlp_routes(self.pipeline),
             *self.gates.routes(),
             *metrics.routes(self.metrics, checks),
         ]
 
     def instruments(self) -> list[Instrument]:
-        """Return what is shown of every part."""
+        """Return the instruments of every part."""
         return [
             *metrics.of_counts(self.counts),
-            *metrics.of_fields("judging", self.judging.judged),
-            *metrics.of_fields("storing", self.keeping.kept),
+            *metrics.of_fields("detection", self.detector.counts),
+            *metrics.of_fields("storing", self.archiver.counts),
             Instrument(
                 "looptrace.log.bytes",
                 "Bytes that are acknowledged and not in the store yet.",
@@ -162,30 +164,30 @@ class Service:
             Instrument(
                 "looptrace.webhooks.results",
                 "What came of tries: delivered, failed, dead, disabled; error is our own.",
-                lambda: {(*key,): count for key, count in self.deliverer.results().items()},
+                lambda: {(*key,): count for key, count in self.dispatcher.results().items()},
                 labels=("endpoint", "result"),
             ),
         ]
 
-    def _told(self) -> None:
+    def _on_events(self) -> None:
         self.changes.tell()
-        self.deliverer.wake()
+        self.dispatcher.wake()
         if self.exporter:
             self.exporter.wake()
-        self.keeping.wake()  # Somebody may ask for a report of it.
+        self.archiver.wake()  # Somebody may ask for a report of it.
 
     async def _stored(self) -> None:
-        """Wait until what was judged is in the store, if that does not take long."""
-        judged = self.judging.judged.seq
-        self.keeping.wake()
+        """Wait until the store has what the detector has seen, if that does not take long."""
+        detected_seq = self.detector.counts.seq
+        self.archiver.wake()
         deadline_s = time.monotonic() + _STORED_WAIT_S
-        while self.keeping.kept.seq < judged and time.monotonic() < deadline_s:
+        while self.archiver.counts.seq < detected_seq and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
 
     def close(self) -> None:
-        """End; what was acknowledged is on disk, and what is not done is done after a start."""
-        self.intake.close()
-        ends = [self.judging.close, self.deliverer.close, self.keeping.close]
+        """Stop all parts; what was acknowledged is on disk, and the next start does the rest."""
+        self.pipeline.close()
+        ends = [self.detector.close, self.dispatcher.close, self.archiver.close]
         if self.exporter:
             ends.append(self.exporter.close)
         with ThreadPoolExecutor(len(ends)) as pool:
@@ -197,7 +199,7 @@ class Service:
 
 @contextmanager
 def _quick_to_answer() -> Iterator[None]:
-    """Let no thread of the process keep the others waiting for long."""
+    """Keep threads and the garbage collector from delaying answers."""
     before = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()
@@ -247,7 +249,7 @@ async def _serve(
             **tls_options(access),
         )
     )
-    async with _grpc(options, service.intake) as grpc_port:
+    async with _grpc(options, service.pipeline) as grpc_port:
         _on_signals(lambda: _stop(http, service.changes))
         ready(
             Addresses(
@@ -260,22 +262,22 @@ async def _serve(
 
 
 class _Http(uvicorn.Server):
-    """uvicorn's server, which leaves signals to whoever runs it beside another one."""
+    """uvicorn's server without its signal handlers: gRPC has to stop as well."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
 
 @asynccontextmanager
-async def _grpc(options: Options, intake: Pipeline) -> AsyncIterator[int | None]:
-    """Serve gRPC; gives the port."""
+async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | None]:
+    """Serve gRPC; yield the port."""
     if options.grpc_port is None:
         yield None
         return
     access = options.access
-    server = grpc_server(intake, [AccessInterceptor(access)])
+    server = grpc_server(pipeline, [AccessInterceptor(access)])
     at = _address(access.host, options.grpc_port)
     try:
         credentials = grpc_credentials(access)
@@ -283,7 +285,7 @@ async def _grpc(options: Options, intake: Pipeline) -> AsyncIterator[int | None]
         port = secured or server.add_insecure_port(at)
     except RuntimeError as error:
         raise ServeError(
-            _taken(access.host, options.grpc_port, "--grpc-port", "see the line above")
+            _port_error(access.host, options.grpc_port, "--grpc-port", "see the line above")
         ) from error
     await server.start()
     try:
@@ -298,14 +300,14 @@ def _listening(host: str, port: int, option: str) -> Iterator[socket.socket]:
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ServeError(_taken(host, port, option, error.strerror or str(error))) from error
+        raise ServeError(_port_error(host, port, option, error.strerror or str(error))) from error
     with listener:
         yield listener
 
 
-def _taken(host: str, port: int, option: str, reason: str) -> str:
-    said = reason.partition(" (")[0]  # Python adds in brackets what it tried.
-    return f"port {port} of {host} cannot be had ({said}); see --host and {option}."
+def _port_error(host: str, port: int, option: str, reason: str) -> str:
+    reason = reason.partition(" (")[0]  # Python adds in brackets what it tried.
+    return f"port {port} of {host} cannot be had ({reason}); see --host and {option}."
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
