@@ -15,8 +15,10 @@ from looptrace.analyzer.settings.sections import (
     PIVOTS_VARIABLE,
     THRESHOLD_VARIABLE,
     Settings,
+    load,
     parsed,
 )
+from looptrace.analyzer.settings.toml_editor import with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated
 from looptrace.cli import traces
@@ -32,7 +34,7 @@ from looptrace.cli.config import config_option
     show_default=True,
     help="Tasks without a loop in which any rule may fire, a day, all rules together.",
 )
-@click.option("--write", is_flag=True, help=f"Write the settings to {FILE_NAME}.")
+@click.option("--write", is_flag=True, help=f"Write the proposals into {FILE_NAME}.")
 @config_option
 @click.pass_context
 def calibrate(
@@ -58,7 +60,7 @@ def calibrate(
         raise
     print_calibration(found, alarms_per_day, Console())
     if write:
-        _write(found.settings)
+        _write(settings, found.settings)
     traces.warn_of(skipped)
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)
 
@@ -70,15 +72,24 @@ def _check_environment() -> None:
             raise click.UsageError(f"{variable} is set, and wins over the file; unset it first.")
 
 
-def _write(settings: Settings) -> None:
-    """Write the file whole or not at all; what was there before stays beside it."""
-    path, text = Path(FILE_NAME), toml_of(settings)
-    parsed(text.encode(), FILE_NAME)
+def _write(before: Settings, settings: Settings) -> None:
+    """Write the file whole or not at all.
+
+    The file that the settings came from keeps its comments and its order. Where that cannot be, or
+    where they came from another file, the file says all settings, and what was there stays beside.
+    """
+    path = Path(FILE_NAME)
+    own = path.exists() and load(path) == before
+    text = (
+        with_thresholds(path.read_bytes().decode("utf-8-sig"), FILE_NAME, settings) if own else None
+    )
+    whole = toml_of(settings)
+    parsed(whole.encode(), FILE_NAME)
     new = path.with_suffix(".toml.new")
-    kept = path.with_suffix(".toml.before")
     try:
-        new.write_text(text, encoding="utf-8")
-        if path.exists():
+        new.write_text(text or whole, encoding="utf-8", newline="")
+        if path.exists() and text is None:
+            kept = path.with_suffix(".toml.before")
             path.replace(kept)
             click.echo(f"What was in {path} lies in {kept}.", err=True)
         new.replace(path)

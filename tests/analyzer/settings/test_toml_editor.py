@@ -1,0 +1,100 @@
+"""Thresholds are written into a settings file, and nothing else of it changes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from looptrace.analyzer.detect.ruleset import Override
+from looptrace.analyzer.settings.sections import Settings, parsed, with_rules
+from looptrace.analyzer.settings.toml_editor import with_thresholds
+from looptrace.analyzer.tuning.calibrate import with_threshold
+
+COMMENTED = """# Ours since May.
+profile = "balanced" # as it comes
+
+# Rounds are cheap here.
+[rules.cycle] # the planner
+rounds_min = 3 # three
+# Ask Mia before this changes.
+
+# The people of operations wait.
+[[overrides]]
+# They said so.
+task_kind = "ops"
+[overrides.rules.repeated_call]
+attempts_min = 9 # nine
+# What follows is for the drafts.
+[[overrides]]
+phase = "draft"
+rules.stutter = { attempts_min = 5 } # five
+
+# A small machine.
+[server]
+decoders = 3
+"""
+NAME = "looptrace.toml"
+
+
+def read(text: str) -> Settings:
+    """Read settings from a text."""
+    return parsed(text.encode(), NAME)
+
+
+def raised(settings: Settings, kinds: dict[str, int], **thresholds: int) -> Settings:
+    """Return settings with other thresholds, and those of `repeated_call` for kinds of task."""
+    rule_set = settings.policy.rule_set
+    (call,) = [rule for rule in rule_set.rules if rule.name == "repeated_call"]
+    rules = tuple(
+        with_threshold(rule, thresholds[rule.name]) if rule.name in thresholds else rule
+        for rule in rule_set.rules
+    )
+    for_kinds = [
+        Override({call.name: with_threshold(call, value)}, task_kind=kind)
+        for kind, value in kinds.items()
+    ]
+    others = [override for override in rule_set.overrides if override.task_kind is None]
+    return with_rules(settings, replace(rule_set, rules=rules, overrides=(*for_kinds, *others)))
+
+
+def test_every_comment_stays_where_it_is() -> None:
+    """A team's reasons stand in the comments, and a tool that loses them is used once."""
+    wanted = raised(read(COMMENTED), {"reading": 7, "ops": 11}, stutter=6, response_repeat=5)
+    text = with_thresholds(COMMENTED, NAME, wanted)
+
+    assert text is not None
+    assert re.findall("#.*", text) == re.findall("#.*", COMMENTED)
+    assert "attempts_min = 11 # nine" in text
+    assert "rounds_min = 3 # three" in text
+    assert [one.task_kind for one in read(text).policy.rule_set.overrides] == [
+        "reading",
+        "ops",
+        None,
+    ]
+    assert read(text) == wanted
+
+
+def test_only_what_differs_is_written() -> None:
+    """A short file stays short, however its lines end and its keys are written."""
+    text = "rules.repeated_call.attempts_min = 4\r\n"
+    wanted = raised(read(text), {}, repeated_call=6)
+
+    assert with_thresholds(text, NAME, wanted) == text.replace("4", "6")
+    assert with_thresholds(COMMENTED, NAME, read(COMMENTED)) == COMMENTED
+
+
+def test_an_override_without_effect_goes() -> None:
+    """A kind whose threshold is that of all others needs no override, and may have none."""
+    text = "[[overrides]]\ntask_kind = 'ops'\nrules.repeated_call.attempts_min = 9\n"
+
+    assert with_thresholds(text, NAME, raised(read(text), {})) == ""
+
+
+def test_no_comment_is_lost() -> None:
+    """What would take a comment away, or move an override, is not written."""
+    assert with_thresholds(COMMENTED, NAME, raised(read(COMMENTED), {})) is None
+    late = (
+        "[[overrides]]\nphase = 'a'\nrules.repeated_call.attempts_min = 8\n"
+        "[[overrides]]\ntask_kind = 'ops'\nrules.repeated_call.attempts_min = 9\n"
+    )
+    assert with_thresholds(late, NAME, raised(read(late), {"ops": 5})) is None
