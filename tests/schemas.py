@@ -1,9 +1,13 @@
-"""Holds JSON against the documented schemas: the part of JSON Schema that they use."""
+"""Holds JSON against the documented schemas, with all fields and no others."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
 
 from tests.paths import ROOT
 
@@ -11,9 +15,13 @@ DOCS = ROOT / "docs"
 Schema = dict[str, Any]
 
 
-def conflicts(value: Any, name: str, path: str = "") -> list[str]:
-    """Name what a value breaks of the schema in a file of this name, or at a path in it."""
-    return _conflicts(value, _at(_read(name), path), name, "$")
+def conflicts(value: Any, name: str) -> list[str]:
+    """Name what a value breaks of the schema in a file of this name.
+
+    Every field that is described must be there, and no other.
+    """
+    errors = Draft202012Validator({"$ref": name}, registry=_REGISTRY).iter_errors(value)
+    return [f"{error.json_path}: {error.message}" for error in errors]
 
 
 def fields(name: str, definition: str = "") -> list[str]:
@@ -44,36 +52,27 @@ def _resolved(schema: Schema, name: str) -> tuple[Schema, str]:
     return {**_at(_read(file or name), path), **schema}, file or name
 
 
-def _conflicts(value: Any, schema: Schema, name: str, at: str) -> list[str]:
-    schema, name = _resolved(schema, name)
-    found = [] if _is_of_type(value, schema.get("type")) else [f"{at} is no {schema['type']}"]
-    if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{at} is none of {schema['enum']}")
-    if "const" in schema and value != schema["const"]:
-        found.append(f"{at} is not {schema['const']}")
-    if isinstance(value, int | float) and value < schema.get("minimum", value):
-        found.append(f"{at} is below {schema['minimum']}")
-    if isinstance(value, dict) and "properties" in schema:
-        properties = schema["properties"]
-        differing = value.keys() ^ properties.keys() | value.keys() ^ set(schema["required"])
-        found += [f"{at}.{key} is missing or not described" for key in sorted(differing)]
-        for key in value.keys() & properties.keys():
-            found += _conflicts(value[key], properties[key], name, f"{at}.{key}")
-    if isinstance(value, list):
-        for item in value:
-            found += _conflicts(item, schema["items"], name, f"{at}[]")
-    return found
+def _resource(name: str) -> Resource[Any]:
+    """Return a schema under the name of its file, by which others refer to it."""
+    described = _read(name)
+    described.pop("$id", None)
+    return DRAFT202012.create_resource(_closed(described))
 
 
-def _is_of_type(value: Any, names: str | list[str] | None) -> bool:
-    """Tell whether a value has a type of these names; JSON has no numbers that are booleans."""
-    types: Schema = {"object": dict, "array": list, "string": str, "integer": int}
-    types |= {"number": (int, float), "null": type(None), "boolean": bool}
-    wanted = [names] if isinstance(names, str) else names
-    return wanted is None or any(
-        isinstance(value, types[one]) and (one == "boolean" or not isinstance(value, bool))
-        for one in wanted
-    )
+def _closed(described: Any) -> Any:
+    """Return a schema that needs each field of an object, and allows no others."""
+    if isinstance(described, list):
+        return [_closed(item) for item in described]
+    if not isinstance(described, dict):
+        return described
+    closed = {key: _closed(item) for key, item in described.items()}
+    if isinstance(properties := closed.get("properties"), dict) and "type" in closed:
+        assert set(closed["required"]) == set(properties)
+        closed["additionalProperties"] = False
+    return closed
+
+
+_REGISTRY: Registry[Any] = Registry(retrieve=_resource)  # type: ignore[call-arg]
 
 
 def _fields(described: Schema, name: str, prefix: str) -> list[str]:

@@ -232,8 +232,8 @@ def test_json_says_the_same() -> None:
     del report["options"][0]["meaning"]
     report["failures"][0]["turn"] = "2"
     assert set(conflicts(report, "escalation.schema.json")) == {
-        "$.options[].meaning is missing or not described",
-        "$.failures[].turn is no integer",
+        "$.options[0]: 'meaning' is a required property",
+        "$.failures[0].turn: '2' is not of type 'integer'",
     }
 
 

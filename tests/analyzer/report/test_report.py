@@ -718,15 +718,15 @@ def test_schema_check_sees_each_kind_of_conflict() -> None:
     del report["skipped"][0]["why"]
 
     assert set(conflicts(report, SCHEMA)) == {
-        "$.spans is no integer",
-        "$.turns is below 0",
-        "$.schema is not 1",
-        f"$.findings[].action is none of {list(ACTIONS)}",
-        "$.findings[].turns[].extra is missing or not described",
-        f"$.events[].why is none of {[*WHY_TEXTS, None]}",
-        "$.events[].history[].error is missing or not described",
-        "$.events[].opinion.no_progress is no ['boolean', 'null']",
-        "$.skipped[].why is missing or not described",
+        "$.spans: '38' is not of type 'integer'",
+        "$.turns: -1 is less than the minimum of 0",
+        "$.schema: 1 was expected",
+        f"$.findings[0].action: 'stop' is not one of {list(ACTIONS)}",
+        "$.findings[0].turns[0]: Additional properties are not allowed ('extra' was unexpected)",
+        f"$.events[0].why: 'BECAUSE' is not one of {[*WHY_TEXTS, None]}",
+        "$.events[1].history[0]: Additional properties are not allowed ('error' was unexpected)",
+        "$.events[1].opinion.no_progress: 'yes' is not of type 'boolean', 'null'",
+        "$.skipped[0]: 'why' is a required property",
     }
 
 

@@ -289,5 +289,5 @@ def test_explanation_for_machines_keeps_to_its_schema() -> None:
     assert report["gates"][0]["moves"][0]["setting"] == "recovery.max_pivots"
     del report["gates"][0]["moves"][0]["turn"]
     assert conflicts(report, "explain.schema.json") == [
-        "$.gates[].moves[].turn is missing or not described"
+        "$.gates[0].moves[0]: 'turn' is a required property"
     ]
