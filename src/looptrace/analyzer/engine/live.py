@@ -27,6 +27,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import Moment, TaskState, advance
 from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, ordered
+from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Spans may arrive this long after younger ones of their task.
@@ -57,7 +58,9 @@ class _Task:
     opened: dict[Key, Stretch] = field(default_factory=dict)
     ended: list[Stretch] = field(default_factory=list)
     current: list[Stretch] = field(default_factory=list)
-    steps: dict[tuple[str, str], None] = field(default_factory=dict)  # trace and step, settled
+    steps: BoundedDict[tuple[str, str], None] = field(  # trace and step, settled
+        default_factory=lambda: BoundedDict(STEPS_KEPT_MAX)
+    )
     state: TaskState | None = None  # after the settled turns
     paused: bool = False  # there is an open gate now
     told: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
@@ -236,10 +239,7 @@ class LiveEngine:
             task.settled_ns = max(task.settled_ns, newest - HORIZON_S * NS_PER_S)
         parallel = rows.filter(pl.col("settles") & pl.col("step").is_not_null())
         for name, *step in parallel.select("task", "trace_id", "step").iter_rows():
-            steps = self._tasks[name].steps
-            steps[tuple(step)] = None
-            if len(steps) > STEPS_KEPT_MAX:
-                del steps[next(iter(steps))]
+            self._tasks[name].steps[tuple(step)] = None
         return grown
 
     def _keep(self, rows: pl.DataFrame) -> None:

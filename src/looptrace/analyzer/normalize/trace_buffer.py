@@ -17,6 +17,7 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_KEY
+from looptrace.bounded_dict import BoundedDict
 
 SpanRow = tuple[Any, ...]  # the columns of SPAN_SCHEMA
 
@@ -88,7 +89,8 @@ class TraceBuffer:
         self._chars_max = chars_max
         self._chars = 0
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
-        self._begun: OrderedDict[str, str] = OrderedDict()  # the trace where each session began
+        # The trace where each session began.
+        self._begun: BoundedDict[str, str] = BoundedDict(SESSIONS_MAX)
 
     def __len__(self) -> int:
         return len(self._traces)
@@ -129,7 +131,6 @@ class TraceBuffer:
             if session not in self._begun:
                 self._begun[session] = name
                 self._traces[name].began.append(session)
-        _last(self._begun, SESSIONS_MAX)
         news = [self._traces[turn.key[0]].learn(turn) for turn in _identified(turns)]
         return turns.filter(pl.Series(news, dtype=pl.Boolean))
 
@@ -140,16 +141,10 @@ class TraceBuffer:
             self._chars -= trace.chars
             self.dropped += 1
             self._begun.update(dict.fromkeys(trace.began, _BEFORE))
-        _last(self._begun, SESSIONS_MAX)
 
 
 def _chars(row: SpanRow) -> int:
     return _CHARS_PER_SPAN + sum(len(value) for value in row if isinstance(value, str))
-
-
-def _last(items: OrderedDict[str, str], count: int) -> None:
-    while len(items) > count:
-        items.popitem(last=False)
 
 
 def _table(rows: list[SpanRow]) -> pl.DataFrame:

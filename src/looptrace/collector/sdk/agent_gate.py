@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.bounded_dict import BoundedDict
 from looptrace.errors import LooptraceError
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Gates:
 
     def __init__(self, broken: Callable[[], bool]) -> None:
         self._broken = broken
-        self._states: OrderedDict[str, GateState] = OrderedDict()
+        self._states: BoundedDict[str, GateState] = BoundedDict(TASKS_MAX)
         self._callbacks: list[Callback] = []
         self._changed = threading.Condition()
 
@@ -93,8 +93,6 @@ class Gates:
             for name in (notice.task, notice.trace_id):
                 self._states[name] = state
                 self._states.move_to_end(name)
-            while len(self._states) > TASKS_MAX:
-                self._states.popitem(last=False)
             self._changed.notify_all()
         for callback in list(self._callbacks):
             try:

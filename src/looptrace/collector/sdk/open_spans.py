@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
 from looptrace.analyzer.normalize.span_kinds import kind_of
+from looptrace.bounded_dict import BoundedDict
 
 # Parents further up are not looked at; no framework seen nests more than some twenty spans.
 ANCESTORS_MAX = 100
-
-V = TypeVar("V")
 
 
 class OpenSpans:
@@ -27,8 +24,9 @@ class OpenSpans:
         self.untracked = 0  # spans that came when there were too many
         self._spans_max = spans_max
         self._open: dict[int, Span] = {}
-        self._parents: dict[int, int] = {}  # of spans that ended; 0 where there is none
-        self._traces: dict[int, None] = {}
+        # Of spans that ended; 0 where there is none.
+        self._parents: BoundedDict[int, int] = BoundedDict(spans_max)
+        self._traces: BoundedDict[int, None] = BoundedDict(spans_max)
 
     def add(self, span: Span) -> None:
         """Note a span that begins."""
@@ -39,7 +37,6 @@ class OpenSpans:
         self._open[context.span_id] = span
         if context.trace_id not in self._traces:
             self._traces[context.trace_id] = None
-            _bound(self._traces, self._spans_max)
 
     def end(self, span: ReadableSpan) -> None:
         """Note that a span has ended."""
@@ -47,7 +44,6 @@ class OpenSpans:
         if context is not None:
             self._open.pop(context.span_id, None)
             self._parents[context.span_id] = parent.span_id if parent else 0
-            _bound(self._parents, self._spans_max)
 
     def knows(self, trace_id: str) -> bool:
         """Return whether a trace (id in hex) was begun in this process, or goes through it."""
@@ -73,14 +69,6 @@ class OpenSpans:
             else:
                 yield span
                 span_id = span.parent.span_id if span.parent else 0
-
-
-def _bound(items: dict[int, V], most: int) -> None:
-    """Drop the oldest item where there are too many."""
-    if len(items) > most:
-        # Another thread may change the items in between; then that thread bounds them.
-        with suppress(RuntimeError):
-            items.pop(next(iter(items)), None)
 
 
 def _is_agent(span: Span) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from typing import Literal
 
 from opentelemetry import trace
@@ -14,6 +13,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext
 from opentelemetry.util.types import AttributeValue
 
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.gate_attributes import SAMPLED, attributes_of
 from looptrace.collector.sdk.open_spans import OpenSpans
 from looptrace.semconv import GATE_EVENT, SCOPE
@@ -37,7 +37,7 @@ class SpanEventEmitter:
         self._spans = spans
         self._targets = emit
         self._content = content
-        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._counts: BoundedDict[tuple[str, str], int] = BoundedDict(COUNTED_MAX)
         self.emitted = 0  # events that were written
         self.held_back = 0  # events that were not, because their loop had enough of them
 
@@ -65,8 +65,6 @@ class SpanEventEmitter:
         if notice.type in ("gate_resolved", "counter_reset"):
             count = 0
         self._counts[key] = count + 1
-        if len(self._counts) > COUNTED_MAX:
-            self._counts.popitem(last=False)
         return count < EVENTS_PER_TASK_AND_RULE_MAX
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.settings.sections import Settings
+from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver_metrics import number
 from looptrace.collector.store import reader
@@ -148,8 +148,7 @@ class _Judge:
         self._outages = OutageWatch(settings.outages)
         self._outages_told: dict[str, int] = {}  # by id, when it was known
         self._goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
-        self._stood: OrderedDict[str, TaskState] = OrderedDict()
-        self._stood_max = tasks_max
+        self._stood: BoundedDict[str, TaskState] = BoundedDict(tasks_max)
         self._seen = {each.id for each in gates.resolutions()}  # The store was judged with them.
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
@@ -256,8 +255,6 @@ class _Judge:
             if state != before:
                 changed.append(state)
             self._stood[state.task] = state
-        while len(self._stood) > self._stood_max:
-            self._stood.popitem(last=False)
         return changed
 
     def _show(self) -> None:

@@ -1,0 +1,26 @@
+"""A dictionary of bounded size; it stands on the standard library alone."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BoundedDict(OrderedDict[K, V]):
+    """Keeps at most `count_max` keys: a new one lets the oldest go.
+
+    A key that is set again keeps its place, unless it is moved or popped before. Each step is one
+    operation of C, so that threads may share it as they share a dictionary.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        super().__init__()
+        self.count_max = count_max
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self.count_max:
+            self.popitem(last=False)
