@@ -54,30 +54,30 @@ def analyze(
     Exits with 0; with 1 as --fail-on says; and with 2 if some of the input could not be read,
     whatever was found in the rest.
     """
-    found = traces.analysis(paths, settings)
-    asked = opinions(judge, found, found.events)
+    analysis = traces.analysis(paths, settings)
+    answers = opinions(judge, analysis, analysis.events)
     if form == "terminal" and output is None:
-        print_report(found, Console(), asked)
+        print_report(analysis, Console(), answers)
     else:
-        traces.write(_report(found, asked, form, settings), output)
+        traces.write(_report(analysis, answers, form, settings), output)
     if form != "terminal" or output:
-        traces.warn_of(found.skipped)
-    context.exit(_exit_code(found, fail_on))
+        traces.warn_of(analysis.skipped)
+    context.exit(_exit_code(analysis, fail_on))
 
 
-def _report(found: Analysis, asked: Opinions, form: str, settings: Settings) -> str:
+def _report(analysis: Analysis, answers: Opinions, form: str, settings: Settings) -> str:
     if form == "json":
-        return json_report(found, asked, settings.directives)
+        return json_report(analysis, answers, settings.directives)
     if form == "html":
-        return html_report(found, asked)
+        return html_report(analysis, answers)
     console = Console(record=True, quiet=True)
-    print_report(found, console, asked)
+    print_report(analysis, console, answers)
     return console.export_text()
 
 
-def _exit_code(found: Analysis, fail_on: str) -> int:
-    if found.skipped:
+def _exit_code(analysis: Analysis, fail_on: str) -> int:
+    if analysis.skipped:
         return traces.EXIT_UNREADABLE
-    gated = any(event.type == "gate_opened" for event in found.events)
-    fails = {"finding": bool(found.own), "gate": gated, "never": False}
+    gated = any(event.type == "gate_opened" for event in analysis.events)
+    fails = {"finding": bool(analysis.own), "gate": gated, "never": False}
     return traces.EXIT_FOUND if fails[fail_on] else 0

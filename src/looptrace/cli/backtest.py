@@ -24,8 +24,8 @@ def _side(name: str) -> Settings:
     if name in PROFILES:
         return of_profile(name)
     if not Path(name).exists():
-        known = ", ".join(PROFILES)
-        raise SettingsError(f"{name}: there is no such file, and no such profile ({known}).")
+        names = ", ".join(PROFILES)
+        raise SettingsError(f"{name}: there is no such file, and no such profile ({names}).")
     return load(Path(name))
 
 
@@ -76,11 +76,11 @@ def backtest(
     table = prices.load(prices_file) if prices_file else None
     parts, skipped = traces.turns(paths, settings)
     with traces.working():
-        found = compared(parts, *sides, table)
+        comparison = compared(parts, *sides, table)
     names = (a or IN_FORCE, b)
     if form == "json":
-        click.echo(json_backtest(found, names, skipped), nl=False)
+        click.echo(json_backtest(comparison, names, skipped), nl=False)
     else:
-        print_backtest(found, names, Console())
+        print_backtest(comparison, names, Console())
     traces.warn_of(skipped)
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)

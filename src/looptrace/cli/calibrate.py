@@ -54,13 +54,13 @@ def calibrate(
     parts, skipped = traces.turns(paths, settings)
     try:
         with traces.working("trying thresholds"):
-            found = calibrated(parts, settings, alarms_per_day, time.time_ns())
+            calibration = calibrated(parts, settings, alarms_per_day, time.time_ns())
     except CalibrationError:
         traces.warn_of(skipped)
         raise
-    print_calibration(found, alarms_per_day, Console())
+    print_calibration(calibration, alarms_per_day, Console())
     if write:
-        _write(settings, found.settings)
+        _write(settings, calibration.settings)
     traces.warn_of(skipped)
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)
 

@@ -55,17 +55,17 @@ def escalation(
     The report stands by itself, and may be handed to a debugging agent. It quotes what was called
     and what came back.
     """
-    found = traces.analysis(paths, settings)
-    traces.warn_of(found.skipped)
-    event = _chosen(found, task, gate)
-    finding = next(finding for finding in found.findings if finding.id == event.finding)
-    asked = opinions(judge, found, [event])
+    analysis = traces.analysis(paths, settings)
+    traces.warn_of(analysis.skipped)
+    event = _chosen(analysis, task, gate)
+    finding = next(finding for finding in analysis.findings if finding.id == event.finding)
+    answers = opinions(judge, analysis, [event])
     report = escalation_of(
         event,
         finding,
-        found.turns,
-        found.events,
-        opinion=asked.get(event.gate),
+        analysis.turns,
+        analysis.events,
+        opinion=answers.get(event.gate),
         notes=_notes(paths, event),
     )
     text = (
@@ -74,7 +74,7 @@ def escalation(
         else escalation_markdown(report)
     )
     traces.write(text, output)
-    context.exit(traces.EXIT_UNREADABLE if found.skipped else 0)
+    context.exit(traces.EXIT_UNREADABLE if analysis.skipped else 0)
 
 
 def _notes(paths: Sequence[str], gate: GateEvent) -> list[tuple[str, str]]:
@@ -83,13 +83,13 @@ def _notes(paths: Sequence[str], gate: GateEvent) -> list[tuple[str, str]]:
     if folder is None:
         return []
     with reader.open_gates(folder) as gates:
-        known = gates.notes(gate.signature, gate.gate)
-    return [(note.note, utc_day(note.resolved_ns)) for note in known]
+        notes = gates.notes(gate.signature, gate.gate)
+    return [(note.note, utc_day(note.resolved_ns)) for note in notes]
 
 
-def _chosen(found: Analysis, task: str | None, gate: str | None) -> GateEvent:
+def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent:
     """Find the gate that is meant, or end the command and name those that there are."""
-    gates = [event for event in found.events if event.type == "gate_opened"]
+    gates = [event for event in analysis.events if event.type == "gate_opened"]
     if not gates:
         raise click.UsageError("no gate was opened in the input.")
     meant = [e for e in gates if task in (None, e.task) and gate in (None, e.gate)]
@@ -99,5 +99,5 @@ def _chosen(found: Analysis, task: str | None, gate: str | None) -> GateEvent:
         f"{event.gate} (task {plain(event.task, _NAME_LENGTH_MAX)}, turn {event.turn})"
         for event in (meant or gates)[:_GATES_SHOWN_MAX]
     )
-    asked = "name one by --task or --gate" if meant else "there is no such gate"
-    raise click.UsageError(f"{asked}; the input has {len(gates)}, among them: {shown}.")
+    advice = "name one by --task or --gate" if meant else "there is no such gate"
+    raise click.UsageError(f"{advice}; the input has {len(gates)}, among them: {shown}.")

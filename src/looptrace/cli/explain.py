@@ -69,7 +69,7 @@ def _chosen(task: str | None, tasks: list[str]) -> str:
         return tasks[0]
     near = get_close_matches(task or "", tasks, n=_TASKS_SHOWN_MAX) or tasks[:_TASKS_SHOWN_MAX]
     shown = ", ".join(plain(each, _CELL_LENGTH_MAX) for each in near)
-    asked = (
+    advice = (
         f"there is no task {plain(task, _CELL_LENGTH_MAX)!r}" if task else "name a task by --task"
     )
-    raise click.UsageError(f"{asked}; the input has {len(tasks)}, among them: {shown}.")
+    raise click.UsageError(f"{advice}; the input has {len(tasks)}, among them: {shown}.")

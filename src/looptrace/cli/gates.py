@@ -61,12 +61,12 @@ def gates() -> None:
 @_format
 def list_gates(where: str, every: bool, form: str) -> None:
     """List the open gates, the newest first."""
-    with _gates_at(where) as known:
-        found = known.gates(None if every else "open")
+    with _gates_at(where) as source:
+        gates = source.gates(None if every else "open")
     if form == "json":
-        _print_json(found)
-    elif found:
-        _print_gates(found)
+        _print_json(gates)
+    elif gates:
+        _print_gates(gates)
     else:
         click.echo("There is no gate." if every else "No gate is open; --all shows all gates.")
 
@@ -77,12 +77,12 @@ def list_gates(where: str, every: bool, form: str) -> None:
 @_format
 def show(where: str, gate_id: str, form: str) -> None:
     """Show the gate ID: why it opened, what failed before, and notes that worked."""
-    with _gates_at(where) as known:
-        found = known.gate(gate_id)
+    with _gates_at(where) as source:
+        details = source.gate(gate_id)
     if form == "json":
-        _print_json(found)
+        _print_json(details)
     else:
-        _print_details(found)
+        _print_details(details)
 
 
 @gates.command()
@@ -95,8 +95,8 @@ def resolve(where: str, gate_id: str, decision: str, note: str | None) -> None:
 
     `continue` means with another approach, and `not_a_loop` that there was no need to stop.
     """
-    with _gates_at(where) as known:
-        task = known.resolve(gate_id, decision, note).task
+    with _gates_at(where) as source:
+        task = source.resolve(gate_id, decision, note).task
     effect = (
         "The agent is told now."
         if _is_url(where)
@@ -124,14 +124,14 @@ def watch(url: str, form: str) -> None:
 def metrics(store_dir: Path, form: str) -> None:
     """Print how often the tasks of STORE loop, and how often they are stopped."""
     with open_gates(store_dir) as store:
-        found = metrics_of(store, worked(store_dir))
+        counts = metrics_of(store, worked(store_dir))
     if form == "json":
-        _print_json(found)
+        _print_json(counts)
     else:
-        _print_metrics(found)
+        _print_metrics(counts)
 
 
-class _Known(Protocol):
+class _GateSource(Protocol):
     """Gates that are known, of a store or of a server."""
 
     def gates(self, status: GateStatus | None = None, /) -> list[StoredGate]: ...
@@ -145,7 +145,7 @@ def _is_url(where: str) -> bool:
     return where.startswith(("http://", "https://"))
 
 
-def _gates_at(where: str) -> AbstractContextManager[_Known]:
+def _gates_at(where: str) -> AbstractContextManager[_GateSource]:
     return nullcontext(RemoteGates(_server(where))) if _is_url(where) else open_gates(Path(where))
 
 
@@ -162,8 +162,8 @@ def _line(notice: GateNotice) -> str:
     return plain(f"{what}: task {notice.task}{by}: {notice.reason}", _LINE_LENGTH_MAX)
 
 
-def _print_json(found: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+def _print_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
 def _print_gates(gates: Sequence[StoredGate]) -> None:

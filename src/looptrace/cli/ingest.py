@@ -54,13 +54,13 @@ def ingest(
     that it holds is judged anew. Exits with 2 if some of the input could not be
     read; the rest is in the store.
     """
-    found = traces.read(paths)
-    done = writer.ingest(found.spans, store_dir, settings.policy, settings.webhooks, content)
+    read = traces.read(paths)
+    done = writer.ingest(read.spans, store_dir, settings.policy, settings.webhooks, content)
     if events:
         with reader.open_gates(store_dir) as gates:
             for _, event in gates.events(done.seq_before):
                 click.echo(json.dumps(log_record(event), ensure_ascii=False), file=events)
-    skipped = [*found.skipped, *done.skipped]
+    skipped = [*read.skipped, *done.skipped]
     traces.warn_of(skipped)
     click.echo(
         f"{store_dir}: spans new {done.spans_new}, known {done.spans_known}, "

@@ -49,10 +49,10 @@ def query(
         raise click.UsageError("Give either NAME or --sql.")
     if store_dir is None:
         raise click.UsageError("Missing option '--store': the folder of the store to ask.")
-    found = None if name is None else _query(name)
-    values = _values(found, params)
-    asked = ask(store_dir, found.sql, values) if found else ask_typed(store_dir, sql or "")
-    with asked as answer:
+    shipped = None if name is None else _query(name)
+    values = _values(shipped, params)
+    asking = ask(store_dir, shipped.sql, values) if shipped else ask_typed(store_dir, sql or "")
+    with asking as answer:
         _FORMATS[form](answer)
 
 

@@ -44,9 +44,9 @@ def analysis(paths: Sequence[str], settings: Settings) -> Analysis:
     """
     folder = store_of(paths)
     if folder is None:
-        found = read(paths)
+        spans_read = read(paths)
         with working():
-            whole = analyse(found.spans, found.skipped, settings.policy)
+            whole = analyse(spans_read.spans, spans_read.skipped, settings.policy)
             return with_outages(whole, failures_of(whole.turns), settings.outages)
     parts: list[Analysis] = []
     failures: list[pl.DataFrame] = []
@@ -66,10 +66,10 @@ def turns(
     """Return the turns of whole tasks, in one part or more, and what was not read."""
     folder = store_of(paths)
     if folder is None:
-        found = read(paths)
+        spans_read = read(paths)
         with working():
-            table, noted = turns_of(found.spans, settings.policy.sameness)
-        return [table], [*found.skipped, *noted]
+            table, noted = turns_of(spans_read.spans, settings.policy.sameness)
+        return [table], [*spans_read.skipped, *noted]
     return list(_stored(folder, settings)), []
 
 

@@ -51,8 +51,8 @@ def train(
     Exits with 0; and with 2 if some of the input could not be read, there is too little to learn
     from, or scikit-learn is not installed.
     """
-    found, skipped = traces.turns(paths, settings)
-    parts = list(found)
+    tables, skipped = traces.turns(paths, settings)
+    parts = list(tables)
     with traces.needing("train", "training"), traces.working("learning"):
         labels = _labels(labels_file, parts, settings)
         examples = training.examples_of(parts, labels, settings.policy.rule_set)

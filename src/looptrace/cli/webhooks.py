@@ -70,8 +70,8 @@ def test(
         )
         receiver = receiver_of(webhook, os.environ)
         answer = asyncio.run(Http().send(receiver.request(_sample(), time.time_ns())))
-    said = f": {answer.text}" if answer.text else ""
-    click.echo(f"{webhook.name}: {answer.error or f'accepted ({answer.status})'}{said}")
+    answer_text = f": {answer.text}" if answer.text else ""
+    click.echo(f"{webhook.name}: {answer.error or f'accepted ({answer.status})'}{answer_text}")
     sys.exit(EXIT_FAILED if answer.error else 0)
 
 
@@ -80,10 +80,10 @@ def test(
 def list_endpoints(store_dir: Path) -> None:
     """List the endpoints that STORE ever had something for, and how each is."""
     with Outbox.open(gates_path(store_dir)) as outbox:
-        found = outbox.endpoints()
-    for endpoint in found:
+        endpoints = outbox.endpoints()
+    for endpoint in endpoints:
         click.echo(_line(endpoint))
-    if not found:
+    if not endpoints:
         click.echo("There is none: no event was ever to be sent on.")
 
 
@@ -144,15 +144,15 @@ def enable(store_dir: Path, endpoint: str) -> None:
 
 
 def _given(url: str, form: str, secret: str, allow_private: tuple[str, ...]) -> Webhook:
-    known = next(known for known in FORMATS if known == form)
-    return Webhook("test", url, known, (secret,), allow_private=allow_private)
+    format_name = next(format_name for format_name in FORMATS if format_name == form)
+    return Webhook("test", url, format_name, (secret,), allow_private=allow_private)
 
 
-def _named(name: str, known: Sequence[Webhook]) -> Webhook:
-    for webhook in known:
+def _named(name: str, webhooks: Sequence[Webhook]) -> Webhook:
+    for webhook in webhooks:
         if webhook.name == name:
             return webhook
-    names = [webhook.name for webhook in known]
+    names = [webhook.name for webhook in webhooks]
     raise click.UsageError(f"there is no webhook {name!r}. {did_you_mean(name, names)}")
 
 
@@ -176,7 +176,7 @@ def _line(endpoint: Endpoint) -> str:
 
 
 def _sample() -> GateEvent:
-    """Give an event that says that it is a sample."""
+    """Return an event that says that it is a sample."""
     now_ns = time.time_ns()
     return GateEvent(
         id=f"sample{now_ns:x}",

@@ -97,11 +97,11 @@ def advance(
     state: TaskState, moments: Iterable[Moment], recovery: Recovery
 ) -> tuple[TaskState, list[GateEvent]]:
     """Take a task through its moments, in their order; returns its state and what was told."""
-    told: list[GateEvent] = []
+    all_events: list[GateEvent] = []
     for moment in moments:
         state, events = advance_by_one(state, moment, recovery)
-        told += events
-    return state, told
+        all_events += events
+    return state, all_events
 
 
 def advance_by_one(state: TaskState, moment: Moment, recovery: Recovery) -> Step:
@@ -149,7 +149,7 @@ def _grown(state: TaskState, moment: Growth, recovery: Recovery) -> Step:
 
 
 def _warn(state: TaskState, moment: Growth, _recovery: Recovery, attempts: int) -> Step:
-    """Tell once, however many rules see the same."""
+    """Warn once, however many rules see the same."""
     loop = moment.loop
     key = f"{loop.agent} {loop.signature}"
     if key in state.told:

@@ -22,10 +22,10 @@ _RESET_BEFORE, _GROWTH, _RESET_AFTER = range(3)
 
 def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Moment]]:
     """Return by task, in order, the resets in these rows (counted turns) and the growths."""
-    found: dict[str, list[tuple[tuple[int, int, str, str], Moment]]] = defaultdict(list)
+    by_task: dict[str, list[tuple[tuple[int, int, str, str], Moment]]] = defaultdict(list)
     for growth in grown:
         place = (growth.fired.turn, _GROWTH, growth.loop.rule.name, growth.loop.id)
-        found[growth.loop.task].append((place, growth))
+        by_task[growth.loop.task].append((place, growth))
     resets = rows.filter(pl.col("reset").is_not_null())
     for row in resets.select(_RESET_COLUMNS).iter_rows(named=True):
         by_person = row["reset"] == "person"
@@ -40,10 +40,12 @@ def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Mo
             note=row["text"] if by_person else None,
         )
         rank = _RESET_AFTER if by_person else _RESET_BEFORE
-        found[row["task"]].append(((row["turn"], rank, str(row["end_ns"]), row["span_id"]), moment))
+        by_task[row["task"]].append(
+            ((row["turn"], rank, str(row["end_ns"]), row["span_id"]), moment)
+        )
     return {
         task: [moment for _, moment in sorted(placed, key=lambda pair: pair[0])]
-        for task, placed in found.items()
+        for task, placed in by_task.items()
     }
 
 

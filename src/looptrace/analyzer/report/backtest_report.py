@@ -41,23 +41,23 @@ _INDENT_COLUMNS = 2
 _GAP_COLUMNS = 2
 
 
-def json_backtest(found: Backtest, names: tuple[str, str], skipped: Sequence[Skipped]) -> str:
+def json_backtest(backtest: Backtest, names: tuple[str, str], skipped: Sequence[Skipped]) -> str:
     """Write a backtest as JSON: the same input always gives the same text."""
     report = {
         "schema": SCHEMA,
-        "tasks": found.tasks,
-        "turns": found.turns,
-        "currency": found.currency,
+        "tasks": backtest.tasks,
+        "turns": backtest.turns,
+        "currency": backtest.currency,
         "skipped": [asdict(part) for part in skipped],
-        "a": _total_json(names[0], found.a, found.currency),
-        "b": _total_json(names[1], found.b, found.currency),
+        "a": _total_json(names[0], backtest.a, backtest.currency),
+        "b": _total_json(names[1], backtest.b, backtest.currency),
         "gates": [
             {
                 "task": row.task,
-                "a": _opened_json(row.a, found.currency),
-                "b": _opened_json(row.b, found.currency),
+                "a": _opened_json(row.a, backtest.currency),
+                "b": _opened_json(row.b, backtest.currency),
             }
-            for row in found.rows
+            for row in backtest.rows
         ],
     }
     return json_text(report)
@@ -95,34 +95,36 @@ def _spent_json(spent: Spent, currency: str | None) -> dict[str, object]:
     }
 
 
-def print_backtest(found: Backtest, names: tuple[str, str], console: Console) -> None:
+def print_backtest(backtest: Backtest, names: tuple[str, str], console: Console) -> None:
     """Print each task with a gate, A at the left and B at the right, and what both come to."""
-    if not found.turns:
+    if not backtest.turns:
         _print(["Nothing to judge."], console)
         return
-    counts = f"{counted(found.tasks, 'task')}, {counted(found.turns, 'turn')}"
-    _print([counts, *_verdict(found)], console)
+    counts = f"{counted(backtest.tasks, 'task')}, {counted(backtest.turns, 'turn')}"
+    _print([counts, *_verdict(backtest)], console)
     _print_pair(
         [f"A: {plain(names[0], NAME_LENGTH_MAX)}"],
         [f"B: {plain(names[1], NAME_LENGTH_MAX)}"],
         console,
     )
-    for row in found.rows[:GROUPS_SHOWN_MAX]:
-        _print_row(row, found.currency, console)
-    if len(found.rows) > GROUPS_SHOWN_MAX:
-        more = len(found.rows) - GROUPS_SHOWN_MAX
+    for row in backtest.rows[:GROUPS_SHOWN_MAX]:
+        _print_row(row, backtest.currency, console)
+    if len(backtest.rows) > GROUPS_SHOWN_MAX:
+        more = len(backtest.rows) - GROUPS_SHOWN_MAX
         _print([f"and {counted(more, 'more row')}: all are in --format json"], console)
     _print(["in all"], console)
     _print_pair(
-        _total_lines(found.a, found.currency), _total_lines(found.b, found.currency), console
+        _total_lines(backtest.a, backtest.currency),
+        _total_lines(backtest.b, backtest.currency),
+        console,
     )
-    _print(_notes(found), console)
+    _print(_notes(backtest), console)
 
 
-def _verdict(found: Backtest) -> list[str]:
-    if not found.rows:
+def _verdict(backtest: Backtest) -> list[str]:
+    if not backtest.rows:
         return ["Neither would have opened a gate."]
-    stopped = f"{found.tasks - found.without_gate:,} of {counted(found.tasks, 'task')}"
+    stopped = f"{backtest.tasks - backtest.without_gate:,} of {counted(backtest.tasks, 'task')}"
     return [f"A gate would have opened in {stopped}."]
 
 
@@ -144,8 +146,8 @@ def _opened_lines(opened: Opened | None, currency: str | None) -> list[str]:
 
 
 def _total_lines(total: Total, currency: str | None) -> list[str]:
-    told = [f"{action} {total.told[action]:,}" for action in ACTIONS if action in total.told]
-    lines = [counted(total.findings, "finding"), *([", ".join(told)] if told else [])]
+    actions = [f"{action} {total.told[action]:,}" for action in ACTIONS if action in total.told]
+    lines = [counted(total.findings, "finding"), *([", ".join(actions)] if actions else [])]
     if not total.told.get("gate"):
         return [*lines, "no gate"]
     return [*lines, *_spent_lines("after gates", total.after, currency)]
@@ -170,14 +172,14 @@ def _money_text(spent: Spent, currency: str) -> str:
     return f"{written}, and what has no price" if spent.unpriced else written
 
 
-def _notes(found: Backtest) -> list[str]:
-    """Say how the figures are meant, and what is not in them."""
-    if not found.rows:
+def _notes(backtest: Backtest) -> list[str]:
+    """Write how the figures are meant, and what is not in them."""
+    if not backtest.rows:
         return []
     notes = [AT_MOST]
-    if found.currency is None:
+    if backtest.currency is None:
         notes.append(NO_PRICES)
-    unpriced = Counter(found.a.after.unpriced) | Counter(found.b.after.unpriced)
+    unpriced = Counter(backtest.a.after.unpriced) | Counter(backtest.b.after.unpriced)
     if unpriced:
         shown = [
             f"{plain(model, NAME_LENGTH_MAX) or 'a model without a name'}"
@@ -187,7 +189,7 @@ def _notes(found: Backtest) -> list[str]:
         more = len(shown) - _MODELS_SHOWN_MAX
         rest = f", and {counted(more, 'more model')}" if more > 0 else ""
         notes.append(f"No price for {', '.join(shown[:_MODELS_SHOWN_MAX])}{rest}.")
-    if untold := max(found.a.after.untold, found.b.after.untold):
+    if untold := max(backtest.a.after.untold, backtest.b.after.untold):
         notes.append(f"{counted(untold, 'response')} without tokens: their cost is not known.")
     return notes
 

@@ -158,7 +158,7 @@ def escalation_of(
 
 
 def _iterations(loop: pl.DataFrame, roles: dict[int, Role]) -> tuple[Iteration, ...]:
-    """Give the first turns, the last, and some of the middle, preferring those of the loop."""
+    """Return the first turns, the last, and some of the middle, preferring those of the loop."""
     in_loop = loop["turn"].is_in(list(roles)) & loop.select(~IS_USER).to_series()
     chosen = _chosen(loop.height, in_loop.arg_true().to_list())
     gaps = [later - earlier - 1 for earlier, later in pairwise([-1, *chosen])]

@@ -156,27 +156,32 @@ class _Section:
 def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
     """Write the analysis as one self-contained HTML page."""
     shown, left_over = grouped(analysis.own)
-    told = events_by_task(analysis.events)
-    sections = _sections(analysis, shown, told, opinions)
+    events_of_task = events_by_task(analysis.events)
+    sections = _sections(analysis, shown, events_of_task, opinions)
     page = template("report.html.j2").render(
         summary=analysis.summary,
         verdict=verdict(analysis, shown),
         sections=sections,
-        outages=[(outage_text(one), outage_more(one, analysis.events)) for one in analysis.outages],
+        outages=[
+            (outage_text(each), outage_more(each, analysis.events)) for each in analysis.outages
+        ],
         left_over=left_over_text(left_over) if left_over else "",
         blind_spots=blind_spots(analysis.summary),
         skipped=analysis.skipped[:_SKIPPED_SHOWN_MAX],
         skipped_count=len(analysis.skipped),
         gate_is_open=GATE_IS_OPEN,
         how_to_look_closer=HOW_TO_LOOK_CLOSER,
-        how_to_hand_on=HOW_TO_HAND_ON if any(one.gate for one in told.values()) else "",
+        how_to_hand_on=HOW_TO_HAND_ON if any(each.gate for each in events_of_task.values()) else "",
         version=__version__,
     )
     return page + "\n"
 
 
 def _sections(
-    analysis: Analysis, shown: list[Group], told: dict[str, TaskEvents], opinions: Opinions
+    analysis: Analysis,
+    shown: list[Group],
+    events_by_tasks: dict[str, TaskEvents],
+    opinions: Opinions,
 ) -> list[_Section]:
     """Make a section of each loop; what was decided of a task stands in its first."""
     turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
@@ -185,7 +190,7 @@ def _sections(
     for number, group in enumerate(shown, start=1):
         task = group.lead.task
         turns = turns_of_task.get(task, analysis.turns.clear())
-        decided = _decided(told.pop(task), opinions) if task in told else None
+        decided = _decided(events_by_tasks.pop(task), opinions) if task in events_by_tasks else None
         events = events_of_task.get(task, {})
         sections.append(_section(f"loop-{number}", group, turns, events, decided))
     return sections
@@ -207,11 +212,11 @@ _Events = dict[tuple[int, bool], list[_Event]]  # by `place_of`
 
 def _events_of_tasks(events: tuple[GateEvent, ...], opinions: Opinions) -> dict[str, _Events]:
     """Put events to the turns at which they came about, by task."""
-    found: dict[str, _Events] = {}
+    by_task: dict[str, _Events] = {}
     for event in events:
-        of_task = found.setdefault(event.task, {})
+        of_task = by_task.setdefault(event.task, {})
         of_task.setdefault(place_of(event), []).append(_event(event, opinions))
-    return found
+    return by_task
 
 
 def _event(event: GateEvent, opinions: Opinions) -> _Event:
@@ -226,12 +231,12 @@ def _event(event: GateEvent, opinions: Opinions) -> _Event:
     )
 
 
-def _decided(told: TaskEvents, opinions: Opinions) -> _Decided:
+def _decided(events: TaskEvents, opinions: Opinions) -> _Decided:
     return _Decided(
-        head=[_event(event, opinions) for event in told.head],
-        between=told.between,
-        tail=[_event(event, opinions) for event in told.tail],
-        is_open=told.gate is not None,
+        head=[_event(event, opinions) for event in events.head],
+        between=events.between,
+        tail=[_event(event, opinions) for event in events.tail],
+        is_open=events.gate is not None,
     )
 
 
@@ -247,7 +252,7 @@ def _section(
 def _rows_around(
     group: Group, turns: pl.DataFrame, roles: dict[int, Any], events: _Events
 ) -> tuple[list[_Row], int, list[_Row]]:
-    """Give the turns of the loop and some around it; of a long loop the start and the end."""
+    """Return the turns of the loop and some around it; of a long loop the start and the end."""
     first = min(finding.turn_first for finding in group.findings)
     last = max(finding.turn_last for finding in group.findings)
     window = turns.filter(
@@ -321,15 +326,15 @@ def _strip(turns: pl.DataFrame, roles: dict[int, Any], events: _Events) -> _Stri
 
 
 def _marks(turns: pl.DataFrame, events: _Events, turns_per_cell: int) -> dict[int, str]:
-    """Say which cells have a mark; what was decided before the first turn has no cell."""
+    """Return which cells have a mark; what was decided before the first turn has no cell."""
     cells = {turn: row // turns_per_cell for row, turn in enumerate(turns["turn"].to_list())}
-    found: dict[int, str] = {}
+    marks: dict[int, str] = {}
     order: list[str] = list(_MARKS)
-    for (turn, _), told in events.items():
+    for (turn, _), decided in events.items():
         if turn in cells:
-            badges = [event.badge for event in told] + [found.get(cells[turn], order[0])]
-            found[cells[turn]] = max(badges, key=order.index)
-    return found
+            badges = [event.badge for event in decided] + [marks.get(cells[turn], order[0])]
+            marks[cells[turn]] = max(badges, key=order.index)
+    return marks
 
 
 def _cell_path(index: int, top_px: int, *, is_tall: bool) -> str:

@@ -59,9 +59,9 @@ def json_report(
 
 def outage_object(outage: Outage) -> dict[str, Any]:
     """Return an outage, its times as text."""
-    told = asdict(outage)
-    times = {name: utc_us(told.pop(f"{name}_ns")) for name in ("first", "last", "known")}
-    return told | times
+    record = asdict(outage)
+    times = {name: utc_us(record.pop(f"{name}_ns")) for name in ("first", "last", "known")}
+    return record | times
 
 
 def event_object(
@@ -73,12 +73,12 @@ def event_object(
         DirectiveError: if a template of the directives cannot be used.
     """
     is_gate = event.type == "gate_opened"
-    told = _without_content(asdict(event)) | {
+    record = _without_content(asdict(event)) | {
         "directive": directives.text_of(event),
         "opinion": opinion_object(opinion) if is_gate else None,
     }
-    told["history"] = [_without_content(failure) for failure in told["history"]]
-    return told
+    record["history"] = [_without_content(failure) for failure in record["history"]]
+    return record
 
 
 def failure_object(failure: Failure) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def opinion_object(opinion: Opinion | NoOpinion | None) -> dict[str, Any] | None
 
 
 def explanation_json(
-    task: str, turns: pl.DataFrame, found: Explanation, directives: Directives = OWN
+    task: str, turns: pl.DataFrame, explanation: Explanation, directives: Directives = OWN
 ) -> str:
     """Write why a task (numbered turns) was flagged or was not."""
     report = {
@@ -104,22 +104,22 @@ def explanation_json(
         "task": task,
         "turns": [
             {name: row[name] for name in _TURN}
-            | {"reached": [_reached(rule, i) for rule in found.rules if rule.reached[i]]}
+            | {"reached": [_reached(rule, i) for rule in explanation.rules if rule.reached[i]]}
             for i, row in enumerate(turns.select(_TURN).iter_rows(named=True))
         ],
         "rules": [
             _furthest(rule, turns)
-            | {"changes": [asdict(change) for change in found.changes.get(rule.rule, ())]}
-            for rule in found.rules
+            | {"changes": [asdict(change) for change in explanation.changes.get(rule.rule, ())]}
+            for rule in explanation.rules
         ],
-        "events": [event_object(event, None, directives) for event in found.events],
+        "events": [event_object(event, None, directives) for event in explanation.events],
         "gates": [
             {
                 "gate": gate.event.gate,
                 "moves": [asdict(move.change) | {"turn": move.turn} for move in gate.moves],
                 "without_rule": _rule_and_turn(gate.without_rule),
             }
-            for gate in found.gates
+            for gate in explanation.gates
         ],
     }
     return json_text(report)
@@ -130,7 +130,7 @@ def _reached(rule: Progress, index: int) -> dict[str, Any]:
 
 
 def _furthest(rule: Progress, turns: pl.DataFrame) -> dict[str, Any]:
-    """Say how far a rule got, and at which turn; nulls where it looks at none."""
+    """Return how far a rule got, and at which turn; nulls where it looks at none."""
     place = rule.furthest
     got = {"rule": rule.rule, "fired": rule.fired}
     if place is None:
@@ -148,9 +148,9 @@ def json_text(report: Mapping[str, Any]) -> str:
     return _UNSAFE.sub(_escaped, text) + "\n"
 
 
-def _without_content(told: dict[str, Any]) -> dict[str, Any]:
+def _without_content(record: dict[str, Any]) -> dict[str, Any]:
     """Leave out what a person or a tool said, and write the time as text."""
-    kept = {name: value for name, value in told.items() if name not in CONTENT}
+    kept = {name: value for name, value in record.items() if name not in CONTENT}
     return kept | {"at": utc_us(kept.pop("at_ns"))}
 
 

@@ -52,7 +52,7 @@ ACTION_STYLE: dict[Action, str] = {
 def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
     """Print the counts, the loops of each task, what was told, and what could not be seen."""
     shown, left_over = grouped(analysis.own)
-    told = events_by_task(analysis.events)
+    events_of_task = events_by_task(analysis.events)
     _print_line(_counts(analysis.summary), console)
     _print_line(Text(verdict(analysis, shown), style="bold"), console)
     for outage in analysis.outages:
@@ -66,15 +66,15 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
         by_task.setdefault(group.lead.task, []).append(group)
     for task, groups in by_task.items():
         _print_task(task, groups, console)
-        if task in told:
-            _print_paragraph(_told_lines(told[task], opinions), console, _INDENT_COLUMNS)
+        if task in events_of_task:
+            _print_paragraph(_event_lines(events_of_task[task], opinions), console, _INDENT_COLUMNS)
     if left_over:
         _print_paragraph([Text(left_over_text(left_over))], console)
     _print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
     _print_paragraph(_skipped(analysis.skipped), console)
     if analysis.summary.turns:
         lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
-        if any(one.gate for one in told.values()):
+        if any(events.gate for events in events_of_task.values()):
             lines.append(Text(f"To hand a gate on: {HOW_TO_HAND_ON}", style="dim"))
         _print_paragraph(lines, console)
 
@@ -114,16 +114,16 @@ def _group_lines(group: Group) -> list[Text]:
     return lines
 
 
-def _told_lines(told: TaskEvents, opinions: Opinions) -> list[Text]:
+def _event_lines(events: TaskEvents, opinions: Opinions) -> list[Text]:
     """Write what was decided of a task, each on a line, and whether a gate is open."""
     lines = [Text("what was decided:")]
-    for event in told.head:
+    for event in events.head:
         lines += told_line(event, opinions)
-    if told.between:
-        lines.append(Text(f"… {counted(told.between, 'more event')}: all are in --format json"))
-    for event in told.tail:
+    if events.between:
+        lines.append(Text(f"… {counted(events.between, 'more event')}: all are in --format json"))
+    for event in events.tail:
         lines += told_line(event, opinions)
-    if told.gate:
+    if events.gate:
         lines.append(Text(GATE_IS_OPEN, style="bold red"))
     return lines
 

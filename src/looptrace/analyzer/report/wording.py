@@ -80,7 +80,7 @@ def grouped(findings: Iterable[Finding]) -> tuple[list[Group], int]:
 
     At most `GROUPS_SHOWN_MAX` groups are made; the second value counts the findings left over.
     """
-    found: list[list[Finding]] = []
+    groups: list[list[Finding]] = []
     of_task: dict[str, list[list[Finding]]] = {}
     left_over = 0
     for finding in sorted(findings, key=_strongest_first):
@@ -88,12 +88,12 @@ def grouped(findings: Iterable[Finding]) -> tuple[list[Group], int]:
         same = next((group for group in candidates if _is_same_loop(group[0], finding)), None)
         if same is not None:
             same.append(finding)
-        elif len(found) < GROUPS_SHOWN_MAX:
+        elif len(groups) < GROUPS_SHOWN_MAX:
             candidates.append([finding])
-            found.append(candidates[-1])
+            groups.append(candidates[-1])
         else:
             left_over += 1
-    return [Group(lead, tuple(others)) for lead, *others in found], left_over
+    return [Group(lead, tuple(others)) for lead, *others in groups], left_over
 
 
 def _strongest_first(finding: Finding) -> tuple[int, int, str, str, int, str]:
@@ -102,7 +102,7 @@ def _strongest_first(finding: Finding) -> tuple[int, int, str, str, int, str]:
 
 
 def _is_same_loop(lead: Finding, other: Finding) -> bool:
-    """Tell whether two findings of one task overlap by at least half of the smaller.
+    """Return whether two findings of one task overlap by at least half of the smaller.
 
     Stretches are compared, not single turns: a repeated call and the repeated response that asks
     for it are one loop and share no turn. But two agents side by side are two loops.
@@ -189,12 +189,12 @@ def opinion_text(opinion: Opinion | NoOpinion) -> str:
     """Write what a judge thinks, or why it has no opinion; it is bounded, and on one line."""
     if isinstance(opinion, NoOpinion):
         return f"no opinion: {opinion.why}"
-    said = {
+    questions = {
         "regressive": opinion.is_regressive,
         "no progress": opinion.no_progress,
         "external": opinion.is_external,
     }
-    answers = ", ".join(f"{what}: {'yes' if holds else 'no'}" for what, holds in said.items())
+    answers = ", ".join(f"{what}: {'yes' if holds else 'no'}" for what, holds in questions.items())
     return f"{answers}. {opinion.reasoning}"
 
 
@@ -229,7 +229,7 @@ def cost_text(cost: Cost) -> str:
 
 
 def verdict(analysis: Analysis, shown: list[Group]) -> str:
-    """Say in one line what was found."""
+    """Write in one line what was found."""
     if not analysis.summary.turns:
         return "Nothing to judge."
     outages = counted(len(analysis.outages), "outage") if analysis.outages else ""
@@ -237,7 +237,7 @@ def verdict(analysis: Analysis, shown: list[Group]) -> str:
         return f"No loops found; {outages}." if outages else "No loops found."
     tasks = len({finding.task for finding in analysis.own})
     loops = f"{counted(len(shown), 'loop')} in {tasks:,} of"
-    gates = sum(told.gate is not None for told in events_by_task(analysis.events).values())
+    gates = sum(events.gate is not None for events in events_by_task(analysis.events).values())
     is_open = f"; {counted(gates, 'gate')} open" if gates else ""
     of_outages = f"; {outages}" if outages else ""
     return f"{loops} {counted(analysis.summary.tasks, 'task')}{of_outages}{is_open}."
@@ -256,7 +256,7 @@ def outage_text(outage: Outage) -> str:
 
 
 def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
-    """Say when an outage was, which sessions met it, and what it explains."""
+    """Write when an outage was, which sessions met it, and what it explains."""
     shown = ", ".join(plain(s, NAME_LENGTH_MAX) for s in outage.sessions[:SESSIONS_SHOWN_MAX])
     more = len(outage.sessions) - SESSIONS_SHOWN_MAX
     others = f" and {more:,} more" if more > 0 else ""
@@ -267,12 +267,12 @@ def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
 
 
 def left_over_text(left_over: int) -> str:
-    """Say that a report does not show everything, and where the rest is."""
+    """Write that a report does not show everything, and where the rest is."""
     return f"and {counted(left_over, 'more finding')}: all are in --format json"
 
 
 def blind_spots(summary: Summary) -> list[str]:
-    """Say what the rules could not see, so that silence is not taken for health."""
+    """Write what the rules could not see, so that silence is not taken for health."""
     if not summary.spans:
         return ["No spans were read."]
     if not summary.turns:

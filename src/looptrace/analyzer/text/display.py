@@ -37,7 +37,7 @@ _SPECIAL = frozenset(',"()[]{}')
 
 
 def plain(text: str, length_max: int) -> str:
-    """Give the text on one line, without control characters, shortened in the middle.
+    """Return the text on one line, without control characters, shortened in the middle.
 
     What is not printable (escapes, bidirectional overrides, lone surrogates) becomes U+FFFD, so
     that it can neither act on a terminal nor hide.
@@ -55,7 +55,7 @@ def call_label(name: str | None, arguments: str | None, length_max: int = LABEL_
 
 
 def label(row: Mapping[str, Any], length_max: int = LABEL_LENGTH_MAX) -> str:
-    """Say in one line what a row of the turn table did: the call, the hand-off, the words."""
+    """Return in one line what a row of the turn table did: the call, the hand-off, the words."""
     name, text = row["name"], row["text"]
     if row["kind"] == "tool":
         return call_label(name, row["arguments"], length_max)
@@ -98,7 +98,7 @@ def _value_text(value: object) -> str:
 
 
 def _is_simple(text: str) -> bool:
-    """Tell whether a text reads as one value without quotes, and not as a number or `null`."""
+    """Return whether a text reads as one value without quotes, and not as a number or `null`."""
     if not text or text != " ".join(text.split()) or not _SPECIAL.isdisjoint(text):
         return False
     try:
@@ -108,10 +108,10 @@ def _is_simple(text: str) -> bool:
     return False
 
 
-def did_you_mean(given: object, names: Iterable[str]) -> str:
-    """Say what somebody may have meant by a name that there is not, and which there are."""
-    known = list(names)
-    word = given[:_WORD_LENGTH_MAX] if isinstance(given, str) else ""
-    close = get_close_matches(word, known, n=1)
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """Return what somebody may have meant by a name that there is not, and which there are."""
+    shown = list(names)
+    word = name[:_WORD_LENGTH_MAX] if isinstance(name, str) else ""
+    close = get_close_matches(word, shown, n=1)
     meant = f"Did you mean {close[0]}? " if close else ""
-    return f"{meant}There is: {', '.join(known)}." if known else "There is none."
+    return f"{meant}There is: {', '.join(shown)}." if shown else "There is none."

@@ -30,7 +30,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 def says_nothing(error: str) -> bool:
-    """Tell whether a text only says that there was an error, as redaction leaves it."""
+    """Return whether a text only says that there was an error, as redaction leaves it."""
     error = error.strip()
     if len(error) > SAYS_NOTHING_CHARS_MAX:
         return False

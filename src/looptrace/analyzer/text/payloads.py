@@ -40,14 +40,14 @@ def parsed(value: object) -> Any:
 
 
 def is_redacted(value: object) -> bool:
-    """Tell whether a value only stands in the place of one that was taken out."""
+    """Return whether a value only stands in the place of one that was taken out."""
     return isinstance(value, str) and bool(_REDACTED.fullmatch(value.strip()))
 
 
 def names_in(text: str) -> tuple[str, ...]:
     """Return the names in a text, which is a list in JSON, or one name."""
-    found = parsed(text)
-    return tuple(str(parsed(name)) for name in (found if isinstance(found, list) else [found]))
+    names = parsed(text)
+    return tuple(str(parsed(name)) for name in (names if isinstance(names, list) else [names]))
 
 
 def canonical(value: object) -> str:

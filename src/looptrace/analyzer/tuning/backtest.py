@@ -167,16 +167,16 @@ def _opened(
     )
     by_task = {str(task): part for (task,), part in rows.partition_by("task", as_dict=True).items()}
     models = rows.filter(pl.col("kind") == "model")["name"].drop_nulls().unique().to_list()
-    known = prices.of(models) if prices else None
-    found: dict[Place, Opened] = {}
+    priced = prices.of(models) if prices else None
+    opened: dict[Place, Opened] = {}
     for gate in gates:
         task = by_task[gate.task]
         # A message has the number of the turn before it, and comes after it.
         asked = task.filter(IS_USER & (pl.col("turn") < gate.turn)).height
         after = task.filter((pl.col("asked") == asked) & (pl.col("turn") > gate.turn))
-        spent = _spent(after.filter(IS_STEP), gate.at_ns, known)
-        found[gate.task, asked] = Opened(gate.turn, gate.rule, gate.why, gate.reason, spent)
-    return found
+        spent = _spent(after.filter(IS_STEP), gate.at_ns, priced)
+        opened[gate.task, asked] = Opened(gate.turn, gate.rule, gate.why, gate.reason, spent)
+    return opened
 
 
 def _spent(turns: pl.DataFrame, since_ns: int, prices: Mapping[str, Price] | None) -> Spent:
@@ -201,10 +201,12 @@ def _spent(turns: pl.DataFrame, since_ns: int, prices: Mapping[str, Price] | Non
 def _money(responses: pl.DataFrame, prices: Mapping[str, Price]) -> tuple[float, dict[str, int]]:
     """Return what responses cost, and how many of each model have no price."""
     money, unpriced = 0.0, Counter[str]()
-    for name, given, said in responses.iter_rows():
+    for name, input_tokens, output_tokens in responses.iter_rows():
         if (price := prices.get(name)) is None:
             unpriced[name or ""] += 1
         else:
-            spent = (given or 0) * price.input_per_million + (said or 0) * price.output_per_million
+            spent = (input_tokens or 0) * price.input_per_million + (
+                output_tokens or 0
+            ) * price.output_per_million
             money += spent / TOKENS_PER_PRICE
     return money, dict(unpriced)

@@ -110,23 +110,23 @@ def calibrated(
             f" {left_out} more go on, or have a gate that nobody decided upon."
         )
     rows = rows.with_columns(kind_of=_pooled(enough))
-    known = _tasks_of(rows, WELL)
+    tasks = _tasks_of(rows, WELL)
     seconds = rows.select(pl.col("end_ns").max() - pl.col("end_ns").min()).item() / NS_PER_S
     days = max(seconds / DAY_S, 1.0)
     kinds = [_Kind(kind, settings, rows, WELL) for kind in enough]
-    now = {(one.kind, name): one.now(name) for one in kinds for name in one.rules}
-    known = {kind: known[kind] for kind in enough}
-    allowed = min(floor(alarms_per_day * days), sum(known.values()) // TASKS_AN_ALARM_MIN)
-    then = _best(kinds, known, allowed)
+    now = {(kind.kind, name): kind.now(name) for kind in kinds for name in kind.rules}
+    tasks = {kind: tasks[kind] for kind in enough}
+    allowed = min(floor(alarms_per_day * days), sum(tasks.values()) // TASKS_AN_ALARM_MIN)
+    then = _best(kinds, tasks, allowed)
     looped = _tasks_of(rows, LOOPED)
     loops = [_Kind(kind, settings, rows, LOOPED) for kind in enough if kind in looped]
     return Calibration(
         days=days,
-        tasks=known,
-        left_out=left_out + sum(counts.values()) - sum(known.values()),
+        tasks=tasks,
+        left_out=left_out + sum(counts.values()) - sum(tasks.values()),
         alarms_now=_alarms(kinds, now),
         alarms_then=_alarms(kinds, then),
-        loops=sum(looped[one.kind] for one in loops),
+        loops=sum(looped[kind.kind] for kind in loops),
         loops_found_now=_alarms(loops, now),
         loops_found_then=_alarms(loops, then),
         proposals=tuple(_proposals(kinds, then)),
@@ -244,7 +244,7 @@ def threshold_of(rule: Rule) -> str | None:
 
 
 def _is_set(rule: Rule | None) -> bool:
-    """Say whether a rule has a threshold to be set; one that is off stays off."""
+    """Return whether a rule has a threshold to be set; one that is off stays off."""
     return rule is not None and threshold_of(rule) is not None
 
 

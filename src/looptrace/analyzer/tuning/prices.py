@@ -53,11 +53,11 @@ class Prices:
     def of(self, models: Sequence[str]) -> dict[str, Price]:
         """Return the price of each model that has one."""
         names = pl.Series(models, dtype=pl.String)
-        found: dict[str, Price] = {}
+        priced: dict[str, Price] = {}
         for price in reversed(self.table):
             fits = names.filter(names.str.contains(_pattern(price.models)))
-            found |= dict.fromkeys(fits, price)
-        return found
+            priced |= dict.fromkeys(fits, price)
+        return priced
 
 
 def load(path: Path) -> Prices:

@@ -91,8 +91,8 @@ def labels_in(text: str, name: str) -> list[Label]:
         if not line.strip():
             continue
         try:
-            said = json.loads(line)
-            task, loop, turn = said["task"], said["loop"], said.get("turn")
+            label = json.loads(line)
+            task, loop, turn = label["task"], label["loop"], label.get("turn")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             why = 'it must be like {"task": "a", "loop": true, "turn": 12}'
             raise TrainError(f"{name}:{number}: is no label; {why}.") from error
@@ -123,11 +123,11 @@ def examples_of(
     Raises:
         TrainError: if there are too few tasks of either kind.
     """
-    known = {label.task: label for label in labels}
-    found: list[tuple[Label, Figures, npt.NDArray[np.int64]]] = []
+    labelled = {label.task: label for label in labels}
+    runs: list[tuple[Label, Figures, npt.NDArray[np.int64]]] = []
     fired: dict[str, int] = {}
     for part in parts:
-        mine = part.filter(pl.col("task").is_in(set(known)))
+        mine = part.filter(pl.col("task").is_in(set(labelled)))
         if mine.is_empty():
             continue
         rows = add_counters(encode_columns(mine), Counting())
@@ -138,33 +138,33 @@ def examples_of(
         for name in sorted(set(names.tolist())):
             chosen = enough & (names == name)
             if chosen.any():
-                found.append((known[name], signs[chosen], turn[chosen]))
+                runs.append((labelled[name], signs[chosen], turn[chosen]))
         for loop in find_stretches(rows, rule_set)[0]:
             first = loop.fired[0].turn
             fired[loop.task] = min(first, fired.get(loop.task, first))
-    return _examples(found, fired)
+    return _examples(runs, fired)
 
 
 def _examples(
-    found: Sequence[tuple[Label, Figures, npt.NDArray[np.int64]]], fired: Mapping[str, int]
+    runs: Sequence[tuple[Label, Figures, npt.NDArray[np.int64]]], fired: Mapping[str, int]
 ) -> Examples:
-    loops = sum(label.turn is not None for label, _, _ in found)
-    if min(loops, len(found) - loops) < TASKS_MIN:
+    loops = sum(label.turn is not None for label, _, _ in runs)
+    if min(loops, len(runs) - loops) < TASKS_MIN:
         raise TrainError(
-            f"there are {loops} tasks with a loop and {len(found) - loops} without, of"
+            f"there are {loops} tasks with a loop and {len(runs) - loops} without, of"
             f" {WINDOW // 2} turns or more; at least {TASKS_MIN} of each are needed."
         )
-    signs = np.concatenate([part for _, part, _ in found])
-    turn = np.concatenate([part for _, _, part in found])
-    task = np.repeat(np.arange(len(found)), [len(part) for _, _, part in found])
-    complete = np.array([-1 if label.turn is None else label.turn for label, _, _ in found])[task]
+    signs = np.concatenate([part for _, part, _ in runs])
+    turn = np.concatenate([part for _, _, part in runs])
+    task = np.repeat(np.arange(len(runs)), [len(part) for _, _, part in runs])
+    complete = np.array([-1 if label.turn is None else label.turn for label, _, _ in runs])[task]
     return Examples(
         signs=signs,
         likely=(complete >= 0) & (np.abs(complete - turn) <= HORIZON),
         before=(complete < 0) | (turn < complete),
         task=task,
         turn=turn,
-        tasks=tuple(label for label, _, _ in found),
+        tasks=tuple(label for label, _, _ in runs),
         fired=fired,
     )
 
@@ -181,7 +181,7 @@ def trained(examples: Examples, without: Sequence[str] = ()) -> TrainedModel:
     used = np.array([name not in without for name in SIGNS])
     chosen = examples.signs[:, used]
     folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=0)
-    told = cross_val_predict(
+    predicted = cross_val_predict(
         _pipeline(), chosen, examples.likely, groups=examples.task, cv=folds, method="predict_proba"
     )[:, 1]
     scaler, regression = (step for _, step in _pipeline().fit(chosen, examples.likely).steps)
@@ -192,7 +192,7 @@ def trained(examples: Examples, without: Sequence[str] = ()) -> TrainedModel:
         spread[name][used] = values
     lists = {name: tuple(float(value) for value in values) for name, values in spread.items()}
     model = Model(WINDOW, **lists, intercept=float(regression.intercept_[0]))
-    return TrainedModel(model, _card(examples, told))
+    return TrainedModel(model, _card(examples, predicted))
 
 
 def _pipeline() -> Any:
@@ -204,7 +204,7 @@ def _pipeline() -> Any:
 
 
 def _card(examples: Examples, told: Figures) -> dict[str, Any]:
-    """Say what was learned from, and how good it is; shares are from 0 to 1."""
+    """Return what was learned from, and how good it is; shares are from 0 to 1."""
     from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score  # noqa: PLC0415
 
     all_told, told, likely = told, told[examples.before], examples.likely[examples.before]
@@ -230,12 +230,12 @@ def _rounded(value: float) -> float:
     return round(float(value), 3)
 
 
-def _calibration(likely: Flags, told: Figures) -> list[dict[str, Any]]:
-    """Say for each tenth of the probabilities what was predicted and what came, in the mean."""
-    place = np.minimum((told * BINS).astype(np.int64), BINS - 1)
+def _calibration(likely: Flags, predicted: Figures) -> list[dict[str, Any]]:
+    """Return for each tenth of the probabilities what was predicted and what came, in the mean."""
+    place = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
     return [
         {
-            "predicted": _rounded(told[place == number].mean()),
+            "predicted": _rounded(predicted[place == number].mean()),
             "observed": _rounded(likely[place == number].mean()),
             "turns": int((place == number).sum()),
         }
@@ -243,12 +243,12 @@ def _calibration(likely: Flags, told: Figures) -> list[dict[str, Any]]:
     ]
 
 
-def _warnings(examples: Examples, told: Figures, percent: int) -> dict[str, Any]:
-    """Say what the rule would do at this probability, with its other settings as they are.
+def _warnings(examples: Examples, predicted: Figures, percent: int) -> dict[str, Any]:
+    """Return what the rule would do at this probability, with its other settings as they are.
 
     The lead over the other rules is counted in turns, over the loops that both saw.
     """
-    warned = _warned(examples, (told >= percent / 100) & examples.before)
+    warned = _warned(examples, (predicted >= percent / 100) & examples.before)
     loops = [label for label in examples.tasks if label.turn is not None]
     well = [label for label in examples.tasks if label.turn is None]
     before = [label for label in loops if label.task in warned]
