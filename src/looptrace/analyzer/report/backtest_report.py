@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from looptrace.analyzer.report.json import json_text
+from looptrace.analyzer.report.terminal import print_paragraph, wrapped
 from looptrace.analyzer.report.wording import (
     GROUPS_SHOWN_MAX,
     NAME_LENGTH_MAX,
@@ -195,19 +196,14 @@ def _notes(backtest: Backtest) -> list[str]:
 
 
 def _print(lines: Sequence[str], console: Console) -> None:
-    """Print a paragraph."""
-    if lines:
-        console.print()
-    for line in lines:
-        for part in _wrapped(line, console, console.width):
-            console.print(part)
+    print_paragraph(map(Text, lines), console)
 
 
 def _print_pair(left: Sequence[str], right: Sequence[str], console: Console) -> None:
     """Print two columns, each wrapped within its half of the width."""
     width = max((console.width - _INDENT_COLUMNS - _GAP_COLUMNS) // 2, 1)
     halves = [
-        [part for line in lines for part in _wrapped(line, console, width)]
+        [part for line in lines for part in wrapped(Text(line), console, width)]
         for lines in (left, right)
     ]
     for a, b in zip_longest(*halves, fillvalue=Text()):
@@ -215,11 +211,3 @@ def _print_pair(left: Sequence[str], right: Sequence[str], console: Console) -> 
         line = Text(" " * _INDENT_COLUMNS) + a + b
         line.rstrip()
         console.print(line)
-
-
-def _wrapped(line: str, console: Console, width: int) -> list[Text]:
-    """Wrap a line here, because rich would leave spaces at the ends of wrapped lines."""
-    parts = list(Text(line).wrap(console, width))
-    for part in parts:
-        part.rstrip()
-    return parts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.text import Text
 
@@ -60,23 +62,23 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
         lines.append(
             Text.assemble(("outage", "bold yellow"), f" {outage_more(outage, analysis.events)}")
         )
-        _print_paragraph(lines, console)
+        print_paragraph(lines, console)
     by_task: dict[str, list[Group]] = {}
     for group in shown:
         by_task.setdefault(group.lead.task, []).append(group)
     for task, groups in by_task.items():
         _print_task(task, groups, console)
         if task in events_of_task:
-            _print_paragraph(_event_lines(events_of_task[task], opinions), console, _INDENT_COLUMNS)
+            print_paragraph(_event_lines(events_of_task[task], opinions), console, _INDENT_COLUMNS)
     if left_over:
-        _print_paragraph([Text(left_over_text(left_over))], console)
-    _print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
-    _print_paragraph(_skipped(analysis.skipped), console)
+        print_paragraph([Text(left_over_text(left_over))], console)
+    print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
+    print_paragraph(_skipped(analysis.skipped), console)
     if analysis.summary.turns:
         lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
         if any(events.gate for events in events_of_task.values()):
             lines.append(Text(f"To hand a gate on: {HOW_TO_HAND_ON}", style="dim"))
-        _print_paragraph(lines, console)
+        print_paragraph(lines, console)
 
 
 def _counts(summary: Summary) -> Text:
@@ -98,7 +100,7 @@ def _print_task(task: str, groups: list[Group], console: Console) -> None:
     if others:
         _print_line(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"), console)
     for group in groups:
-        _print_paragraph(_group_lines(group), console, _INDENT_COLUMNS)
+        print_paragraph(_group_lines(group), console, _INDENT_COLUMNS)
 
 
 def _group_lines(group: Group) -> list[Text]:
@@ -158,15 +160,22 @@ def _skipped(skipped: tuple[Skipped, ...]) -> list[Text]:
     return lines
 
 
-def _print_paragraph(lines: list[Text], console: Console, indent_columns: int = 0) -> None:
-    if lines:
-        console.print()
-    for line in lines:
+def print_paragraph(lines: Iterable[Text], console: Console, indent_columns: int = 0) -> None:
+    """Print an empty line and these lines, or nothing where there are none."""
+    for number, line in enumerate(lines):
+        if not number:
+            console.print()
         _print_line(line, console, indent_columns)
 
 
-def _print_line(line: Text, console: Console, indent_columns: int = 0) -> None:
-    """Print a line wrapped here, because rich would leave spaces at the ends of wrapped lines."""
-    for part in line.wrap(console, console.width - indent_columns):
+def wrapped(line: Text, console: Console, width: int) -> list[Text]:
+    """Wrap a line here, because rich would leave spaces at the ends of wrapped lines."""
+    parts = list(line.wrap(console, width))
+    for part in parts:
         part.rstrip()
+    return parts
+
+
+def _print_line(line: Text, console: Console, indent_columns: int = 0) -> None:
+    for part in wrapped(line, console, console.width - indent_columns):
         console.print(Text(" " * indent_columns) + part)
