@@ -34,12 +34,12 @@ from benchmarks.labelled import (
 )
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.engine import batch
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.report.scatter import Point, scatter_svg
 from looptrace.rules.contract import Rule
-from looptrace.rules.registry import known_rules
 
 OURS = "looptrace"
 GATES = "looptrace, findings that gate"

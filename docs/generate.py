@@ -30,7 +30,7 @@ from looptrace.collector.server.metrics import Instrument
 from looptrace.collector.server.openapi import document
 from looptrace.collector.server.receiver_metrics import NAMES, Reason
 from looptrace.collector.server.service import Options, Service
-from looptrace.rules.docs import pages
+from looptrace.rules.docs import pages, table
 
 DOCS = Path(__file__).parent
 
@@ -120,7 +120,7 @@ def receiver_page() -> str:
     return "\n".join([*lines, ""])
 
 
-_NUMBERS = re.compile(
+_TABLE = re.compile(
     r"(?P<head><!-- `make docs` writes this table. -->\n).*?(?P<tail><!-- end -->)", re.DOTALL
 )
 
@@ -146,8 +146,12 @@ def with_numbers(text: str, instruments: list[Instrument]) -> str:
         name = each.name.replace(".", "_") + ("_total" if each.kind == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in each.labels)
         lines.append(f"| `{name}` | {each.kind} | {labels} | {each.doc} |")
-    table = "\n".join([*lines, "", ""])
-    return _NUMBERS.sub(lambda match: match["head"] + table + match["tail"], text)
+    return _with_table(text, "\n".join([*lines, ""]))
+
+
+def _with_table(text: str, rows: str) -> str:
+    """Return a page with these rows in the place that it marks for a table."""
+    return _TABLE.sub(lambda match: f"{match['head']}{rows}\n{match['tail']}", text)
 
 
 _EXAMPLES_HEAD = """# Examples
@@ -248,6 +252,8 @@ def stale() -> dict[Path, str]:
     instruments, routes = served()
     wanted[runbook] = with_numbers(runbook.read_text(encoding="utf-8"), instruments)
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
+    readme = DOCS.parent / "README.md"
+    wanted[readme] = _with_table(readme.read_text(encoding="utf-8"), "\n" + table("docs/rules/"))
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     for path in DOCS.glob("*.md"):

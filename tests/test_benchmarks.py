@@ -8,10 +8,10 @@ from benchmarks.plain import RULES
 from benchmarks.rules import loops_by_looptrace, loops_by_plain, rules_compared
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.rules.cycle import Cycle
-from looptrace.rules.repeated_call import RepeatedCall
-from looptrace.rules.response_repeat import ResponseRepeat
-from looptrace.rules.signature_repeat import SignatureRepeat
+from looptrace.rules.calls.cycle import Cycle
+from looptrace.rules.calls.repeated_call import RepeatedCall
+from looptrace.rules.calls.signature_repeat import SignatureRepeat
+from looptrace.rules.responses.response_repeat import ResponseRepeat
 
 TURNS = 20_000
 SEEDS = (1, 2, 3)

@@ -19,8 +19,8 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
+from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.contract import Evaluation, Rule, repeats
-from looptrace.rules.repeated_call import RepeatedCall
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row
 from tests.drivers import batch, live

@@ -9,11 +9,11 @@ import pytest
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.testing.notation import turns_in
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rule
-from looptrace.rules.phase_visits import PhaseVisits
+from looptrace.rules.phases.phase_visits import PhaseVisits
+from looptrace.rules.phases.transition_repeats import TransitionRepeats
 from looptrace.rules.registry import RULES, default_rules
-from looptrace.rules.repeated_failure import RepeatedFailure
-from looptrace.rules.transition_repeats import TransitionRepeats
 from tests.drivers import batch
 from tests.requirement_table import PAGE, lines, proofs
 

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.testing.notation import turns_in
+from looptrace.rules.calls.external_failure import ExternalFailure
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
-from looptrace.rules.external_failure import ExternalFailure
-from looptrace.rules.repeated_failure import RepeatedFailure
 from tests.drivers import batch, live
 
 MINUTE_S = 60

@@ -26,7 +26,14 @@ from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.train import Label, TrainError, examples_of, labels_in, trained
 from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS, Rung, SettingError
-from looptrace.rules.likely_loop import SHIPPED, SIGNS, LikelyLoop, Model, model_of, signs_of
+from looptrace.rules.prediction.likely_loop import (
+    SHIPPED,
+    SIGNS,
+    LikelyLoop,
+    Model,
+    model_of,
+    signs_of,
+)
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.engine.test_live import arrived, disagreements, looping_steps, table
 from tests.drivers import batch, ruleset

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.rules.degradation import Degradation
-from looptrace.rules.no_measurable_progress import NoMeasurableProgress
-from looptrace.rules.repeated_failure import RepeatedFailure
+from looptrace.rules.attempts.degradation import Degradation
+from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from tests.drivers import batch, live
 
 SAME_FIGURES = "progress(tests_failed=5) (edit(a, {n})->ok progress(tests_failed=5)) x6"

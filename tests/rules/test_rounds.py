@@ -11,11 +11,11 @@ from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
-from looptrace.rules.agent_cycle import AgentCycle
-from looptrace.rules.collaboration_loop import CollaborationLoop
-from looptrace.rules.cross_task_cycle import CrossTaskCycle
-from looptrace.rules.cycle import Cycle
-from looptrace.rules.phase_cycle import PhaseCycle
+from looptrace.rules.agents.agent_cycle import AgentCycle
+from looptrace.rules.agents.collaboration_loop import CollaborationLoop
+from looptrace.rules.attempts.cross_task_cycle import CrossTaskCycle
+from looptrace.rules.calls.cycle import Cycle
+from looptrace.rules.phases.phase_cycle import PhaseCycle
 from looptrace.rules.registry import RULES
 from tests.drivers import batch, live, ruleset
 from tests.otlp import Trace

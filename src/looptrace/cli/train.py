@@ -13,7 +13,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning import train as training
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
-from looptrace.rules.likely_loop import SIGNS
+from looptrace.rules.prediction.likely_loop import SIGNS
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

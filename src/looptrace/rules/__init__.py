@@ -1,1 +1,1 @@
-"""Rules: one file each, pure functions over columns."""
+"""Rules: one file each in the folder of its family, pure functions over columns."""

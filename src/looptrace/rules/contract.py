@@ -35,6 +35,10 @@ __all__ = [
 Action = Literal["warn", "retry_later", "pivot", "force_next", "unblock_authority", "gate"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
+# When a rule is checked among the others of a turn: guards stand before the loops or after them.
+Checked = Literal["before_loops", "with_loops", "after_loops"]
+CHECKED: tuple[Checked, ...] = get_args(Checked)
+
 RUNGS_MAX = 8  # A ladder of more says nothing that fewer would not.
 RUNG_ATTEMPTS_MAX = 1_000  # A loop of more attempts has been gated long before.
 
@@ -153,6 +157,7 @@ class Rule(ABC):
     on_by_default: ClassVar[bool] = True
     # Whether it reads the texts of its lane, which are kept for such rules only.
     reads_texts: ClassVar[bool] = False
+    checked: ClassVar[Checked] = "with_loops"
     # What its ladder may ask for; what is only a guess may ask for little.
     actions: ClassVar[tuple[Action, ...]] = ACTIONS
 

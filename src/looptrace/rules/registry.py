@@ -1,73 +1,84 @@
-"""The rules there are. A new one is one line here, one file beside this one, and its cases."""
+"""The rules there are: each module of each family beside this one holds one.
+
+A family is a folder. Its docstring says in one sentence what its rules look at. Nothing lists the
+rules: a module that is put into a family is found.
+"""
 
 from __future__ import annotations
 
-from looptrace.rules.agent_cycle import AgentCycle
-from looptrace.rules.blocked_task_spin import BlockedTaskSpin
-from looptrace.rules.chant import Chant
-from looptrace.rules.collaboration_loop import CollaborationLoop
-from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
-from looptrace.rules.consecutive_errors import ConsecutiveErrors
-from looptrace.rules.contract import Rule
-from looptrace.rules.cross_task_cycle import CrossTaskCycle
-from looptrace.rules.cycle import Cycle
-from looptrace.rules.degradation import Degradation
-from looptrace.rules.external_failure import ExternalFailure
-from looptrace.rules.likely_loop import LikelyLoop
-from looptrace.rules.max_iterations import MaxIterations
-from looptrace.rules.max_runtime import MaxRuntime
-from looptrace.rules.monologue import Monologue
-from looptrace.rules.near_duplicate_output import NearDuplicateOutput
-from looptrace.rules.no_measurable_progress import NoMeasurableProgress
-from looptrace.rules.no_progress_repeat import NoProgressRepeat
-from looptrace.rules.phase_cycle import PhaseCycle
-from looptrace.rules.phase_visits import PhaseVisits
-from looptrace.rules.repeated_call import RepeatedCall
-from looptrace.rules.repeated_failure import RepeatedFailure
-from looptrace.rules.rephrased_request import RephrasedRequest
-from looptrace.rules.response_repeat import ResponseRepeat
-from looptrace.rules.same_result import SameResult
-from looptrace.rules.signature_repeat import SignatureRepeat
-from looptrace.rules.stutter import Stutter
-from looptrace.rules.transition_repeats import TransitionRepeats
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import isabstract
+from types import ModuleType
 
-# Guards stand where they are checked: two before the loops, and failures in a row after them.
-RULES: tuple[type[Rule], ...] = (
-    MaxIterations,
-    MaxRuntime,
-    RepeatedCall,
-    Stutter,
-    SignatureRepeat,
-    ResponseRepeat,
-    Cycle,
-    RepeatedFailure,
-    CompletedTaskRevisit,
-    BlockedTaskSpin,
-    NoProgressRepeat,
-    CollaborationLoop,
-    RephrasedRequest,
-    PhaseVisits,
-    TransitionRepeats,
-    Monologue,
-    ExternalFailure,
-    SameResult,
-    Degradation,
-    NoMeasurableProgress,
-    PhaseCycle,
-    AgentCycle,
-    CrossTaskCycle,
-    Chant,
-    NearDuplicateOutput,
-    LikelyLoop,
-    ConsecutiveErrors,
-)
+from looptrace.errors import InstallError
+from looptrace.rules.contract import CHECKED, Rule
+
+PACKAGE = "looptrace.rules"
 
 
-def known_rules() -> tuple[Rule, ...]:
-    """Return every rule with its default settings, also those that have to be switched on."""
-    return tuple(rule() for rule in RULES)
+class RegistryError(InstallError):
+    """A module among the rules is none; the message names it."""
+
+
+def discover(package: str = PACKAGE) -> tuple[type[Rule], ...]:
+    """Return the class of every rule in the families of a package, in the order of their check.
+
+    Guards say when they are checked (`Rule.checked`); rules of the same time are in the order of
+    their names. No verdict depends on the order.
+
+    Raises:
+        RegistryError: if a module holds no rule or several, or one of another name than its own, or
+            if two families have a rule of the same name.
+    """
+    rules: dict[str, type[Rule]] = {}
+    for family in _inside(package, packages=True):
+        for module in _inside(family.__name__, packages=False):
+            rule = _rule_of(module)
+            if rule.name in rules:
+                raise RegistryError(
+                    f"{module.__name__}: {rules[rule.name].__module__} has a rule of this name too."
+                )
+            rules[rule.name] = rule
+    return tuple(sorted(rules.values(), key=lambda rule: (CHECKED.index(rule.checked), rule.name)))
+
+
+def family_of(rule: type[Rule]) -> ModuleType:
+    """Return the package of a rule; its docstring says what the rules of the family look at."""
+    return import_module(rule.__module__.rpartition(".")[0])
+
+
+def _inside(package: str, *, packages: bool) -> Iterator[ModuleType]:
+    """Import the packages, or the modules, that stand directly in a package, by name."""
+    for entry in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):
+        if entry.ispkg == packages:
+            yield import_module(entry.name)
+
+
+def _rule_of(module: ModuleType) -> type[Rule]:
+    """Return the one rule that a module defines."""
+    rules = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Rule)
+        and value.__module__ == module.__name__
+        and not isabstract(value)
+    ]
+    if len(rules) != 1:
+        count = f"{len(rules)} rules" if rules else "no rule"
+        raise RegistryError(f"{module.__name__}: it holds {count}; a module of a family holds one.")
+    rule: type[Rule] = rules[0]
+    own_name = module.__name__.rpartition(".")[2]
+    if getattr(rule, "name", None) != own_name:
+        raise RegistryError(f"{module.__name__}: its rule must have the name {own_name!r}.")
+    return rule
+
+
+RULES = discover()
 
 
 def default_rules() -> tuple[Rule, ...]:
-    """Return the rules that judge where nobody says otherwise, with their default settings."""
-    return tuple(rule for rule in known_rules() if rule.on_by_default)
+    """Return the rules that hold where no settings say otherwise, with their default settings."""
+    return tuple(rule() for rule in RULES if rule.on_by_default)

@@ -17,10 +17,10 @@ from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.tuning.explain import progress_of
+from looptrace.rules.calls.repeated_call import RepeatedCall
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
-from looptrace.rules.phase_visits import PhaseVisits
-from looptrace.rules.repeated_call import RepeatedCall
-from looptrace.rules.repeated_failure import RepeatedFailure
+from looptrace.rules.phases.phase_visits import PhaseVisits
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import findings_of
 

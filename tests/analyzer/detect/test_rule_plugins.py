@@ -15,7 +15,7 @@ RULE = '''
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Rung, ladder_setting, repeats, setting
-from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.calls.repeated_call import RepeatedCall
 
 
 @dataclass(frozen=True, slots=True)

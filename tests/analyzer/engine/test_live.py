@@ -20,16 +20,16 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile
+from looptrace.rules.attempts.degradation import Degradation
+from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
+from looptrace.rules.calls.cycle import Cycle
+from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.contract import Evaluation
-from looptrace.rules.cycle import Cycle
-from looptrace.rules.degradation import Degradation
-from looptrace.rules.monologue import Monologue
-from looptrace.rules.near_duplicate_output import NearDuplicateOutput
-from looptrace.rules.no_measurable_progress import NoMeasurableProgress
-from looptrace.rules.phase_visits import PhaseVisits
+from looptrace.rules.phases.phase_visits import PhaseVisits
+from looptrace.rules.phases.transition_repeats import TransitionRepeats
 from looptrace.rules.registry import default_rules
-from looptrace.rules.repeated_call import RepeatedCall
-from looptrace.rules.transition_repeats import TransitionRepeats
+from looptrace.rules.responses.monologue import Monologue
+from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch, findings_of, ruleset

@@ -39,8 +39,8 @@ from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.rules.collaboration_loop import CollaborationLoop
-from looptrace.rules.repeated_call import RepeatedCall
+from looptrace.rules.agents.collaboration_loop import CollaborationLoop
+from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import findings_of
 

@@ -20,11 +20,11 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.testing.notation import turns_in
+from looptrace.rules.attempts.no_progress_repeat import NoProgressRepeat
+from looptrace.rules.calls.repeated_call import RepeatedCall
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rule, Rung
-from looptrace.rules.no_progress_repeat import NoProgressRepeat
-from looptrace.rules.repeated_call import RepeatedCall
-from looptrace.rules.repeated_failure import RepeatedFailure
-from looptrace.rules.response_repeat import ResponseRepeat
+from looptrace.rules.responses.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.engine.test_live import overrides, step, table
 from tests.drivers import ruleset

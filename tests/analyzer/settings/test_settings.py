@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from looptrace.analyzer.detect.counters import METRICS, Counting
+from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DetectionPolicy
@@ -32,7 +33,7 @@ from looptrace.analyzer.settings.toml_writer import starter, toml_of
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS, Action, Rule, Rung
-from looptrace.rules.registry import RULES, default_rules, known_rules
+from looptrace.rules.registry import RULES, default_rules
 from tests.drivers import findings_of
 
 WARN_GATE = ("warn", "gate")

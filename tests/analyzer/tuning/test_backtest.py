@@ -22,8 +22,8 @@ from looptrace.analyzer.tuning.prices import Price, Prices
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
-from looptrace.rules.repeated_failure import RepeatedFailure
 from tests.otlp import Trace
 from tests.paths import ROOT
 

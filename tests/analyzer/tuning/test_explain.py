@@ -19,15 +19,15 @@ from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.counterfactuals import Change
 from looptrace.analyzer.tuning.explain import GATES_EXPLAINED_MAX, Explanation, explain
-from looptrace.rules.completed_task_revisit import CompletedTaskRevisit
+from looptrace.rules.attempts.completed_task_revisit import CompletedTaskRevisit
+from looptrace.rules.calls.cycle import Cycle
+from looptrace.rules.calls.external_failure import ExternalFailure
+from looptrace.rules.calls.repeated_call import RepeatedCall
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
+from looptrace.rules.calls.signature_repeat import SignatureRepeat
 from looptrace.rules.contract import Rule, Rung
-from looptrace.rules.cycle import Cycle
-from looptrace.rules.external_failure import ExternalFailure
-from looptrace.rules.phase_visits import PhaseVisits
-from looptrace.rules.repeated_call import RepeatedCall
-from looptrace.rules.repeated_failure import RepeatedFailure
-from looptrace.rules.response_repeat import ResponseRepeat
-from looptrace.rules.signature_repeat import SignatureRepeat
+from looptrace.rules.phases.phase_visits import PhaseVisits
+from looptrace.rules.responses.response_repeat import ResponseRepeat
 from tests.drivers import findings_of, ruleset
 from tests.schemas import conflicts
 

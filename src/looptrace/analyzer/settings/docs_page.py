@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from looptrace.analyzer.detect.rule_plugins import every_rule, known_rules
 from looptrace.analyzer.settings.file_tables import (
     DIRECTIVES,
     ENABLED,
@@ -18,7 +19,6 @@ from looptrace.analyzer.settings.sections import FILE_NAME, PIVOTS_VARIABLE, THR
 from looptrace.analyzer.settings.tables import Setting, settings_in
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX
 from looptrace.analyzer.settings.toml_writer import item, values_of, values_of_rule
-from looptrace.rules.registry import RULES, known_rules
 
 _PAGE_HEAD = f"""# Settings
 
@@ -85,7 +85,7 @@ words and its action are those of the last turn that fired."""
 
 def page() -> str:
     """Return the Markdown page: each section, and for rules what each profile makes of them."""
-    file = {setting.name: setting for setting in settings_in(file_table(RULES))}
+    file = {setting.name: setting for setting in settings_in(file_table(every_rule()))}
     parts = [
         _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
         *_profiles_table(

@@ -6,14 +6,14 @@ import json
 
 import msgspec
 
+from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.settings.file_tables import file_table
 from looptrace.analyzer.settings.sections import FILE_NAME
-from looptrace.rules.registry import RULES
 
 
 def schema() -> str:
     """Return the JSON schema of the file; that ladders rise is more than it can say."""
-    file = file_table(RULES)
+    file = file_table(every_rule())
     _, tables = msgspec.json.schema_components([file], ref_template="#/$defs/{name}")
     whole = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -56,7 +56,7 @@ from looptrace.analyzer.settings.toml_reader import (
 from looptrace.analyzer.settings.webhook import FILE, Webhook
 from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import Rule, SettingError, numbers
-from looptrace.rules.likely_loop import LikelyLoop, model_of
+from looptrace.rules.prediction.likely_loop import LikelyLoop, model_of
 
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"

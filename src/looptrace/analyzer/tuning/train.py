@@ -25,7 +25,7 @@ from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.calibrate import LOOPED, WELL, sorted_out
 from looptrace.errors import InputError
-from looptrace.rules.likely_loop import SIGNS, LikelyLoop, Model, signs_of, tells
+from looptrace.rules.prediction.likely_loop import SIGNS, LikelyLoop, Model, signs_of, tells
 from looptrace.rules.turns import Figures, Flags
 
 WINDOW = 6

@@ -27,6 +27,7 @@ class ConsecutiveErrors(Rule):
 
     name = "consecutive_errors"
     lane = LaneSpec(by="task", kinds=("tool",))
+    checked = "after_loops"
 
     max_errors: int = setting(10, ge=1, le=1_000, doc="Failed calls in a row that are no loop yet.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))

@@ -28,6 +28,7 @@ class MaxRuntime(Rule):
 
     name = "max_runtime"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt", "progress"))
+    checked = "before_loops"
 
     max_runtime_s: int = setting(
         28_800, ge=1, le=31_536_000, doc="Seconds of a task that are no loop yet."

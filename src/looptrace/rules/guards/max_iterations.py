@@ -25,6 +25,7 @@ class MaxIterations(Rule):
 
     name = "max_iterations"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt", "progress"))
+    checked = "before_loops"
 
     max_iterations: int = setting(
         1_000, ge=1, le=1_000_000, doc="Turns of a task that are no loop yet."

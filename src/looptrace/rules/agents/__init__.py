@@ -1,0 +1,1 @@
+"""Rules over requests between agents."""

@@ -1,0 +1,1 @@
+"""Bounds for any task, whether it repeats anything or not."""

@@ -1,0 +1,1 @@
+"""Rules over the declared phases of a task."""

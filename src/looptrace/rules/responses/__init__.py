@@ -1,0 +1,1 @@
+"""Rules over what an agent puts out: the same response, or words without work."""
