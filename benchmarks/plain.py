@@ -20,7 +20,7 @@ COLUMNS = (
     "signature_code",
     "response_code",
     "external",
-    "looks",
+    "only_reads",
     "end_ns",
 )
 Row = tuple[str, str, str, int, int, int, int, int, bool, bool, int]

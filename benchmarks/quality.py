@@ -75,12 +75,12 @@ class Alarms:
     healthy: int
 
 
-def by_findings(judging: RuleSet, keep: Callable[[Finding], bool] = lambda _: True) -> Detector:
+def by_findings(rule_set: RuleSet, keep: Callable[[Finding], bool] = lambda _: True) -> Detector:
     """Return rules as a detector: each finding is a loop."""
 
     def flag(runs: Runs) -> Flags:
         flags: dict[str, list[Loop]] = {}
-        for finding in filter(keep, batch.detect(runs.turns, DetectionPolicy(judging)).findings):
+        for finding in filter(keep, batch.detect(runs.turns, DetectionPolicy(rule_set)).findings):
             steps = [runs.steps.get((t.trace_id, t.span_id), t.turn) for t in finding.turns]
             flags.setdefault(finding.session, []).append(Loop(steps, finding.period))
         return flags

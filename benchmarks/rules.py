@@ -74,9 +74,9 @@ class Times:
     cpu_s: float
 
 
-def settings_of(judging: RuleSet) -> plain.Settings:
+def settings_of(rule_set: RuleSet) -> plain.Settings:
     """Return the settings that the rules have, for the plain loop."""
-    values = {rule.name: {k: v for k, (v, _) in rule.settings().items()} for rule in judging.rules}
+    values = {rule.name: {k: v for k, (v, _) in rule.settings().items()} for rule in rule_set.rules}
     return plain.Settings(
         calls_min=values["repeated_call"]["attempts_min"],
         signatures_min=values["signature_repeat"]["attempts_min"],
@@ -91,17 +91,17 @@ def rules_compared() -> RuleSet:
     return RuleSet(tuple(rule for rule in default_rules() if rule.name in plain.RULES))
 
 
-def loops_by_looptrace(turns: pl.DataFrame, judging: RuleSet) -> list[plain.Loop]:
+def loops_by_looptrace(turns: pl.DataFrame, rule_set: RuleSet) -> list[plain.Loop]:
     """Return looptrace's findings in the plain loop's form, sorted."""
     return sorted(
         (f.rule, f.task, f.agent, f.turn_first, f.turn_last, f.attempts, f.period)
-        for f in detect(turns, DetectionPolicy(judging)).findings
+        for f in detect(turns, DetectionPolicy(rule_set)).findings
     )
 
 
-def loops_by_plain(turns: pl.DataFrame, judging: RuleSet) -> list[plain.Loop]:
+def loops_by_plain(turns: pl.DataFrame, rule_set: RuleSet) -> list[plain.Loop]:
     """Return what the plain loop finds in the same turns."""
-    return plain.loops(encode_columns(turns).select(plain.COLUMNS).rows(), settings_of(judging))
+    return plain.loops(encode_columns(turns).select(plain.COLUMNS).rows(), settings_of(rule_set))
 
 
 def main() -> int:
@@ -140,7 +140,7 @@ def _in_child(function: Callable[..., T], *arguments: object) -> T:
 
 
 def _prepare(folder: Path, count: int, seed: int) -> None:
-    """Write the turns as they are before fingerprints, and as they are before judging."""
+    """Write the turns as they are before fingerprints, and as they are before rule_set."""
     drafts = written(count, seed)
     drafts.write_parquet(folder / WRITTEN_FILE)
     add_counters(encode_columns(numbered(add_fingerprints(drafts))), Counting()).write_parquet(
@@ -150,15 +150,15 @@ def _prepare(folder: Path, count: int, seed: int) -> None:
 
 def _peak(folder: Path, stage: str) -> float:
     """Return how many megabytes a stage needed beyond its input."""
-    judging = rules_compared()
+    rule_set = rules_compared()
     table = pl.read_parquet(folder / CODED_FILE)
     whole = table.select(TURN_SCHEMA.names())
     runs: dict[str, Callable[[], object]] = {
-        JUDGE: lambda: find_stretches(table, judging)[0],
+        JUDGE: lambda: find_stretches(table, rule_set)[0],
         PLAIN_LOOP: lambda: plain.loops(
-            table.select(plain.COLUMNS).iter_rows(), settings_of(judging)
+            table.select(plain.COLUMNS).iter_rows(), settings_of(rule_set)
         ),
-        WHOLE: lambda: detect(whole, DetectionPolicy(judging)).findings,
+        WHOLE: lambda: detect(whole, DetectionPolicy(rule_set)).findings,
     }
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs[stage]()
@@ -176,8 +176,8 @@ def _stages(drafts: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Times]]:
 
 def _difference(turns: pl.DataFrame) -> str | None:
     """Say where the two first differ, None if they agree; also prints how many loops there are."""
-    judging = rules_compared()
-    ours, theirs = loops_by_looptrace(turns, judging), loops_by_plain(turns, judging)
+    rule_set = rules_compared()
+    ours, theirs = loops_by_looptrace(turns, rule_set), loops_by_plain(turns, rule_set)
     if ours != theirs:
         apart = set(ours) ^ set(theirs)
         if not apart:
@@ -192,18 +192,18 @@ def _difference(turns: pl.DataFrame) -> str | None:
 
 
 def _judging(turns: pl.DataFrame) -> dict[str, Times]:
-    """Time both ways of judging in turn, and everything from turns to findings."""
-    judging = rules_compared()
-    settings = settings_of(judging)
+    """Time both ways of rule_set in turn, and everything from turns to findings."""
+    rule_set = rules_compared()
+    settings = settings_of(rule_set)
     table = add_counters(encode_columns(turns), Counting())
     rows = table.select(plain.COLUMNS).rows()
     # Else the garbage collector walks the plain loop's rows again and again, in both stages.
     gc.collect()
     gc.freeze()
     stages: dict[str, Callable[[], object]] = {
-        JUDGE: lambda: find_stretches(table, judging)[0],
+        JUDGE: lambda: find_stretches(table, rule_set)[0],
         PLAIN_LOOP: lambda: plain.loops(rows, settings),
-        WHOLE: lambda: detect(turns, DetectionPolicy(judging)).findings,
+        WHOLE: lambda: detect(turns, DetectionPolicy(rule_set)).findings,
     }
     taken: dict[str, list[Times]] = {stage: [] for stage in stages}
     for _ in range(ROUNDS):

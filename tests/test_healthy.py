@@ -33,7 +33,7 @@ Fault = Rule | Callable[[pl.DataFrame], pl.DataFrame]
 class SameCall(RepeatedCall):
     """A planted fault: the result plays no part."""
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count calls in a row, whatever came of them."""
         return repeats(in_a_row(lane, lane.call), self.attempts_min, lane.call)
 
@@ -42,7 +42,7 @@ class SameCall(RepeatedCall):
 class SameOutcome(RepeatedCall):
     """A planted fault: what was asked plays no part."""
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count results in a row, whatever was called."""
         return repeats(in_a_row(lane, lane.outcome), self.attempts_min, lane.outcome)
 
@@ -56,7 +56,7 @@ class AnyWindow(RepeatedCall):
         """All turns there are in a case."""
         return 1_000
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count how often each call came before."""
         calls = lane.turns.call[lane.rows].tolist()
         seen = np.array([calls[: i + 1].count(call) for i, call in enumerate(calls)])

@@ -61,7 +61,7 @@ def columns(rows: list[Row]) -> Turns:
         agent=agent,
         subtask=agent,
         epoch=epoch,
-        asked=epoch,
+        resets_seen=epoch,
         kind=kind,
         end_ns=np.arange(len(rows), dtype=np.int64) * TURN_S * NS_PER_S,
         failed=outcome == FAILED,
@@ -73,7 +73,7 @@ def columns(rows: list[Row]) -> Turns:
         phase_before=outcome,
         enters=call != outcome,
         visits=call,
-        moves=call,
+        transitions_seen=call,
         twin=np.zeros(len(rows), dtype=np.bool_),
         steps=call,
         began_ns=call,
@@ -82,17 +82,17 @@ def columns(rows: list[Row]) -> Turns:
         tests_total=call.astype(np.float64),
         tests_failed=call.astype(np.float64),
         coverage=call.astype(np.float64),
-        looks=call == 1,
+        only_reads=call == 1,
         pauses=call == 2,
-        waits=np.cumsum(outcome == 1),
-        better=call,
+        waits_seen=np.cumsum(outcome == 1),
+        improvements=call,
         measured=call,
-        compared=call,
-        stale=call,
-        stale_before=call,
-        spins=call,
-        spins_before=call,
-        found=call,
+        figures_compared=call,
+        turns_since_best=call,
+        turns_since_best_before=call,
+        tries_since_progress=call,
+        tries_since_progress_before=call,
+        search_result=call,
         call=call,
         outcome=outcome,
         error=outcome,
@@ -356,9 +356,9 @@ def test_shortest_prefers_the_first_period_with_enough_rounds(
 def test_own(rows: list[Row], progress: bool) -> None:
     """Failures of the outside and polls equal nothing, nor do calls that progress lies between."""
     turns = columns(rows)
-    turns = replace(turns, better=np.cumsum(turns.outcome == 1) * progress)
+    turns = replace(turns, improvements=np.cumsum(turns.outcome == 1) * progress)
     lane = turns.lane(BY_AGENT)
-    calls, better = lane.call.tolist(), lane.better.tolist()
+    calls, better = lane.call.tolist(), lane.improvements.tolist()
 
     counts = [
         UNKNOWN not in (call, code) for call, code in zip(calls, own(lane, lane.call), strict=True)
@@ -379,14 +379,14 @@ def is_poll(lane: Lane, place: int) -> bool:
     def again(here: int, back: int) -> bool:
         call = lane.call[here]
         known = lane.position[here] >= back and call != UNKNOWN
-        return bool(lane.looks[here] and known and call == lane.call[here - back])
+        return bool(lane.only_reads[here] and known and call == lane.call[here - back])
 
     if again(place, 2) and lane.pauses[place - 1]:
         return True
     if not again(place, 1):
         return False
     ends = lane.end_ns
-    if lane.waits[place] > lane.waits[place - 1]:
+    if lane.waits_seen[place] > lane.waits_seen[place - 1]:
         return True
     before = ends[place - 1] - ends[place - 2]
     gap = ends[place] - ends[place - 1]

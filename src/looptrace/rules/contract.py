@@ -99,7 +99,7 @@ def ladder_setting(default: tuple[Rung, ...]) -> tuple[Rung, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """What a rule is told of a loop when it puts it into words."""
+    """A loop as a rule puts it into words."""
 
     labels: tuple[str, ...]  # of the turns that the others repeat, such as run_tests(a.py)
     attempts: int
@@ -112,7 +112,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a rule says of every turn of a lane; all columns have one element a turn.
+    """What a rule finds at every turn of a lane; all columns have one element a turn.
 
     A loop fires at a turn when `reached` is at least `needed`. It then spans the last `length`
     turns of the lane, and goes on where a later turn sees a loop of the same period and the same
@@ -153,7 +153,7 @@ class Rule(ABC):
     # Whether, where the settings ask for it, what means the same is the same; then what it finds is
     # exact only where it is the same word by word.
     compares_meaning: ClassVar[bool] = False
-    # Whether it judges where nobody says otherwise.
+    # Whether it holds where no settings say otherwise.
     on_by_default: ClassVar[bool] = True
     # Whether it reads the texts of its lane, which are kept for such rules only.
     reads_texts: ClassVar[bool] = False
@@ -178,11 +178,11 @@ class Rule(ABC):
     @property
     @abstractmethod
     def lookback(self) -> int:
-        """How many turns of its lane, the judged one included, a verdict depends on at the most."""
+        """On how many turns of its lane, its own included, what it finds at a turn depends."""
 
     @abstractmethod
-    def judge(self, lane: Lane) -> Evaluation:
-        """Say of every turn of the lane how far a loop has got there."""
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Return how far a loop has got at every turn of the lane."""
 
     @abstractmethod
     def say(self, loop: Loop) -> str:
@@ -202,19 +202,19 @@ class Rule(ABC):
 
 
 def counts(reached: Codes, needed: int, what: Codes) -> Evaluation:
-    """Return the verdict of a rule that counts from the start of the task."""
+    """Return the evaluation of a rule that counts from the start of the task."""
     one = np.broadcast_to(np.int64(1), reached.shape)
     return Evaluation(reached, needed, one, one, what, spans="fired")
 
 
 def cycles(codes: Codes, pattern: Pattern, needed: int) -> Evaluation:
-    """Return the verdict of a rule that counts the rounds of a pattern of codes."""
+    """Return the evaluation of a rule that counts the rounds of a pattern of codes."""
     period = pattern.period
     return Evaluation(pattern.reached, needed, period, needed * period, gathered(codes, period))
 
 
 def repeats(reached: Codes, needed: int, what: Codes) -> Evaluation:
-    """Return the verdict of a rule that counts one thing in a row."""
+    """Return the evaluation of a rule that counts one thing in a row."""
     period = np.broadcast_to(np.int64(1), reached.shape)
     return Evaluation(
         reached, needed, period, np.broadcast_to(np.int64(needed), reached.shape), what

@@ -34,7 +34,7 @@ UNKNOWN = 0
 
 # An attempt is a try at a task that an agent's author recorded, and progress are figures recorded
 # alone. A switch is an attempt once more, as a turn of its session, in which it is one of several
-# tasks. A user turn is a person's message, which resets what was counted and is never judged.
+# tasks. A user turn is a person's message, which resets what was counted and is in no lane.
 KINDS = ("tool", "model", "handoff", "attempt", "progress", "switch", "user")
 # How an attempt at a task ended, as its author recorded it.
 STATUSES = ("pending", "in_progress", "blocked", "done")
@@ -86,8 +86,8 @@ class Turns:
     task: Codes
     agent: Codes
     subtask: Codes  # the declared task, where its counters are those of another
-    epoch: Codes  # counts the resets before the turn, within the task: `counts.RESETS`
-    asked: Codes  # counts those of them that are no completions of the task
+    epoch: Codes  # counts the resets up to the turn, within the task: `counters.RESETS`
+    resets_seen: Codes  # counts those of them that are no completions of the task
     kind: Codes  # index into KINDS
     end_ns: Codes
     failed: Flags  # known to have failed
@@ -99,7 +99,7 @@ class Turns:
     phase_before: Codes  # the last known phase before the turn
     enters: Flags  # the turn's phase is another than the one before it
     visits: Codes  # how often the phase was entered in the epoch
-    moves: Codes  # how often from `phase_before`
+    transitions_seen: Codes  # how often from `phase_before`
     twin: Flags  # the same call and outcome as the turn before it, in one parallel step
     steps: Codes  # counts the turns of the epoch, up to this one
     began_ns: Codes  # when the first turn of the epoch ended
@@ -108,19 +108,19 @@ class Turns:
     tests_failed: Figures
     tests_total: Figures
     coverage: Figures  # percent
-    looks: Flags  # a call that only looks at something, by its tool's name, and did not fail
+    only_reads: Flags  # a call that only looks at something, by its tool's name, and did not fail
     pauses: Flags  # a call of a tool that does nothing but wait
-    waits: Codes  # counts the times that the task stood still before a turn, or paused, up to this
-    better: Codes  # counts the turns of the epoch that brought progress, up to this one
-    compared: Codes  # counts the figures of the epoch, up to this turn, that others came before
-    stale: Codes  # counts those since the last that were the best so far
-    stale_before: Codes  # those before
-    spins: Codes  # counts attempts, recorded figures and own failures since the last progress
-    spins_before: Codes  # those before
+    waits_seen: Codes  # counts the times that the task stood still or paused, up to this turn
+    improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
+    figures_compared: Codes  # counts the figures of the epoch that others came before
+    turns_since_best: Codes  # counts those since the last that were the best so far
+    turns_since_best_before: Codes  # those before
+    tries_since_progress: Codes  # attempts, recorded figures, own failures since progress
+    tries_since_progress_before: Codes  # those before
     measured: Codes  # what the figures are of: the call that tests; unknown without figures
     call: Codes  # tool and arguments; what a model was given; request handed on; blockers
     outcome: Codes  # result or error of a tool; answer to a request; work of an attempt
-    found: Codes  # tool and result of a single call that only looks something up
+    search_result: Codes  # tool and result of a single call that only looks something up
     error: Codes  # message of a failure that is the agent's own
     signature: Codes
     response: Codes  # text and calls of a model
@@ -151,7 +151,7 @@ class Turns:
             if mixed.any():  # Most tasks have one agent, and are in order already.
                 order = np.lexsort((part, by))
                 rows, by, part = rows[order], by[order], part[order]
-        epoch = (self.asked if spec.outlasts_completion else self.epoch)[rows]
+        epoch = (self.resets_seen if spec.outlasts_completion else self.epoch)[rows]
         starts = np.ones(len(rows), dtype=np.bool_)
         starts[1:] = (by[1:] != by[:-1]) | (epoch[1:] != epoch[:-1])
         if spec.by != "task":
@@ -194,9 +194,9 @@ class Lane:
         return self.turns.external[self.rows]
 
     @property
-    def looks(self) -> Flags:
+    def only_reads(self) -> Flags:
         """Which turns of the lane only look at something."""
-        return self.turns.looks[self.rows]
+        return self.turns.only_reads[self.rows]
 
     @property
     def pauses(self) -> Flags:
@@ -204,14 +204,14 @@ class Lane:
         return self.turns.pauses[self.rows]
 
     @property
-    def waits(self) -> Codes:
+    def waits_seen(self) -> Codes:
         """How often the task had stood still, or paused, up to each turn of the lane."""
-        return self.turns.waits[self.rows]
+        return self.turns.waits_seen[self.rows]
 
     @property
-    def better(self) -> Codes:
+    def improvements(self) -> Codes:
         """How many turns had brought progress up to each turn of the lane."""
-        return self.turns.better[self.rows]
+        return self.turns.improvements[self.rows]
 
     @property
     def status(self) -> Codes:
@@ -229,9 +229,9 @@ class Lane:
         return self.turns.outcome[self.rows]
 
     @property
-    def found(self) -> Codes:
+    def search_result(self) -> Codes:
         """Tool and answer of each turn of the lane that is a search, alone in its step."""
-        return self.turns.found[self.rows]
+        return self.turns.search_result[self.rows]
 
     @property
     def phase(self) -> Codes:

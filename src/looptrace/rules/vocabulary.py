@@ -1,7 +1,7 @@
 """The words that rules are written in.
 
 Each is a function over a lane and columns of one element a turn of it. A word keeps to the borders
-of its lane and never takes unknown for equal. It looks back only, so that what it says of a turn
+of its lane and never takes unknown for equal. It looks back only, so that its value at a turn
 does not change when later turns arrive.
 """
 
@@ -67,7 +67,7 @@ def pair(first: Codes, second: Codes) -> Codes:
 
 
 def same_as(lane: Lane, codes: Codes, back: int) -> Flags:
-    """Say of each turn whether it is known to equal the one `back` turns before it in its lane."""
+    """Mark the turns that are known to equal the one `back` turns before them in their lane."""
     same = np.zeros(len(codes), dtype=np.bool_)
     places = np.flatnonzero(codes[back:] == codes[:-back]) + back  # Few, as a rule.
     same[places] = (codes[places] != UNKNOWN) & (lane.position[places] >= back)
@@ -81,28 +81,28 @@ def own(lane: Lane, codes: Codes) -> Codes:
     depends on `OWN_LOOKBACK` turns before its own.
     """
     counted = np.where(lane.external | polls(lane, codes), UNKNOWN, codes)
-    better = lane.better
+    better = lane.improvements
     return pair(counted, better + 1) if better.any() else counted
 
 
 def polls(lane: Lane, codes: Codes) -> Flags:
-    """Say which turns only look again at what did not change, after a wait.
+    """Mark the turns that only look again at what did not change, after a wait.
 
     The agent did nothing in between but wait: its task stood still for long, a tool of its own
     paused, or the time between looks grows as it does in a back-off.
     """
     polling = np.zeros(len(codes), dtype=np.bool_)
-    again = lane.looks & same_as(lane, codes, 1)
+    again = lane.only_reads & same_as(lane, codes, 1)
     places = np.flatnonzero(again)
     if len(places):  # Few, so that only these are compared.
         now, before, first = (lane.rows[places - back] for back in range(3))
-        ends, waits = lane.turns.end_ns, lane.turns.waits
+        ends, waits = lane.turns.end_ns, lane.turns.waits_seen
         gap, gap_before = ends[now] - ends[before], ends[before] - ends[first]
         grows = (gap >= BACK_OFF * gap_before) & (gap_before > 0) & (gap >= NS_PER_S)
         polling[places] = (waits[now] > waits[before]) | (again[places - 1] & grows)
     pauses = lane.pauses
     if pauses.any():
-        polling[1:] |= (lane.looks & same_as(lane, codes, OWN_LOOKBACK))[1:] & pauses[:-1]
+        polling[1:] |= (lane.only_reads & same_as(lane, codes, OWN_LOOKBACK))[1:] & pauses[:-1]
     return polling
 
 
@@ -141,7 +141,7 @@ def alike_in_a_row(lane: Lane, codes: Codes, limit: int) -> Codes:
 
 
 def _means_same(lane: Lane, meanings: Meanings, back: int) -> Flags:
-    """Say of each turn whether it means the same as the one `back` turns before it."""
+    """Mark the turns that mean the same as the one `back` turns before them."""
     same = same_as(lane, meanings.subject[lane.rows], back)
     places, sketches = meanings.place[lane.rows], meanings.sketches
     every = np.flatnonzero(same)
@@ -161,7 +161,7 @@ def same_among(lane: Lane, codes: Codes, window: int) -> Codes:
 
 
 def within(lane: Lane, back: int, seconds: int) -> Flags:
-    """Say of each turn whether the one `back` turns before it ended at most so long before it."""
+    """Mark the turns that end at most so long after the one `back` turns before them."""
     ended = lane.end_ns
     near = np.zeros(len(ended), dtype=np.bool_)
     near[back:] = ended[back:] - ended[: max(len(ended) - back, 0)] <= seconds * NS_PER_S
@@ -169,7 +169,7 @@ def within(lane: Lane, back: int, seconds: int) -> Flags:
 
 
 def rises(lane: Lane, figures: Figures) -> Flags:
-    """Say of each turn whether its figure is known to be above that of the turn before it."""
+    """Mark the turns whose figure is known to be above that of the turn before them."""
     above = np.zeros(len(figures), dtype=np.bool_)
     above[1:] = figures[1:] > figures[:-1]  # False where either is NaN.
     return above & (lane.position > 0)
@@ -189,7 +189,7 @@ def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
 
 
 def mirrored(codes: Codes, places: Codes, period: int) -> Flags:
-    """Say of each place whether the `period` turns up to it, as a ring, read alike backwards."""
+    """Mark the places at which the `period` turns up to there, as a ring, read alike backwards."""
     ring = codes[places[:, None] - np.arange(period)]
     turned = [np.roll(ring[:, ::-1], shift, axis=1) for shift in range(period)]
     alike: Flags = np.any([(ring == one).all(axis=1) for one in turned], axis=0)
@@ -207,14 +207,14 @@ def shortest(
     alike = in_a_row(lane, codes)
     reached, period = np.zeros_like(codes), np.ones_like(codes)
     for candidate in periods:
-        found = rounds(lane, codes, candidate)
-        places = np.flatnonzero(found)  # Few, so that only these are compared.
+        full = rounds(lane, codes, candidate)
+        places = np.flatnonzero(full)  # Few, so that only these are compared.
         several = alike[places] < candidate
         if candidate > straight_max:
             several &= mirrored(codes, places, candidate)
-        better = (found[places] > reached[places]) & (reached[places] < needed)
-        places = places[several & better]
-        reached[places], period[places] = found[places], candidate
+        longer = (full[places] > reached[places]) & (reached[places] < needed)
+        places = places[several & longer]
+        reached[places], period[places] = full[places], candidate
     return Pattern(reached, period)
 
 

@@ -52,12 +52,12 @@ def turns(*parts: list[Step], gap_s: int = 1) -> pl.DataFrame:
     return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
-def found(table: pl.DataFrame, judging: RuleSet) -> list[Finding]:
+def found(table: pl.DataFrame, rule_set: RuleSet) -> list[Finding]:
     """Judge by both drivers, which must agree."""
-    engine = LiveEngine(DetectionPolicy(judging))
+    engine = LiveEngine(DetectionPolicy(rule_set))
     for row in range(table.height):
         engine.feed(table[row])
-    findings = findings_of(table, judging)
+    findings = findings_of(table, rule_set)
 
     assert engine.findings() == findings
     assert len({finding.id for finding in findings}) == len(findings)
@@ -82,22 +82,22 @@ COLUMNS = {"tool": "name"}
 @pytest.mark.parametrize(("selector", "value"), SELECTORS.items())
 def test_each_selector_chooses_its_turns(selector: str, value: str) -> None:
     """Four calls are no loop where five are allowed, and a loop everywhere else."""
-    judging = overriding(Override({"repeated_call": LENIENT}, **{selector: value}))
+    rule_set = overriding(Override({"repeated_call": LENIENT}, **{selector: value}))
     here = {COLUMNS.get(selector, selector): value}
 
-    assert spans(found(turns(steps(4)), judging)) == [("repeated_call", 1, 4)]
-    assert found(turns(steps(4, **here)), judging) == []
-    assert spans(found(turns(steps(5, **here)), judging)) == [("repeated_call", 1, 5)]
+    assert spans(found(turns(steps(4)), rule_set)) == [("repeated_call", 1, 4)]
+    assert found(turns(steps(4, **here)), rule_set) == []
+    assert spans(found(turns(steps(5, **here)), rule_set)) == [("repeated_call", 1, 5)]
 
 
 def test_every_selector_must_fit() -> None:
     """Two selectors narrow each other; what a turn does not say fits none."""
     override = Override({"repeated_call": None}, phase="refine", task_kind="setup")
-    judging = overriding(override)
+    rule_set = overriding(override)
 
-    assert found(turns(steps(4, phase="refine", task_kind="setup")), judging) == []
-    assert found(turns(steps(4, phase="refine")), judging)
-    assert found(turns(steps(4, task_kind="setup")), judging)
+    assert found(turns(steps(4, phase="refine", task_kind="setup")), rule_set) == []
+    assert found(turns(steps(4, phase="refine")), rule_set)
+    assert found(turns(steps(4, task_kind="setup")), rule_set)
 
 
 def test_a_tool_is_no_agent_or_model_of_its_name() -> None:
@@ -114,21 +114,21 @@ def test_a_tool_is_no_agent_or_model_of_its_name() -> None:
 @pytest.mark.requirement("D5")
 def test_a_rule_is_off_where_an_override_says_so() -> None:
     """A rule that is off for a phase never fires there, however long the loop."""
-    judging = overriding(Override({"repeated_call": None}, phase="refine"))
+    rule_set = overriding(Override({"repeated_call": None}, phase="refine"))
 
-    assert found(turns(steps(9, phase="refine")), judging) == []
-    assert spans(found(turns(steps(2), steps(9, phase="refine")), judging)) == []
-    before = found(turns(steps(3), steps(9, phase="refine")), judging)
+    assert found(turns(steps(9, phase="refine")), rule_set) == []
+    assert spans(found(turns(steps(2), steps(9, phase="refine")), rule_set)) == []
+    before = found(turns(steps(3), steps(9, phase="refine")), rule_set)
     assert spans(before) == [("repeated_call", 1, 3)]
 
 
 @pytest.mark.requirement("D5")
 def test_a_rule_is_on_only_where_an_override_says_so() -> None:
     """A rule that is off elsewhere fires for the phase; turns before it count as evidence."""
-    judging = RuleSet((), (Override({"repeated_call": RepeatedCall()}, phase="refine"),))
+    rule_set = RuleSet((), (Override({"repeated_call": RepeatedCall()}, phase="refine"),))
 
-    assert found(turns(steps(9)), judging) == []
-    assert spans(found(turns(steps(4), steps(1, phase="refine")), judging)) == [
+    assert found(turns(steps(9)), rule_set) == []
+    assert spans(found(turns(steps(4), steps(1, phase="refine")), rule_set)) == [
         ("repeated_call", 3, 5)
     ]
 
@@ -140,21 +140,21 @@ def test_the_last_that_fits_wins_for_each_rule() -> None:
         Override({"repeated_call": RepeatedCall(attempts_min=2)}, agent="b"),
         Override({"phase_visits": None}, agent="b"),
     )
-    judging = RuleSet((RepeatedCall(), RepeatedFailure()), overrides)
+    rule_set = RuleSet((RepeatedCall(), RepeatedFailure()), overrides)
 
-    assert spans(found(turns(steps(3, phase="refine", agent="b")), judging)) == [
+    assert spans(found(turns(steps(3, phase="refine", agent="b")), rule_set)) == [
         ("repeated_call", 1, 3)
     ]
-    assert found(turns(steps(3, phase="refine")), judging) == []
+    assert found(turns(steps(3, phase="refine")), rule_set) == []
 
 
 def test_one_loop_stays_one_finding_when_what_holds_changes() -> None:
     """The words and the action are those that hold at its last firing turn."""
     override = Override({"phase_visits": PhaseVisits(max_visits=4)}, task_kind="setup")
-    judging = overriding(override, PhaseVisits(max_visits=1))
+    rule_set = overriding(override, PhaseVisits(max_visits=1))
     rounds = [{"phase": "p"}, {"phase": "q"}]
     setup = [step | {"task_kind": "setup"} for step in rounds]
-    visits = found(turns(rounds * 3, setup * 3), judging)
+    visits = found(turns(rounds * 3, setup * 3), rule_set)
 
     assert [(f.attempts, f.turn_first, "(4)" in f.reason) for f in visits] == [
         (6, 3, True),
@@ -168,20 +168,20 @@ def test_one_loop_stays_one_finding_when_what_holds_changes() -> None:
 
 def test_live_keeps_as_many_turns_as_any_form_looks_back_on() -> None:
     """Where turns settle one by one, the most lenient form still sees its whole loop."""
-    judging = overriding(Override({"repeated_call": LENIENT}, phase="refine"))
+    rule_set = overriding(Override({"repeated_call": LENIENT}, phase="refine"))
     # A gate shows failures, so that they are kept whatever the rules look back on.
     fine = {"failed": False, "error": None, "error_kind": None}
     apart = turns(steps(6, phase="refine", **fine), gap_s=2 * HORIZON_S)
 
-    assert spans(found(apart, judging)) == [("repeated_call", 1, 6)]
+    assert spans(found(apart, rule_set)) == [("repeated_call", 1, 6)]
 
 
-def told(table: pl.DataFrame, judging: RuleSet) -> list[tuple[str | None, int]]:
+def told(table: pl.DataFrame, rule_set: RuleSet) -> list[tuple[str | None, int]]:
     """Return which actions were told at which turn, by both drivers."""
-    engine = LiveEngine(DetectionPolicy(judging))
+    engine = LiveEngine(DetectionPolicy(rule_set))
     live = [event for row in range(table.height) for event in engine.feed(table[row]).events]
 
-    assert tuple(live) == detect(table, DetectionPolicy(judging)).events
+    assert tuple(live) == detect(table, DetectionPolicy(rule_set)).events
     return [(event.action, event.turn) for event in live]
 
 
@@ -201,8 +201,8 @@ def test_gates_decide_by_what_holds_at_the_turn() -> None:
 
 def test_failures_count_across_phases_of_other_windows() -> None:
     """What fails where the rule is off is evidence for where it is on."""
-    judging = overriding(Override({"repeated_failure": None}, phase="refine"), RepeatedFailure())
-    (one,) = found(turns(steps(2), steps(3, phase="refine"), steps(1)), judging)
+    rule_set = overriding(Override({"repeated_failure": None}, phase="refine"), RepeatedFailure())
+    (one,) = found(turns(steps(2), steps(3, phase="refine"), steps(1)), rule_set)
 
     assert (one.attempts, one.turn_first, one.turn_last) == (6, 1, 6)
 
@@ -246,9 +246,9 @@ def rounds_of(failing: list[int]) -> pl.DataFrame:
     return turns(*visits)
 
 
-def first_flagged(table: pl.DataFrame, judging: RuleSet) -> dict[str, int]:
+def first_flagged(table: pl.DataFrame, rule_set: RuleSet) -> dict[str, int]:
     """Return by rule the first turn at which entering `refine` was once too often."""
-    entered = [f for f in found(table, judging) if table["phase"][f.turn_last - 1] == "refine"]
+    entered = [f for f in found(table, rule_set) if table["phase"][f.turn_last - 1] == "refine"]
     return {f.rule: f.turn_first for f in entered if f.rule in COUNTING}
 
 
@@ -277,10 +277,10 @@ def test_a_file_overrides_for_a_phase_and_for_an_agent() -> None:
     agent = "explorer"
     rules.repeated_call.enabled = false
     """
-    judging = parsed(text, "looptrace.toml").policy.rule_set
+    rule_set = parsed(text, "looptrace.toml").policy.rule_set
 
     def called(count: int, **about: Any) -> list[tuple[str, int, int]]:
-        spanned = spans(found(turns(steps(count, **about)), judging))
+        spanned = spans(found(turns(steps(count, **about)), rule_set))
         return [span for span in spanned if span[0] == "repeated_call"]
 
     assert called(5) == [("repeated_call", 1, 5)]

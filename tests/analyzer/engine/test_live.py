@@ -112,14 +112,14 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
     return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
-def arrived(turns: pl.DataFrame, seed: int, judging: RuleSet = DEFAULT) -> list[Finding]:
+def arrived(turns: pl.DataFrame, seed: int, rule_set: RuleSet = DEFAULT) -> list[Finding]:
     """Feed turns late by up to the lateness promised, some twice, in batches of random sizes."""
     chance = random.Random(seed)
     order = sorted(
         [*range(turns.height), *chance.sample(range(turns.height), turns.height // 4)],
         key=lambda row: turns["end_ns"][row] + chance.randint(0, LATENESS_S * NS_PER_S),
     )
-    engine, start = LiveEngine(DetectionPolicy(judging)), 0
+    engine, start = LiveEngine(DetectionPolicy(rule_set)), 0
     while start < len(order):
         size = chance.randint(1, 15)
         engine.feed(turns[order[start : start + size]])
@@ -145,10 +145,10 @@ def test_batch_and_live_agree(
     counted_on = (*visits, *soon, alike)
     replaced = {rule.name for rule in counted_on}
     rules = (*(rule for rule in default_rules() if rule.name not in replaced), *counted_on)
-    judging = RuleSet(rules, changes, Counting(converging={"fix": "tests_failed"}))
-    found = findings_of(turns, judging)
+    rule_set = RuleSet(rules, changes, Counting(converging={"fix": "tests_failed"}))
+    found = findings_of(turns, rule_set)
 
-    assert found == arrived(turns, seed, judging)
+    assert found == arrived(turns, seed, rule_set)
     assert len({finding.id for finding in found}) == len(found)
 
 
@@ -232,9 +232,9 @@ class ShortBuffer(Cycle):
 class LooksAhead(RepeatedCall):
     """A planted fault: a turn's verdict depends on the turn after it."""
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Let a turn count what the next one will."""
-        fair = RepeatedCall.judge(self, lane)
+        fair = RepeatedCall.evaluate(self, lane)
         again = in_a_row(lane, pair(lane.call, lane.outcome))
         ahead = np.where(lane.following > 0, np.roll(again, -1), again)
         return Evaluation(np.minimum(fair.reached, ahead), fair.needed, *fair_rest(fair))

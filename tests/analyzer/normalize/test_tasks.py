@@ -146,4 +146,4 @@ def test_progress_is_a_new_best() -> None:
     )
     rows = add_counters(encode_columns(turns_in(text)), Counting())
 
-    assert rows["better"].to_list() == [0, 0, 1, 1, 2, 2, 2, 3, 4]
+    assert rows["improvements"].to_list() == [0, 0, 1, 1, 2, 2, 2, 3, 4]

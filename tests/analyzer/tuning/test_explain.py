@@ -36,16 +36,18 @@ requirement = pytest.mark.requirement
 SAME_RESPONSE = 'say("No way.", given=error)'
 
 
-def changed(change: Change, value: int, judging: RuleSet, recovery: Recovery) -> RuleSet | Recovery:
+def changed(
+    change: Change, value: int, rule_set: RuleSet, recovery: Recovery
+) -> RuleSet | Recovery:
     """Set what a change names, as somebody would who reads it."""
     section, *path = change.setting.split(".")
     if section == "recovery":
         given: dict[str, Any] = {path[0]: value}
         return replace(recovery, **given)
     if path[1] == "enabled":
-        kept = tuple(rule for rule in judging.rules if value or rule.name != path[0])
-        return replace(judging, rules=kept)
-    (rule,) = [rule for rule in judging.rules if rule.name == path[0]]
+        kept = tuple(rule for rule in rule_set.rules if value or rule.name != path[0])
+        return replace(rule_set, rules=kept)
+    (rule,) = [rule for rule in rule_set.rules if rule.name == path[0]]
     new: dict[str, Any] = {path[1]: value}
     if path[1].startswith("ladder["):
         place = int(path[1][len("ladder[") : -1])
@@ -53,37 +55,37 @@ def changed(change: Change, value: int, judging: RuleSet, recovery: Recovery) ->
         ladder = list(rule.ladder)
         ladder[place] = Rung(value, ladder[place].action)
         new = {"ladder": tuple(ladder)}
-    others = {r.name: r for r in judging.rules} | {rule.name: replace(rule, **new)}
-    return replace(judging, rules=tuple(others.values()))
+    others = {r.name: r for r in rule_set.rules} | {rule.name: replace(rule, **new)}
+    return replace(rule_set, rules=tuple(others.values()))
 
 
-def gates(turns: pl.DataFrame, judging: RuleSet, recovery: Recovery) -> list[int]:
+def gates(turns: pl.DataFrame, rule_set: RuleSet, recovery: Recovery) -> list[int]:
     """Return the turns at which gates are opened."""
-    events = detect(turns, DetectionPolicy(judging, recovery)).events
+    events = detect(turns, DetectionPolicy(rule_set, recovery)).events
     return [event.turn for event in events if event.type == "gate_opened"]
 
 
 def checked(text: str, *rules: Rule, recovery: Recovery | None = None) -> Explanation:
     """Explain turns in the notation, and hold each claim against judging with the value."""
-    turns, judging, recovery = turns_in(text), ruleset(rules or None), recovery or Recovery()
-    found = explain(turns, DetectionPolicy(judging, recovery))
-    fired = {finding.rule for finding in findings_of(turns, judging)}
+    turns, rule_set, recovery = turns_in(text), ruleset(rules or None), recovery or Recovery()
+    found = explain(turns, DetectionPolicy(rule_set, recovery))
+    fired = {finding.rule for finding in findings_of(turns, rule_set)}
     assert {rule.rule for rule in found.rules if rule.fired} == fired
     for name, changes in found.changes.items():
         for change in changes:
             next_to_it = change.then + (1 if change.then < change.now else -1)
             for value, differs in ((change.then, True), (next_to_it, False)):
-                tried = changed(change, value, judging, recovery)
+                tried = changed(change, value, rule_set, recovery)
                 assert isinstance(tried, RuleSet)
                 fires = name in {finding.rule for finding in findings_of(turns, tried)}
                 assert (fires != (name in fired)) == differs, (change, value)
     for gate in found.gates:
         for move in gate.moves:
-            tried = changed(move.change, move.change.then, judging, recovery)
+            tried = changed(move.change, move.change.then, rule_set, recovery)
             if isinstance(tried, RuleSet):
                 now = gates(turns, tried, recovery)
             else:
-                now = gates(turns, judging, tried)
+                now = gates(turns, rule_set, tried)
             after = [turn for turn in now if turn > gate.event.turn]
             assert gate.event.turn not in now, move
             assert move.turn == min(after, default=None), move

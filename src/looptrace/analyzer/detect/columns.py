@@ -1,16 +1,16 @@
-"""Turns as the integer codes and columns that rules compare."""
+"""Fingerprinted turns to coded ones, and counted turns to the columns that rules see."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import fields
 from math import nan
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.counters import SINCE
 from looptrace.analyzer.fingerprint.chants import with_chants
 from looptrace.analyzer.fingerprint.signatures import (
     ACKNOWLEDGES,
@@ -25,9 +25,11 @@ from looptrace.analyzer.fingerprint.signatures import (
     UNTOLD,
 )
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
+from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Turns
 
-_CODES = (
+# What is coded as the hash of the column of a turn that has its name.
+_HASHED = (
     "agent",
     "subtask",
     "task_kind",
@@ -40,31 +42,16 @@ _CODES = (
 )
 
 _FIGURES = ("tests_failed", "tests_total", "coverage")
-
-_COUNTS = (
-    "epoch",
-    "asked",
-    "visits",
-    "moves",
-    "waits",
-    "better",
-    "began_ns",
-    "compared",
-    "chant_times",
-    "chant_chars",
-    "steps",
-    *(f"{name}{part}" for name in SINCE[1:] for part in ("", "_before")),
-)
-
-_MASKS = ("external", "enters", "twin", "untested", "looks", "pauses")
+_SEEN = {field.name for field in fields(Turns)}
+_CODE = "_code"
+_CODES = [c.name for c in CODED if c.name.endswith(_CODE)]
+# What rules see as it stands in the table; texts and codes are made into arrays of their own.
+_PLAIN = [c.name for c in (*CODED, *COUNTED) if c.name in _SEEN and c.dtype != pl.String]
 
 
 def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
-    """Add to turns the integer codes that rules compare (`*_code`, 0 where unknown).
+    """Add `CODED`, the integer codes and marks that rules compare, to fingerprinted turns.
 
-    Added too is `external`, which marks failures of the outside, `own`, which marks the others,
-    `works`, which marks calls that did not fail and do more than look something up, `looks`, which
-    marks those that read one thing, `pauses`, and `untested`.
     The codes hold in this process only, because the hash differs between versions of Polars.
     """
     external = pl.col("error_kind").is_in(EXTERNAL).fill_null(value=False)
@@ -75,21 +62,21 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     changes = _fitting(names, CHANGES)
     searches = _fitting(names, SEARCHES) & ~changes
     reads = _fitting(names, READS) & ~changes
-    looks = searches | reads
+    lookups = searches | reads
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
     )
-    turns = with_chants(turns).with_columns(*(_code(name) for name in _CODES), external=external)
+    turns = with_chants(turns).with_columns(*(_code(name) for name in _HASHED), external=external)
     turns = turns.with_columns(
         own=(call & pl.col("failed") & ~external).fill_null(value=False),
         untested=pl.col("task_kind").str.contains(UNTESTED).fill_null(value=False),
-        works=fine & ~looks,
-        looks=fine & reads,
+        works=fine & ~lookups,
+        only_reads=fine & reads,
         pauses=call & _fitting(names, PAUSES),
         searches=searches,
     )
     return turns.with_columns(
-        _found(turns),
+        _search_results(turns),
         error_code=pl.when(own).then("outcome_code").otherwise(UNKNOWN),
         status_code=pl.when(pl.col("kind").is_in(["attempt", "switch"]))
         .then(status)
@@ -97,21 +84,21 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _found(turns: pl.DataFrame) -> pl.Series:
-    """Code tool and answer of searches, each alone in its step, where the answer says something."""
+def _search_results(turns: pl.DataFrame) -> pl.Series:
+    """Code tool and answer of searches in coded turns, where one is alone in its step and tells."""
     name, result = pl.col("name"), pl.col("result")
     alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches")
     tells = ~result.str.contains(ACKNOWLEDGES)
     surely = ~name.str.contains(QUERIES) | result.str.contains(FOUND_NOTHING)
     rows = turns.with_row_index("row").filter(alone & ~pl.col("failed").fill_null(value=False))
-    found = rows.filter(tells & surely).select("row", code=_hash("name") ^ pl.col("outcome_code"))
+    answers = rows.filter(tells & surely).select("row", code=_hash("name") ^ pl.col("outcome_code"))
     codes = np.full(turns.height, UNKNOWN, dtype=np.int64)
-    codes[found["row"].to_numpy()] = found["code"].to_numpy()
-    return pl.Series("found_code", codes)
+    codes[answers["row"].to_numpy()] = answers["code"].to_numpy()
+    return pl.Series("search_result_code", codes)
 
 
 def _fitting(names: Sequence[str], tools: re.Pattern[str]) -> pl.Expr:
-    """Say which turns have a name that fits a pattern; names are few."""
+    """Mark the turns whose name fits a pattern; names are few."""
     fitting = [name for name in names if tools.search(name)]
     return pl.col("name").is_in(fitting).fill_null(value=False)
 
@@ -128,16 +115,14 @@ def _hash(name: str) -> pl.Expr:
 def columns(
     table: pl.DataFrame, *, texts: Collection[str] = (), meaning: Meaning | None = None
 ) -> Turns:
-    """Return turns that are ordered, coded and counted as the columns that rules see.
+    """Return the columns that rules see, out of counted turns.
 
     Only the texts of some kinds of turn are there, as most rules do not read any, and what requests
     mean only on request.
     """
     numbers: dict[str, Any] = {name: _figures_of(table[name]) for name in _FIGURES}
-    numbers |= {name: table[name].to_numpy() for name in (*_MASKS, *_COUNTS)}
-    numbers |= {
-        name: table[f"{name}_code"].to_numpy() for name in (*_CODES, "error", "status", "found")
-    }
+    numbers |= {name: table[name].to_numpy() for name in _PLAIN}
+    numbers |= {name.removesuffix(_CODE): table[name].to_numpy() for name in _CODES}
     return Turns(
         task=_numbered(table["task"]),
         texts=_texts(table, texts),
@@ -181,7 +166,7 @@ def _figures_of(values: pl.Series) -> Figures:
 
 
 def _numbered(tasks: pl.Series) -> Codes:
-    """Give each task a number, in their order; the turns of a task stand together."""
+    """Return the number of each turn's task; the turns of a task stand together."""
     hashes = tasks.hash().to_numpy()
     numbers = np.zeros(len(hashes), dtype=np.int64)
     np.cumsum(hashes[1:] != hashes[:-1], out=numbers[1:])

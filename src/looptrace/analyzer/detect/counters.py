@@ -1,7 +1,8 @@
-"""Counts that have no bound: turns, resets, tokens, visits to phases, transitions, progress.
+"""Coded turns to counted ones: turns, resets, tokens, visits to phases, transitions, progress.
 
-Rules look back on a bounded number of turns, so whatever counts from the start of a task is counted
-here, in batch over whole tasks, and live onwards from the last settled turn of each group.
+These counts have no bound. Rules look back on a bounded number of turns, so whatever counts from
+the start of a task is counted here, in batch over whole tasks, and live onwards from the last
+settled turn of each group.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import polars as pl
 
+from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.vocabulary import NS_PER_S
@@ -31,9 +33,9 @@ _ENTERS = (
     & ~IS_USER
     & (pl.col("phase_before").is_null() | (pl.col("phase") != pl.col("phase_before")))
 )
-_MOVES = pl.col("enters") & pl.col("phase_before").is_not_null()
+_TRANSITION = pl.col("enters") & pl.col("phase_before").is_not_null()
 _VISITED = ("task", "epoch", "phase", "converging")
-_MOVED = ("task", "epoch", "phase_before", "phase", "converging")
+_TRANSITIONED = ("task", "epoch", "phase_before", "phase", "converging")
 _MEASURED = ("task", "epoch", "measured")
 # What fails after all tests passed is compared with what came after that, too.
 _COMPARED = (*_MEASURED, "passed_before")
@@ -43,33 +45,10 @@ _COMPLETES = (
 
 # What is counted since something happened, which for steps is never: own failures in a row, figures
 # since the best, attempts and failures since there was progress.
-SINCE = ("steps", "errors", "stale", "spins")
+SINCE = ("steps", "errors", "turns_since_best", "tries_since_progress")
 
 # The last settled turn of each of these groups carries its counts forward.
-GROUPS = (("task",), ("task", "agent"), _VISITED, _MOVED, _MEASURED)
-
-_COLUMNS = {
-    "epoch": pl.Int64,
-    "asked": pl.Int64,
-    "reset": pl.String,
-    "phase_before": pl.String,
-    "enters": pl.Boolean,
-    "visits": pl.Int64,
-    "moves": pl.Int64,
-    "converging": pl.Int64,
-    "waits": pl.Int64,
-    "better": pl.Int64,
-    "twin": pl.Boolean,
-    "began_ns": pl.Int64,
-    "work": pl.String,
-    **{f"{name}{part}": pl.Int64 for name in SINCE for part in ("", "_all", "_before")},
-    "compared": pl.Int64,
-    "passed": pl.Int64,
-    **{f"{metric}_better": pl.Int64 for metric in METRICS},
-    "tests_failed_best": pl.Int64,
-    "coverage_best": pl.Float64,
-    **{f"{name}_{end}": pl.Int64 for name in TOKENS for end in ("sum", "total")},
-}
+GROUPS = (("task",), ("task", "agent"), _VISITED, _TRANSITIONED, _MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +75,13 @@ class Counting:
 
 
 def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
-    """Add to the ordered turns of whole tasks what counts from the task's start.
-
-    `epoch` counts the resets up to the turn, `asked` those but for completions, and `reset` says
-    which of `RESETS` this turn made. `*_sum` are the tokens of the agent and `*_total` those of
-    the task. `phase_before` is the last known phase before the turn, and `enters` says that its own
-    is another one. `visits` counts the turns that entered its phase, and `moves` those that came to
-    it from `phase_before`; both in the epoch. `better` counts the turns of the epoch that brought
-    progress, and `measured` is the call whose figures a turn has. `twin` marks what a turn of the
-    same parallel step did already, `steps` counts the turns of the epoch, and `began_ns` is when
-    its first one ended. `waits` counts the times that the task stood still before a turn, or that a
-    tool paused. `compared` counts figures that can be compared with earlier ones of their
-    call and leave something to do, and `SINCE` names what is counted since something came of it.
-    """
+    """Add `COUNTED` to ordered, coded turns of whole tasks, counted from the start of each task."""
     rows = turns.with_columns(settled=pl.lit(value=False))
     return _with_counts(rows, how, _from_start).drop("settled")
 
 
 def continue_counters(rows: pl.DataFrame, how: Counting) -> pl.DataFrame:
-    """Do the same, and number the turns, where those that are `settled` have their counts already.
+    """Add `turn` and `COUNTED` to ordered, coded turns; those that are `settled` have them already.
 
     Of the settled turns only the last of each of the `GROUPS` need be there.
     """
@@ -125,15 +92,15 @@ def continue_counters(rows: pl.DataFrame, how: Counting) -> pl.DataFrame:
 def _with_counts(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr]) -> pl.DataFrame:
     spent = {name: pl.col(name).fill_null(0) for name in TOKENS}
     rows = rows.with_columns(
-        pl.lit(None, kind).alias(name)
-        for name, kind in _COLUMNS.items()
-        if name not in rows.columns
+        pl.lit(None, column.dtype).alias(column.name)
+        for column in COUNTED
+        if column.name not in rows.columns
     )
     rows = rows.with_columns(_unless_settled("reset", _reset(how.idle_s)))
     rows = rows.with_columns(
         count("epoch", pl.col("reset").is_not_null(), "task"),
-        count("waits", _waits(how.poll_wait_s), "task"),
-        count("asked", (pl.col("reset") != "completed").fill_null(value=False), "task"),
+        count("waits_seen", _waits(how.poll_wait_s), "task"),
+        count("resets_seen", (pl.col("reset") != "completed").fill_null(value=False), "task"),
         *(count(f"{name}_sum", tokens, "task", "agent") for name, tokens in spent.items()),
         *(count(f"{name}_total", tokens, "task") for name, tokens in spent.items()),
     )
@@ -144,7 +111,7 @@ def _with_counts(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr
 
 
 def _reset(idle_s: int) -> pl.Expr:
-    """Say which turns are the first after a reset, and why."""
+    """Return why counts begin anew at a turn, null where they do not."""
     goes_on = pl.col("task") == pl.col("task").shift(1)
     paused = pl.col("end_ns") - pl.col("end_ns").shift(1) > idle_s * NS_PER_S
     return (
@@ -158,7 +125,7 @@ def _reset(idle_s: int) -> pl.Expr:
 
 
 def _waits(wait_s: int) -> pl.Expr:
-    """Say before which turns the task stood still, and which are pauses themselves."""
+    """Mark turns before which the task stood still, and turns that are pauses themselves."""
     goes_on = pl.col("task") == pl.col("task").shift(1)
     still = pl.col("start_ns") - pl.col("end_ns").shift(1) >= wait_s * NS_PER_S
     return ((goes_on & still) | pl.col("pauses")).fill_null(value=False)
@@ -168,12 +135,12 @@ def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame
     """Count which turns brought progress; the first figures of a call are what others beat."""
     nothing = pl.lit(0, pl.Int64)
     bare = all(rows[metric].null_count() == rows.height for metric in METRICS)
-    if bare and not (rows["better"] > 0).any():  # As in most traces.
+    if bare and not (rows["improvements"] > 0).any():  # As in most traces.
         return rows.with_columns(
-            nothing.alias("better"),
-            nothing.alias("compared"),
+            nothing.alias("improvements"),
+            nothing.alias("figures_compared"),
             *(pl.lit(value=False).alias(name) for name in ("compares", "gains", "improves")),
-            *(nothing.alias(f"{metric}_better") for metric in METRICS),
+            *(nothing.alias(f"{metric}_improvements") for metric in METRICS),
             nothing.alias("passed"),
             measured=pl.lit(None, pl.String),
             tests_failed_best=pl.lit(None, pl.Int64),
@@ -185,8 +152,8 @@ def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame
     rows = rows.with_columns(count("passed", passes, *_MEASURED))
     rows = rows.with_columns(passed_before=pl.col("passed") - passes)
     rows = rows.with_columns(
-        tests_failed_best=_known("tests_failed").cum_min().forward_fill().over(*_COMPARED),
-        coverage_best=_known("coverage").cum_max().forward_fill().over(*_COMPARED),
+        tests_failed_best=_figure("tests_failed").cum_min().forward_fill().over(*_COMPARED),
+        coverage_best=_figure("coverage").cum_max().forward_fill().over(*_COMPARED),
     )
     before = pl.col("tests_failed_best", "coverage_best").shift(1).over(*_COMPARED)
     rows = rows.with_columns(before.name.suffix("_before"))
@@ -204,15 +171,15 @@ def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame
         improves=pl.any_horizontal(*new.values()),
     )
     rows = rows.with_columns(
-        count("compared", pl.col("compares"), "task", "epoch"),
-        count("better", pl.col("improves"), "task", "epoch"),
-        *(count(f"{name}_better", holds, "task", "epoch") for name, holds in new.items()),
+        count("figures_compared", pl.col("compares"), "task", "epoch"),
+        count("improvements", pl.col("improves"), "task", "epoch"),
+        *(count(f"{name}_improvements", holds, "task", "epoch") for name, holds in new.items()),
     )
     return rows.drop("tests_failed_best_before", "coverage_best_before", "passed_before")
 
 
 def _twin(rows: pl.DataFrame) -> pl.Expr:
-    """Say which turns do once more what the one before them does, in the same parallel step."""
+    """Mark turns that do what the turn before them does, in the same parallel step."""
     if rows["step"].null_count() == rows.height:
         return pl.lit(value=False)
     first = pl.col("order_ns").min().over("task", "trace_id", "step")
@@ -233,17 +200,17 @@ def _tries(rows: pl.DataFrame) -> pl.DataFrame:
     since = {
         "steps": (IS_STEP, never),
         "errors": (own, call & ~pl.col("failed").fill_null(value=False)),
-        "stale": (pl.col("compares"), pl.col("gains")),
-        "spins": (tries, progress),
+        "turns_since_best": (pl.col("compares"), pl.col("gains")),
+        "tries_since_progress": (tries, progress),
     }
     groups = _Groups(rows)
-    add_counters = rows.select(
+    tried = rows.select(
         *(what.alias(f"{name}_what") for name, (what, _) in since.items()),
         *(ends.alias(f"{name}_ends") for name, (_, ends) in since.items()),
         *(pl.col(f"{name}_all", f"{name}_before").fill_null(0) for name in since),
         began_ns=pl.coalesce("began_ns", "end_ns"),
     )
-    columns = {name: column.to_numpy() for name, column in add_counters.to_dict().items()}
+    columns = {name: column.to_numpy() for name, column in tried.to_dict().items()}
     added = [column for name in since for column in groups.since(columns, name)]
     began = pl.Series("began_ns", columns["began_ns"][groups.first])
     return rows.with_columns(*added, began).drop("compares", "gains", "improves", "new_work")
@@ -253,8 +220,8 @@ def _with_work(rows: pl.DataFrame, attempt: pl.Expr) -> pl.DataFrame:
     """Add the last completed work that was reported, and which turns report other work."""
     if rows["work"].null_count() == rows.height and not (rows["kind"] == "attempt").any():
         return rows.with_columns(new_work=pl.lit(value=False))
-    said = pl.when("settled").then("work").otherwise(pl.when(attempt).then("outcome"))
-    rows = rows.with_columns(work=said.forward_fill().over("task", "epoch"))
+    reported = pl.when("settled").then("work").otherwise(pl.when(attempt).then("outcome"))
+    rows = rows.with_columns(work=reported.forward_fill().over("task", "epoch"))
     before = pl.col("work").shift(1).over("task", "epoch")
     other = pl.col("outcome").is_not_null() & pl.col("outcome").ne_missing(before)
     return rows.with_columns(new_work=attempt & other)
@@ -280,24 +247,24 @@ class _Groups:
         self.carries = self.settled & ends  # the last settled row of each group
 
     def since(self, columns: Mapping[str, Any], name: str) -> list[pl.Series]:
-        """Count what there was since the last turn that ends a count: `name`, and what it is of."""
-        what, ends, known, known_before = (
+        """Return the three columns of a name of `SINCE`, out of the columns of what is counted."""
+        what, ends, kept, kept_before = (
             columns[f"{name}_{part}"] for part in ("what", "ends", "all", "before")
         )
-        new = np.where(self.settled, np.where(self.carries, known, 0), what)
+        new = np.where(self.settled, np.where(self.carries, kept, 0), what)
         total = np.cumsum(new)
         total = total - (total - new)[self.first]
         marks = np.where(ends, total, 0)
-        marks = np.where(self.settled, np.where(self.carries, known_before, 0), marks)
+        marks = np.where(self.settled, np.where(self.carries, kept_before, 0), marks)
         apart = self.number * (len(total) + total.max(initial=0) + 1)
         before = np.maximum.accumulate(marks + apart) - apart
-        total = np.where(self.settled, known, total)
-        before = np.where(self.settled, known_before, before)
+        total = np.where(self.settled, kept, total)
+        before = np.where(self.settled, kept_before, before)
         parts = {"": total - before, "_all": total, "_before": before}
         return [pl.Series(f"{name}{part}", values) for part, values in parts.items()]
 
 
-def _known(metric: str) -> pl.Expr:
+def _figure(metric: str) -> pl.Expr:
     """Return a metric's figure, of a settled turn the best so far."""
     return pl.when("settled").then(f"{metric}_best").otherwise(metric)
 
@@ -310,18 +277,19 @@ def _phases(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr]) ->
             phase_before=pl.lit(None, pl.String),
             enters=pl.lit(value=False),
             visits=none,
-            moves=none,
+            transitions_seen=none,
             converging=none,
         )
     iterations = pl.lit(0, pl.Int64)
     for phase, metric in how.converging.items():
         iterations = (
-            pl.when(pl.col("phase") == phase).then(f"{metric}_better").otherwise(iterations)
+            pl.when(pl.col("phase") == phase).then(f"{metric}_improvements").otherwise(iterations)
         )
     rows = rows.with_columns(_unless_settled("phase_before", _PHASE_BEFORE), converging=iterations)
     rows = rows.with_columns(enters=_ENTERS)
     return rows.with_columns(
-        count("visits", pl.col("enters"), *_VISITED), count("moves", _MOVES, *_MOVED)
+        count("visits", pl.col("enters"), *_VISITED),
+        count("transitions_seen", _TRANSITION, *_TRANSITIONED),
     )
 
 

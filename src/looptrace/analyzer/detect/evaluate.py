@@ -1,4 +1,4 @@
-"""Turns to stretches: rules applied to columns, and their verdicts joined to loops.
+"""Counted turns to stretches: rules applied to columns, and their evaluations joined to loops.
 
 Batch and live both come through here, batch with whole tasks and live with the ends of those that
 changed. A stretch is a maximal run of firing turns of one lane, with all turns that belong to it.
@@ -25,33 +25,33 @@ from looptrace.analyzer.detect.stretches import (
 from looptrace.rules.contract import Evaluation
 from looptrace.rules.turns import Codes, Flags, Lane
 
-# What a verdict says of each turn.
+# The columns of an evaluation.
 _MIXED = ("reached", "needed", "period", "length", "what")
 
 
 def find_stretches(
-    table: pl.DataFrame, judging: RuleSet, fresh: Sequence[Flags | None] = (None,)
+    table: pl.DataFrame, rule_set: RuleSet, fresh: Sequence[Flags | None] = (None,)
 ) -> list[list[Stretch]]:
-    """Apply the rules to turns that are ordered, coded and counted.
+    """Apply the rules to counted turns, and return the stretches for each of `fresh`.
 
-    Each of `fresh` says which rows count as judged, None all; the others only serve to look back
-    on. Returned are the stretches for each of them.
+    Each of `fresh` marks the rows at which a rule may fire, None all; the others only serve to look
+    back on.
     """
-    found: list[list[StretchRows]] = [[] for _ in fresh]
-    for one in evaluate_rules(table, judging):
-        fires = np.flatnonzero(one.verdict.fires)
-        for rows, so_far in zip(fresh, found, strict=True):
-            chosen = fires if rows is None else fires[rows[one.lane.rows[fires]]]
-            so_far.extend(stretch_rows(one, chosen))
-    return [read_stretches(table, members) for members in found]
+    stretches: list[list[StretchRows]] = [[] for _ in fresh]
+    for lane_evaluation in evaluate_rules(table, rule_set):
+        fires = np.flatnonzero(lane_evaluation.evaluation.fires)
+        for rows, so_far in zip(fresh, stretches, strict=True):
+            chosen = fires if rows is None else fires[rows[lane_evaluation.lane.rows[fires]]]
+            so_far.extend(stretch_rows(lane_evaluation, chosen))
+    return [read_stretches(table, members) for members in stretches]
 
 
-def evaluate_rules(table: pl.DataFrame, judging: RuleSet) -> Iterator[LaneEvaluation]:
-    """Apply each rule to turns that are ordered, coded and counted."""
-    every = judging.forms()
-    turns = columns(table, texts=_read_by(every), meaning=judging.meaning)
+def evaluate_rules(table: pl.DataFrame, rule_set: RuleSet) -> Iterator[LaneEvaluation]:
+    """Apply each rule to counted turns."""
+    every = rule_set.forms()
+    turns = columns(table, texts=_read_by(every), meaning=rule_set.meaning)
     lanes = {spec: turns.lane(spec) for spec in {forms.lane for forms in every}}
-    fits = [_fits(table, override) for override in judging.overrides]
+    fits = [_fits(table, override) for override in rule_set.overrides]
     for forms in every:
         lane = lanes[forms.lane]
         held = np.broadcast_to(np.int64(forms.base), len(lane.rows))
@@ -59,7 +59,7 @@ def evaluate_rules(table: pl.DataFrame, judging: RuleSet) -> Iterator[LaneEvalua
             held = held.copy()
         for override, form in forms.overridden:
             held[fits[override][lane.rows]] = form
-        yield LaneEvaluation(forms.rules, lane, _verdict(forms, lane, held), held)
+        yield LaneEvaluation(forms.rules, lane, _evaluation(forms, lane, held), held)
 
 
 def _read_by(every: Sequence[RuleForms]) -> set[str]:
@@ -69,20 +69,20 @@ def _read_by(every: Sequence[RuleForms]) -> set[str]:
 
 
 def _fits(table: pl.DataFrame, override: Override) -> Flags:
-    """Say which turns an override is for; what a turn does not say fits none."""
-    given = [pl.col(name) == value for name, value in override.selectors.items() if name != "tool"]
+    """Mark the counted turns that an override is for; what a turn does not say fits none."""
+    wanted = [pl.col(name) == value for name, value in override.selectors.items() if name != "tool"]
     if override.tool is not None:
-        given += [pl.col("kind") == "tool", pl.col("name") == override.tool]
-    fits = table.select(pl.all_horizontal(given).fill_null(value=False))
+        wanted += [pl.col("kind") == "tool", pl.col("name") == override.tool]
+    fits = table.select(pl.all_horizontal(wanted).fill_null(value=False))
     return fits.to_series().to_numpy()
 
 
-def _verdict(forms: RuleForms, lane: Lane, held: Codes) -> Evaluation:
-    """Let each form judge the lane, and take of each turn what the form says that holds there.
+def _evaluation(forms: RuleForms, lane: Lane, held: Codes) -> Evaluation:
+    """Let each form evaluate the lane, and take of each turn what the form gives that holds there.
 
     Earlier turns count whatever held at them. Where the rule is off it gets nowhere.
     """
-    first = forms.rules[0].judge(lane)
+    first = forms.rules[0].evaluate(lane)
     if not forms.overridden:
         return first
     mixed: dict[str, Any] = {
@@ -91,8 +91,8 @@ def _verdict(forms: RuleForms, lane: Lane, held: Codes) -> Evaluation:
     for form, rule in enumerate(forms.rules[1:], 1):
         here = held == form
         if here.any():
-            verdict = rule.judge(lane)
+            evaluation = rule.evaluate(lane)
             for name, column in mixed.items():
-                np.copyto(column, getattr(verdict, name), where=here)
+                np.copyto(column, getattr(evaluation, name), where=here)
     mixed["reached"][held == OFF] = 0
     return replace(first, **mixed)

@@ -1,7 +1,7 @@
 """Rules of one's own, out of the entry points of installed distributions.
 
 A distribution names them in the group `looptrace.rules`; each is a class that keeps the contract
-of `looptrace.rules.contract`, and judges and is set like the rules that are here already.
+of `looptrace.rules.contract`, and is evaluated and set like the rules that are here already.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def every_rule() -> tuple[type[Rule], ...]:
     Raises:
         PluginError: if an installed one cannot be used.
     """
-    found = list(RULES)
+    rules = list(RULES)
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         rule = _loaded(point)
-        if rule.name in (other.name for other in found):
+        if rule.name in (other.name for other in rules):
             raise _error(point, f"there is a rule {rule.name!r} already")
-        found.append(rule)
-    return tuple(found)
+        rules.append(rule)
+    return tuple(rules)
 
 
 def _loaded(point: EntryPoint) -> type[Rule]:
-    """Import a rule, and make it once, so that a broken one is known before it judges."""
+    """Import a rule, and make it once, so that a broken one is refused before it is used."""
     try:
         rule = point.load()
     except Exception as error:  # The code is another's, and may raise anything.

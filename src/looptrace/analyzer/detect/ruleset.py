@@ -1,4 +1,4 @@
-"""The rules that judge, what differs for some turns, and how their counts are made."""
+"""The rules that are on, what differs for some turns, and how their counts are made."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from looptrace.rules.turns import LaneSpec
 # What an override can ask of a turn.
 SELECTORS = ("phase", "agent", "task_kind", "tool")
 
-# In place of an index into the forms of a rule: it does not judge there.
+# In place of an index into the forms of a rule: it is off there.
 OFF = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Rules that judge otherwise where a turn is of this phase, agent, kind of task, and tool.
+    """Rules that are set otherwise where a turn is of this phase, agent, kind of task, and tool.
 
     What is None holds for every turn; at least one is given. A rule that is None is off there.
     """
@@ -48,7 +48,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """What decides the findings in given turns; of several overrides the last that fits wins."""
+    """What decides the findings in turns; of several overrides the last that fits wins."""
 
     rules: tuple[Rule, ...] = field(default_factory=default_rules)
     overrides: tuple[Override, ...] = ()
@@ -56,18 +56,18 @@ class RuleSet:
     meaning: Meaning | None = None  # None compares requests word by word
 
     def forms(self) -> list[RuleForms]:
-        """Return every rule that judges anywhere, in all the forms that overrides give it."""
+        """Return every rule that is on anywhere, in all the forms that overrides give it."""
         bases: list[tuple[str, Rule | None]] = [(rule.name, rule) for rule in self.rules]
-        known = {rule.name for rule in self.rules}
+        on = {rule.name for rule in self.rules}
         named = dict.fromkeys(name for override in self.overrides for name in override.rules)
-        bases += [(name, None) for name in named if name not in known]
+        bases += [(name, None) for name in named if name not in on]
         every = [_forms(name, base, self.overrides) for name, base in bases]
         return [forms for forms in every if forms.rules]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleForms:
-    """One rule as it judges: its forms that differ, and which of them holds where."""
+    """One rule as it is set: its forms that differ, and which of them holds where."""
 
     rules: tuple[Rule, ...]
     base: int  # index into `rules`, or `OFF`, of turns that no override changes
@@ -85,7 +85,7 @@ class RuleForms:
 
     @property
     def lookback(self) -> int:
-        """How many turns of its lane a verdict of any form depends on at the most."""
+        """On how many turns of its lane what any form finds at a turn depends."""
         return max(rule.lookback for rule in self.rules)
 
 

@@ -30,7 +30,7 @@ class LoopRow(NamedTuple):
     task: str
     agent: str
     epoch: int
-    asked: int
+    resets_seen: int
     turn: int
     kind: str
     name: str | None
@@ -162,7 +162,7 @@ class Stretch:
         return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
 
     def reworded_at(self, fired: Firing) -> bool:
-        """Say whether some of it only meant the same as the first turn when the rule fired."""
+        """Return whether some of it only meant the same as the first turn when the rule fired."""
         return fired.rule.compares_meaning and self.verbatim <= self.index_of(fired)
 
     def index_of(self, fired: Firing) -> int:
@@ -170,7 +170,7 @@ class Stretch:
         return bisect_right(self.turn, fired.turn) - 1
 
     def continues(self, before: Stretch) -> bool:
-        """Say whether this is the same loop as one that was found before, gone on."""
+        """Return whether this is the same loop as an earlier one, gone on."""
         return self.fired[0].counted is not None or self.turn[0] <= before.turn[-1]
 
     def joined(self, later: Stretch) -> Stretch:
@@ -214,7 +214,7 @@ class StretchUpdate(NamedTuple):
     grown: list[Growth]
 
 
-def continue_stretches(opened: dict[Key, Stretch], found: Sequence[Stretch]) -> StretchUpdate:
+def continue_stretches(opened: dict[Key, Stretch], later: Sequence[Stretch]) -> StretchUpdate:
     """Continue open stretches with later ones.
 
     A stretch of the same key continues an open one if it begins within it, else it ends it.
@@ -222,25 +222,25 @@ def continue_stretches(opened: dict[Key, Stretch], found: Sequence[Stretch]) -> 
     still = dict(opened)
     ended: list[Stretch] = []
     grown: list[Growth] = []
-    for stretch in found:
+    for stretch in later:
         before = still.get(stretch.key)
         continues = before and stretch.continues(before)
         after = before.joined(stretch) if before and continues else stretch
         if before and not continues:
             ended.append(before)
-        known = len(before.fired) if before and continues else 0
-        grown += [Growth(after, fired) for fired in after.fired[known:]]
+        seen = len(before.fired) if before and continues else 0
+        grown += [Growth(after, fired) for fired in after.fired[seen:]]
         still[stretch.key] = after
     return StretchUpdate(still, ended, grown)
 
 
 @dataclass(frozen=True, slots=True)
 class LaneEvaluation:
-    """What a rule says of every turn of its lane, each by the form that holds at that turn."""
+    """What a rule finds at every turn of its lane, each by the form that holds at that turn."""
 
     rules: tuple[Rule, ...]
     lane: Lane
-    verdict: Evaluation
+    evaluation: Evaluation
     held: Codes  # index into `rules`, or `OFF`
 
 
@@ -258,39 +258,39 @@ class StretchRows:
     outlasts_completion: bool  # as the lane says
 
 
-def stretch_rows(ruled_lane: LaneEvaluation, fires: Codes) -> Iterator[StretchRows]:
+def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[StretchRows]:
     """Join the firing turns of a lane to stretches.
 
     A firing turn continues the stretch of its kind if the loop that it sees began within it.
     """
-    lane, verdict = ruled_lane.lane, ruled_lane.verdict
+    lane, evaluation = lane_evaluation.lane, lane_evaluation.evaluation
     if not len(fires):
         return
     lane_start, period, what = (
         fires - lane.position[fires],
-        verdict.period[fires],
-        verdict.what[fires],
+        evaluation.period[fires],
+        evaluation.what[fires],
     )
     order = np.lexsort((fires, what, period, lane_start))
     fires, period, what, lane_start = fires[order], period[order], what[order], lane_start[order]
-    since = np.maximum(fires - verdict.length[fires] + 1, lane_start)
+    since = np.maximum(fires - evaluation.length[fires] + 1, lane_start)
     begins = np.ones(len(fires), dtype=np.bool_)
-    begins[1:] = (since[1:] > fires[:-1]) & (verdict.spans != "fired")
+    begins[1:] = (since[1:] > fires[:-1]) & (evaluation.spans != "fired")
     for column in (lane_start, period, what):
         begins[1:] |= column[1:] != column[:-1]
-    forms = ruled_lane.rules
+    forms = lane_evaluation.rules
     rules = [forms[0]] * len(fires)
     if len(forms) > 1:
-        rules = [forms[form] for form in ruled_lane.held[fires].tolist()]
-    needed = np.broadcast_to(verdict.needed, lane.rows.shape)[fires].tolist()
+        rules = [forms[form] for form in lane_evaluation.held[fires].tolist()]
+    needed = np.broadcast_to(evaluation.needed, lane.rows.shape)[fires].tolist()
     outlasts = forms[0].lane.outlasts_completion
     borders = [*np.flatnonzero(begins).tolist(), len(fires)]
     for start, end in pairwise(borders):
         fired = places = fires[start:end]
-        if verdict.spans != "fired":
+        if evaluation.spans != "fired":
             places = np.arange(since[start], fires[end - 1] + 1)
-        if verdict.spans == "same":
-            places = places[verdict.what[places] == what[start]]
+        if evaluation.spans == "same":
+            places = places[evaluation.what[places] == what[start]]
         yield StretchRows(
             rules=rules[start:end],
             needed=needed[start:end],
@@ -298,32 +298,32 @@ def stretch_rows(ruled_lane: LaneEvaluation, fires: Codes) -> Iterator[StretchRo
             what=int(what[start]),
             rows=lane.rows[places],
             fired=lane.rows[fired],
-            counted=verdict.reached[fired].tolist() if verdict.spans == "fired" else None,
+            counted=evaluation.reached[fired].tolist() if evaluation.spans == "fired" else None,
             outlasts_completion=outlasts,
         )
 
 
-def read_stretches(table: pl.DataFrame, found: Sequence[StretchRows]) -> list[Stretch]:
-    """Read the turns of all stretches out of the table at once.
+def read_stretches(table: pl.DataFrame, stretches: Sequence[StretchRows]) -> list[Stretch]:
+    """Read the turns of all stretches out of the counted turns at once.
 
     Of most turns only the ids are read; of one round and of the last turn everything.
     """
-    if not found:
+    if not stretches:
         return []
-    rows = np.concatenate([members.rows for members in found])
-    ends = np.cumsum([len(members.rows) for members in found])
+    rows = np.concatenate([members.rows for members in stretches])
+    ends = np.cumsum([len(members.rows) for members in stretches])
     starts = np.concatenate([[0], ends[:-1]])
     failing = _prefixes(table["failed"].fill_null(value=False).to_numpy()[rows], starts, ends)
     call = table["call_code"].to_numpy()[rows]
     verbatim = _prefixes(call == np.repeat(call[starts], ends - starts), starts, ends)
-    fired = _fired(table, found)
+    fired = _fired(table, stretches)
     ids = [table[name].gather(rows).to_list() for name in ("turn", "trace_id", "span_id")]
-    rounds = _loop_rows(table, np.concatenate([m.rows[: m.period] for m in found]))
+    rounds = _loop_rows(table, np.concatenate([m.rows[: m.period] for m in stretches]))
     lasts = _loop_rows(table, rows[ends - 1])
     return [
         _stretch(members, tuple(islice(rounds, members.period)), next(lasts), alike, part, at)
         for members, alike, part, at in zip(
-            found,
+            stretches,
             zip(failing, verbatim, strict=True),
             ([tuple(c[a:b]) for c in ids] for a, b in zip(starts, ends, strict=True)),
             fired,
@@ -340,23 +340,23 @@ def _prefixes(holds: Flags, starts: Codes, ends: Codes) -> list[int]:
     return lengths
 
 
-def _fired(table: pl.DataFrame, found: Sequence[StretchRows]) -> Iterator[tuple[Firing, ...]]:
+def _fired(table: pl.DataFrame, stretches: Sequence[StretchRows]) -> Iterator[tuple[Firing, ...]]:
     """Read when each stretch fired."""
-    rows = pl.Series(np.concatenate([members.fired for members in found]))
+    rows = pl.Series(np.concatenate([members.fired for members in stretches]))
     every = map(
         Firing._make,
         zip(
             table["turn"].gather(rows).to_list(),
             table["end_ns"].gather(rows).to_list(),
-            chain.from_iterable(members.rules for members in found),
-            chain.from_iterable(members.needed for members in found),
+            chain.from_iterable(members.rules for members in stretches),
+            chain.from_iterable(members.needed for members in stretches),
             chain.from_iterable(
-                members.counted or repeat(None, len(members.fired)) for members in found
+                members.counted or repeat(None, len(members.fired)) for members in stretches
             ),
             strict=True,
         ),
     )
-    return (tuple(islice(every, len(members.fired))) for members in found)
+    return (tuple(islice(every, len(members.fired))) for members in stretches)
 
 
 def _stretch(
@@ -373,7 +373,7 @@ def _stretch(
         task=last.task,
         agent=last.agent if members.rules[0].lane.by == "agent" else "",
         # A lane that goes on after a completion is one loop across it.
-        epoch=last.asked if members.outlasts_completion else last.epoch,
+        epoch=last.resets_seen if members.outlasts_completion else last.epoch,
         period=members.period,
         what=members.what,
         first=first,

@@ -251,11 +251,11 @@ class LiveEngine:
         # A reset ends the counts of phases and the lanes, so that what lies before the last one is
         # never looked at; lanes of attempts go on over completions.
         current = pl.col("epoch") == pl.col("epoch").max().over("task")
-        asked = pl.col("asked") == pl.col("asked").max().over("task")
-        goes_on = settled.select(current=current, asked=asked)
+        outlasting = pl.col("resets_seen") == pl.col("resets_seen").max().over("task")
+        goes_on = settled.select(current=current, outlasting=outlasting)
         for forms in self._rules.forms():
             lane = turns.lane(forms.lane)
-            ends_by = "asked" if forms.lane.outlasts_completion else "current"
+            ends_by = "outlasting" if forms.lane.outlasts_completion else "current"
             looked_at = lane.rows[lane.following < forms.lookback - 1]
             wanted[looked_at] |= goes_on[ends_by].to_numpy()[looked_at]
         row = pl.col("row")

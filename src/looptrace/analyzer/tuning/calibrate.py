@@ -197,7 +197,7 @@ class _Kind:
             overrides = _others(self.kind, name, self._rule_set.overrides)
             rule_set = replace(self._rule_set, rules=(rule,), overrides=overrides)
             places = [
-                one.lane.rows[one.verdict.fires] for one in evaluate_rules(self._turns, rule_set)
+                one.lane.rows[one.evaluation.fires] for one in evaluate_rules(self._turns, rule_set)
             ]
             fired = {task for rows in places for task in self._turns["task"].gather(rows).unique()}
             self._alarmed[name, value] = frozenset(fired)

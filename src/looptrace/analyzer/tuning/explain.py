@@ -99,12 +99,12 @@ def progress_of(turns: pl.DataFrame, rules: RuleSet) -> list[Progress]:
     0 means that the turn does not say enough to be compared, or that no pattern ends there.
     """
     progress = []
-    for evaluation in evaluate_rules(add_counters(encode_columns(turns), rules.counting), rules):
-        on = evaluation.held != OFF
-        rows, verdict = evaluation.lane.rows[on], evaluation.verdict
+    for lane in evaluate_rules(add_counters(encode_columns(turns), rules.counting), rules):
+        on = lane.held != OFF
+        rows, evaluation = lane.lane.rows[on], lane.evaluation
         reached, needed = np.full(turns.height, _UNSEEN), np.zeros(turns.height, np.int64)
-        reached[rows] = verdict.reached[on]
-        needed[rows] = np.broadcast_to(verdict.needed, on.shape)[on]
+        reached[rows] = evaluation.reached[on]
+        needed[rows] = np.broadcast_to(evaluation.needed, on.shape)[on]
         attempts = (None if count == _UNSEEN else count for count in reached.tolist())
-        progress.append(Progress(evaluation.rules[0].name, tuple(needed.tolist()), tuple(attempts)))
+        progress.append(Progress(lane.rules[0].name, tuple(needed.tolist()), tuple(attempts)))
     return progress

@@ -42,7 +42,7 @@ class AgentCycle(Rule):
         """All rounds of the longest pattern."""
         return self.rounds_min * self.period_max
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each hand-off the shortest pattern with enough rounds."""
         same = pair(pair(lane.agent, lane.call), lane.outcome)
         periods = range(PERIOD_MIN, self.period_max + 1)

@@ -46,7 +46,7 @@ class CollaborationLoop(Rule):
         """As many requests as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal requests in a row, as far back as no gap lies between them."""
         near = streak(lane, within(lane, 1, self.gap_s)) + 1
         alike = alike_in_a_row(lane, lane.call, self.attempts_min)

@@ -68,7 +68,7 @@ class RephrasedRequest(Rule):
         """As many requests as make a loop, and those that the second is compared with."""
         return self.attempts_min + self.window
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the requests in a row that ask what the ones before them asked."""
         again = self._again(lane)
         return repeats(streak(lane, again) + 1, self.attempts_min, np.ones_like(lane.rows))

@@ -40,7 +40,7 @@ class BlockedTaskSpin(Rule):
         """As many attempts as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the blocked attempts in a row with one set of blockers, all within the window."""
         blocked = lane.status == STATUSES.index("blocked") + 1
         blockers = np.where(blocked, lane.call, UNKNOWN)

@@ -40,7 +40,7 @@ class CompletedTaskRevisit(Rule):
         """As many attempts as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the attempts in a row that say they are done, all within the window."""
         done = lane.status == STATUSES.index("done") + 1
         reached = streak(lane, done)

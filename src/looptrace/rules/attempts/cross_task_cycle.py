@@ -45,7 +45,7 @@ class CrossTaskCycle(Rule):
         """All rounds of the most tasks."""
         return self.rounds_min * self.tasks_max
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each attempt the shortest round of tasks that came often enough."""
         done, blocked = (lane.status == STATUSES.index(name) + 1 for name in ("done", "blocked"))
         blockers, work = (np.where(one == UNKNOWN, 1, one) for one in (lane.call, lane.outcome))

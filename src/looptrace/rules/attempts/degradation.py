@@ -46,7 +46,7 @@ class Degradation(Rule):
         """As many figures as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the figures in a row of which each is worse than the one before."""
         turns, rows = lane.turns, lane.rows
         failed, coverage = turns.tests_failed[rows], turns.coverage[rows]

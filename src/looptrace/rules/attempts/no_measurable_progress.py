@@ -56,15 +56,16 @@ class NoMeasurableProgress(Rule):
         """The turn itself; the engine counts since the last progress."""
         return 1
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count since the last progress, of figures where there are some."""
         turns, rows = lane.turns, lane.rows
-        measured = (turns.compared > 0) & ~turns.untested
-        counted = np.where(turns.measured == UNKNOWN, 0, turns.stale)
-        failed_or_said = turns.failed & ~turns.external | (turns.kind != KINDS.index("tool"))
-        reached = np.where(measured, counted, np.where(failed_or_said, turns.spins, 0))[rows]
-        began = np.where(measured, -turns.stale_before, turns.spins_before)[rows]
-        return counts(reached, self.attempts_min, began)
+        measured = (turns.figures_compared > 0) & ~turns.untested
+        figures = np.where(turns.measured == UNKNOWN, 0, turns.turns_since_best)
+        is_try = turns.failed & ~turns.external | (turns.kind != KINDS.index("tool"))
+        tries = np.where(is_try, turns.tries_since_progress, 0)
+        before = -turns.turns_since_best_before, turns.tries_since_progress_before
+        reached, began = np.where(measured, figures, tries), np.where(measured, *before)
+        return counts(reached[rows], self.attempts_min, began[rows])
 
     def say(self, loop: Loop) -> str:
         """Ask for what would show progress."""

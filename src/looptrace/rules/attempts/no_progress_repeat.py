@@ -38,7 +38,7 @@ class NoProgressRepeat(Rule):
         """As many attempts as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the attempts in a row that report the same work, all within the window."""
         reached = in_a_row(lane, lane.outcome)
         reached = recent(lane, reached, self.attempts_min, self.window_s)

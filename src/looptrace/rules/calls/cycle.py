@@ -48,7 +48,7 @@ class Cycle(Rule):
         """All rounds of the longest pattern, and what tells whether its calls are polls."""
         return self.rounds_min * self.period_max + OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each turn the shortest period with enough rounds, else the one with most."""
         same = own(lane, pair(lane.call, lane.outcome))
         periods = range(PERIOD_MIN, self.period_max + 1)

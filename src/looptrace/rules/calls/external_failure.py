@@ -58,7 +58,7 @@ class ExternalFailure(Rule):
         """As many failures as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the failures of the outside in a row, whatever they say."""
         external = lane.external
         return repeats(streak(lane, external), self.attempts_min, external.astype(np.int64))

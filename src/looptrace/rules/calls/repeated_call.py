@@ -59,7 +59,7 @@ class RepeatedCall(Rule):
         """As many calls as make a loop, and what tells whether they are polls."""
         return self.attempts_min + OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the calls in a row that equal each other, result included."""
         same = own(lane, pair(lane.call, lane.outcome))
         reached = alike_in_a_row(lane, same, self.attempts_min)

@@ -64,7 +64,7 @@ class RepeatedFailure(Rule):
         """The window."""
         return self.window
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the failures among the last of the task that equal each one."""
         reached = same_among(lane, lane.error, self.window)
         length = np.minimum(self.window, lane.position + 1)

@@ -51,9 +51,9 @@ class SameResult(Rule):
         """As many searches as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal answers in a row to searches that each differ from the one before."""
-        asked, answer = lane.call, lane.found
+        asked, answer = lane.call, lane.search_result
         anew = (asked != UNKNOWN) & (in_a_row(lane, pair(asked, answer)) == 1)
         reached = np.minimum(in_a_row(lane, answer), streak(lane, anew))
         return repeats(reached, self.attempts_min, answer)

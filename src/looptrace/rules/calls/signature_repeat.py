@@ -44,7 +44,7 @@ class SignatureRepeat(Rule):
         """As many outputs as make a loop, and what tells whether they are polls."""
         return self.attempts_min + OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the outputs in a row that have one signature."""
         signature = own(lane, lane.signature)
         return repeats(in_a_row(lane, signature), self.attempts_min, signature)

@@ -65,7 +65,7 @@ class Stutter(Rule):
         """The window, and those before it that tell whether a call came twice, and was no poll."""
         return self.window + 1 + TWICE + OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the calls among the last that were made the second time in a row, and the first."""
         same = own(lane, pair(lane.call, lane.outcome))
         second = np.where(in_a_row(lane, same) == TWICE, 1, UNKNOWN)

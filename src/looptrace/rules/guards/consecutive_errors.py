@@ -37,7 +37,7 @@ class ConsecutiveErrors(Rule):
         """The turn itself; the engine counts from the start of the task."""
         return 1
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of failures in a row."""
         turns, rows = lane.turns, lane.rows
         return counts(turns.errors[rows], self.max_errors + 1, turns.errors_before[rows])

@@ -37,7 +37,7 @@ class MaxIterations(Rule):
         """The turn itself; the engine counts from the start of the task."""
         return 1
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of turns."""
         turns, rows = lane.turns, lane.rows
         return counts(turns.steps[rows], self.max_iterations + 1, turns.epoch[rows] + 1)

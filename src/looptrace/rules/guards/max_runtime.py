@@ -40,7 +40,7 @@ class MaxRuntime(Rule):
         """The turn itself; the engine counts from the start of the task."""
         return 1
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the time since the first turn."""
         turns, rows = lane.turns, lane.rows
         over = lane.end_ns - turns.began_ns[rows] > self.max_runtime_s * NS_PER_S

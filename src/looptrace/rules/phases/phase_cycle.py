@@ -48,9 +48,9 @@ class PhaseCycle(Rule):
         """As many visits as the transitions lie between."""
         return self.transitions + 1
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each visit the shortest pattern with enough rounds."""
-        state = pair(lane.phase, lane.turns.better[lane.rows] + 1)
+        state = pair(lane.phase, lane.turns.improvements[lane.rows] + 1)
         lengths = range(PERIOD_MIN, self.max_cycle_length + 1)
         forth_and_back = {2 * (length - 1) for length in lengths}
         fitting = range(self.lookback // self.rounds_min + 1)

@@ -38,7 +38,7 @@ class PhaseVisits(Rule):
         """The turn itself; the engine counts from the start of the task."""
         return 1
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each turn that enters a phase."""
         turns, rows = lane.turns, lane.rows
         reached = np.where(turns.enters[rows], turns.visits[rows], 0)

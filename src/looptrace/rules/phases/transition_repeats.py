@@ -42,10 +42,10 @@ class TransitionRepeats(Rule):
         """The turn itself; the engine counts from the start of the task."""
         return 1
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each turn that enters a phase."""
         turns, rows = lane.turns, lane.rows
-        reached = np.where(turns.enters[rows], turns.moves[rows], 0)
+        reached = np.where(turns.enters[rows], turns.transitions_seen[rows], 0)
         way = pair(turns.phase_before[rows], turns.phase[rows])
         return counts(reached, self.max_transitions + 1, way)
 

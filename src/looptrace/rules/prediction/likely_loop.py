@@ -140,7 +140,7 @@ class LikelyLoop(Rule):
         """Each likely turn, its window, and of the window's first turn those before it."""
         return self.attempts_min + 2 * self.model.window - 2
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the turns in a row at which a loop is likely."""
         least = self.likely_percent / _PERCENT
         likely = self.model.score(signs_of(lane, self.model.window)) >= log(least / (1 - least))

@@ -41,7 +41,7 @@ class Chant(Rule):
         """The turn itself."""
         return 1
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each text that is long enough."""
         turns, rows = lane.turns, lane.rows
         times = np.where(turns.chant_chars[rows] >= self.chars_min, turns.chant_times[rows], 0)

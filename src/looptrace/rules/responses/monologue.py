@@ -51,7 +51,7 @@ class Monologue(Rule):
         """As many responses as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count responses that go on from one another, as far back as the news stayed the same."""
         before, news = lane.talks_on, lane.call
         goes_on = np.zeros(len(before), dtype=np.bool_)

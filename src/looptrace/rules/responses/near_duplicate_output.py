@@ -59,7 +59,7 @@ class NearDuplicateOutput(Rule):
         """As many outputs as make a loop, and those that the first of them is compared with."""
         return self.attempts_min + self.window
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count the outputs in a row that are like one before them."""
         alike = self._alike(lane)
         return repeats(streak(lane, alike) + 1, self.attempts_min, np.ones_like(lane.rows))

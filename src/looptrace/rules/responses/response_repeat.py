@@ -48,7 +48,7 @@ class ResponseRepeat(Rule):
         """As many responses as make a loop."""
         return self.attempts_min
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal responses in a row, as far back as the news stayed the same."""
         response, news = lane.response, lane.call
         nothing_new = streak(lane, same_as(lane, news, 1))

@@ -1,0 +1,91 @@
+"""The columns that detection adds to turns, each written down once.
+
+A turn goes through stages: *turns* (`TURN_SCHEMA`), *coded* (integer codes of what rules compare,
+and marks) and *counted* (what is counted from the start of a task). Rules see those that are fields
+of `looptrace.rules.turns.Turns`; what else there is serves to make them or to continue them live.
+None of these columns is stored.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+
+class Column(NamedTuple):
+    """One column: its name, type and unit, what it means, and what null or 0 means there."""
+
+    name: str
+    dtype: pl.DataType
+    unit: str  # code: equal ones mean the same thing, and 0 is unknown
+    meaning: str
+    null: str | None = None  # None: it is never null
+
+
+_INT, _FLAG, _TEXT, _REAL = pl.Int64(), pl.Boolean(), pl.String(), pl.Float64()
+_UNTOLD = "no turn before it says"
+
+CODED = (
+    Column("agent_code", _INT, "code", "the agent"),
+    Column("subtask_code", _INT, "code", "the declared task, where the counters are its root's"),
+    Column("task_kind_code", _INT, "code", "the declared kind of the task"),
+    Column("phase_code", _INT, "code", "the declared phase"),
+    Column("call_code", _INT, "code", "tool and arguments; news of a response; request; blockers"),
+    Column("outcome_code", _INT, "code", "result or error; answer to a request; completed work"),
+    Column("signature_code", _INT, "code", "what a call did or how it failed, in short"),
+    Column("response_code", _INT, "code", "text and calls of a response"),
+    Column("talks_on_code", _INT, "code", "the response gone on from, if neither asks for calls"),
+    Column("error_code", _INT, "code", "message of a failure of the agent's own"),
+    Column("search_result_code", _INT, "code", "tool and answer of a search, alone in its step"),
+    Column("status_code", _INT, "place", "status of an attempt, from 1 in `STATUSES`; else 0"),
+    Column("chant_times", _INT, "times", "how often a text says its last words; 0 if it is short"),
+    Column("chant_chars", _INT, "characters", "how many these are in all"),
+    Column("external", _FLAG, "flag", "a known failure of the outside"),
+    Column("own", _FLAG, "flag", "a known failure of a call that is the agent's own"),
+    Column("works", _FLAG, "flag", "a call that did not fail and does more than look something up"),
+    Column("only_reads", _FLAG, "flag", "a call that only reads one thing, and did not fail"),
+    Column("searches", _FLAG, "flag", "a turn whose name is that of a search"),
+    Column("pauses", _FLAG, "flag", "a call that does nothing but wait"),
+    Column("untested", _FLAG, "flag", "its task is of a kind that tests cannot tell of"),
+)
+
+COUNTED = (
+    Column("epoch", _INT, "resets", "resets of the task up to the turn"),
+    Column("resets_seen", _INT, "resets", "those of them that are no completion"),
+    Column("reset", _TEXT, "one of `RESETS`", "why counts begin anew here", "they do not"),
+    Column("phase_before", _TEXT, "phase", "the last known phase before it", _UNTOLD),
+    Column("enters", _FLAG, "flag", "its phase is another than the one before it"),
+    Column("visits", _INT, "turns", "turns of the epoch that entered its phase"),
+    Column("transitions_seen", _INT, "turns", "those that came to it from `phase_before`"),
+    Column("converging", _INT, "turns", "improvements of the metric that its phase converges on"),
+    Column("waits_seen", _INT, "times", "times that the task stood still, or a tool paused"),
+    Column("improvements", _INT, "turns", "turns of the epoch that brought progress"),
+    Column("twin", _FLAG, "flag", "it does what the turn before it in one parallel step did"),
+    Column("began_ns", _INT, "ns", "when the first turn of the epoch ended"),
+    Column("work", _TEXT, "hash", "the last completed work that was reported", _UNTOLD),
+    Column("steps", _INT, "turns", "turns of the epoch, up to this one"),
+    Column("steps_all", _INT, "turns", "the same; what is carried forward"),
+    Column("steps_before", _INT, "turns", "0: steps begin with the epoch"),
+    Column("errors", _INT, "calls", "own failures in a row"),
+    Column("errors_all", _INT, "calls", "own failures of the epoch"),
+    Column("errors_before", _INT, "calls", "those before the row began"),
+    Column("turns_since_best", _INT, "turns", "comparable figures since the best so far"),
+    Column("turns_since_best_all", _INT, "turns", "comparable figures of the epoch"),
+    Column("turns_since_best_before", _INT, "turns", "those up to the best so far"),
+    Column("tries_since_progress", _INT, "turns", "attempts, figures, own failures since progress"),
+    Column("tries_since_progress_all", _INT, "turns", "those of the epoch"),
+    Column("tries_since_progress_before", _INT, "turns", "those up to the last progress"),
+    Column("measured", _TEXT, "hash", "the call that its figures are of", "it has no figures"),
+    Column("figures_compared", _INT, "turns", "figures of the epoch that others came before"),
+    Column("passed", _INT, "turns", "runs of its call in which all tests passed"),
+    Column("tests_failed_improvements", _INT, "turns", "turns with fewer failing tests than any"),
+    Column("coverage_improvements", _INT, "turns", "turns with more coverage than any"),
+    Column("markers_improvements", _INT, "turns", "turns with a marker of something completed"),
+    Column("tests_failed_best", _INT, "tests", "the fewest failing tests of its call", _UNTOLD),
+    Column("coverage_best", _REAL, "percent", "the most coverage of its call", _UNTOLD),
+    Column("input_tokens_sum", _INT, "tokens", "those of its agent in the task, up to it"),
+    Column("input_tokens_total", _INT, "tokens", "those of the task, up to it"),
+    Column("output_tokens_sum", _INT, "tokens", "those of its agent in the task, up to it"),
+    Column("output_tokens_total", _INT, "tokens", "those of the task, up to it"),
+)
