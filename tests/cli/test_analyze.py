@@ -276,7 +276,7 @@ def test_escalation_names_the_gates_there_are(arguments: list[str], message: str
 JUDGE = """
 import os
 from pathlib import Path
-from looptrace.analyzer.opinions import Opinion
+from looptrace.analyzer.llm_judge import Opinion
 
 class Strict:
     def opinion(self, question):

@@ -767,7 +767,7 @@ def test_an_override_may_set_back_an_earlier_one() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("1", "repeated_call.attempts_min is 1; it must be between 2 and 100."),
+        ("1", "blocked_task_spin.attempts_min is 1; it must be between 2 and 50."),
         ("three", "'three'; it must be a whole number."),
         ("3.5", "'3.5'; it must be a whole number."),
         ("9" * 5_000, "it must be a whole number."),

@@ -12,7 +12,7 @@ from tests.plugins import install_judges
 requirement = pytest.mark.requirement
 
 MODULE = """
-from looptrace.analyzer.opinions import NoOpinion
+from looptrace.analyzer.llm_judge import NoOpinion
 
 class Silent:
     def opinion(self, question):
