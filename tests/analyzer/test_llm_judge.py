@@ -25,13 +25,11 @@ from looptrace.analyzer.llm_judge import (
     Opinion,
     Question,
     ask,
-    needs_opinion,
     opinion_of,
     question_of,
 )
 from looptrace.analyzer.testing.notation import TASK, turns_in
-from looptrace.rules.contract import Rule
-from looptrace.rules.registry import RULES
+from looptrace.rules.calls.repeated_call import RepeatedCall
 from tests.drivers import batch
 
 requirement = pytest.mark.requirement
@@ -97,13 +95,21 @@ def test_what_is_not_exact_is_asked() -> None:
     assert question.history[-1] == "9. coder: I would look at part 8."
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_each_rule_says_whether_it_is_exact(rule: type[Rule]) -> None:
-    """What needs an opinion is known by the rule alone; a rule that nobody knows needs none."""
-    finding, _ = found(TALK, "monologue")
+@dataclass(frozen=True, slots=True)
+class Vague(RepeatedCall):
+    """A rule of another package, whose findings are only alike."""
 
-    assert needs_opinion(replace(finding, rule=rule.name)) is not rule.exact
-    assert not needs_opinion(replace(finding, rule="no_such_rule"))
+    name = "vague"
+    exact = False
+
+
+def test_a_rule_of_another_package_is_asked_about() -> None:
+    """Whether a finding is exact is its rule's word, wherever the rule comes from."""
+    turns = turns_in('test()->!"boom" x3')
+    (finding,) = batch(turns, [Vague()])
+
+    assert not finding.exact
+    assert ask(Scripted(OPINION), finding, turns) == OPINION
 
 
 @requirement("A13")

@@ -221,7 +221,7 @@ class TooPolite(Rule):
         """As many responses as make a loop."""
         return self.attempts_min + vocabulary.OWN_LOOKBACK
 
-    def judge(self, lane: Lane) -> Evaluation:
+    def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal responses."""
         codes: Codes = vocabulary.own(lane, vocabulary.pair(lane.call, lane.outcome))
         reached = vocabulary.in_a_row(lane, codes)

@@ -19,7 +19,6 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.text.display import label, plain
-from looptrace.rules.registry import RULES
 
 # Enough to see a loop come round several times; a judge's answers get no better with hundreds.
 HISTORY_TURNS_MAX = 30
@@ -119,25 +118,21 @@ class Judge(Protocol):
         """Answer a question."""
 
 
-def needs_opinion(found: Finding | GateEvent) -> bool:
-    """Tell whether a judge may be asked about it: an exact match speaks for itself."""
-    if isinstance(found, GateEvent) and not found.exact:
-        return True
-    return any(rule.name == found.rule and not rule.exact for rule in RULES)
-
-
 def ask(judge: Judge, finding: Finding, turns: pl.DataFrame) -> Opinion | NoOpinion | None:
-    """Ask a judge about a finding in turns (`TURN_SCHEMA`, numbered); None where none is needed."""
-    return _asked(judge, finding, turns) if needs_opinion(finding) else None
+    """Ask a judge about a finding in turns (`TURN_SCHEMA`, numbered); None for an exact match.
+
+    An exact match speaks for itself.
+    """
+    return None if finding.exact else _asked(judge, finding, turns)
 
 
 def _asked(judge: Judge, finding: Finding, turns: pl.DataFrame) -> Opinion | NoOpinion:
     question = question_of(finding, turns)
     try:
-        given = judge.opinion(question)
-        if isinstance(given, NoOpinion):
-            return no_opinion(given.why)
-        return _opinion(asdict(given))
+        answer = judge.opinion(question)
+        if isinstance(answer, NoOpinion):
+            return no_opinion(answer.why)
+        return _opinion(asdict(answer))
     except Exception as error:  # A plug-in is foreign code and may raise anything at all.
         return no_opinion(f"the judge failed: {traceback.format_exception_only(error)[-1]}")
 
@@ -148,12 +143,12 @@ def opinions_of(judge: Judge, analysis: Analysis, events: Iterable[GateEvent]) -
     It is asked about what was known when the gate opened. What it says changes no decision.
     """
     findings = {finding.id: finding for finding in analysis.findings}
-    found = {}
+    opinions: dict[str, Opinion | NoOpinion] = {}
     for event in events:
-        if event.type == "gate_opened" and needs_opinion(event):
+        if event.type == "gate_opened" and not event.exact:
             at_gate = replace(findings[event.finding], turn_last=event.turn, reason=event.reason)
-            found[event.gate] = _asked(judge, at_gate, analysis.turns)
-    return found
+            opinions[event.gate] = _asked(judge, at_gate, analysis.turns)
+    return opinions
 
 
 def question_of(finding: Finding, turns: pl.DataFrame) -> Question:
@@ -163,12 +158,12 @@ def question_of(finding: Finding, turns: pl.DataFrame) -> Question:
     """
     turn, is_user = pl.col("turn"), pl.col("kind") == "user"
     # A person's message has the number of the turn before it.
-    known = turns.filter(
+    seen = turns.filter(
         (pl.col("task") == finding.task)
         & ((turn < finding.turn_last) | ((turn == finding.turn_last) & ~is_user))
     )
-    goals = known.filter(is_user)["text"].drop_nulls().tail(1).to_list()
-    history = known.tail(HISTORY_TURNS_MAX).iter_rows(named=True)
+    goals = seen.filter(is_user)["text"].drop_nulls().tail(1).to_list()
+    history = seen.tail(HISTORY_TURNS_MAX).iter_rows(named=True)
     return Question(
         task=plain(finding.task, NAME_LENGTH_MAX),
         rule=finding.rule,
@@ -237,7 +232,7 @@ def _unfenced(text: str) -> str:
 
 def _each_key_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse an object that says a thing twice: which of the two holds, nobody knows."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         raise ValueError
-    return found
+    return unique

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from looptrace.rules.contract import Action
 
@@ -51,3 +51,10 @@ class Finding:
     action: Action
     turns: tuple[LoopTurn, ...]
     cost: Cost
+    exact: bool = True  # the turns are the same beyond doubt; in no record
+
+    def record(self) -> dict[str, Any]:
+        """Return what is stored and printed of it, by name."""
+        record = asdict(self)
+        del record["exact"]
+        return record

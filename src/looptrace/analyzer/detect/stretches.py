@@ -165,6 +165,10 @@ class Stretch:
         """Return whether some of it only meant the same as the first turn when the rule fired."""
         return fired.rule.compares_meaning and self.verbatim <= self.index_of(fired)
 
+    def exact_at(self, fired: Firing) -> bool:
+        """Return whether its turns were the same beyond doubt when the rule fired."""
+        return fired.rule.exact and not self.reworded_at(fired)
+
     def index_of(self, fired: Firing) -> int:
         """Return which of the loop's turns it was at which the rule fired."""
         return bisect_right(self.turn, fired.turn) - 1

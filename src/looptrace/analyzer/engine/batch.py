@@ -151,6 +151,7 @@ def finding_of(stretch: Stretch) -> Finding:
             for i, turn in enumerate(ids)
         ),
         cost=cost,
+        exact=stretch.exact_at(stretch.fired[-1]),
     )
 
 

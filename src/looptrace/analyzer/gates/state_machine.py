@@ -261,7 +261,7 @@ def _tell(
         reason=loop.reason_at(fired),
         pivots=after.pivots,
         blockers=loop.blockers,
-        exact=fired.rule.exact and not loop.reworded_at(fired),
+        exact=loop.exact_at(fired),
     )
     return after, (event,)
 

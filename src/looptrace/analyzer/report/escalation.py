@@ -13,18 +13,17 @@ from typing import Any, Literal
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding
+from looptrace.analyzer.detect.rule_plugins import rule_classes
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import (
     GOAL_LENGTH_MAX,
     NAME_LENGTH_MAX,
     NoOpinion,
     Opinion,
-    needs_opinion,
 )
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.docs import summary
-from looptrace.rules.registry import RULES
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Turns of the loop: its start, its end at the gate, and some of what lies between.
@@ -137,14 +136,14 @@ def escalation_of(
     mine = mine.filter(~IS_USER | (pl.col("turn") < gate.turn))
     mine = mine.sort("turn", IS_USER, "order_ns", maintain_order=True)
     loop = mine.filter(pl.col("turn") >= gate.turn_first)
-    rule = next((rule for rule in RULES if rule.name == gate.rule), None)
+    rule = next((rule for rule in rule_classes() if rule.name == gate.rule), None)
     before = [e for e in events if e.task == gate.task and e.turn <= gate.turn]
     before = before[: before.index(gate)] if gate in before else before
     goals = mine.filter(IS_USER)["text"].drop_nulls().tail(1).to_list()
     return Escalation(
         gate=_bounded(gate),
         rule_says=summary(rule) if rule else "",
-        is_exact=not needs_opinion(gate),
+        is_exact=gate.exact,
         period=finding.period,
         goal=plain(goals[0], GOAL_LENGTH_MAX) if goals else None,
         iterations=_iterations(loop, {turn.turn: turn.role for turn in finding.turns}),

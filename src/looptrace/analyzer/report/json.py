@@ -48,7 +48,7 @@ def json_report(
         "tokens": {"input": summary.input_tokens, "output": summary.output_tokens},
         "unknown": asdict(summary.unknown),
         "skipped": [asdict(skipped) for skipped in analysis.skipped],
-        "findings": [asdict(finding) for finding in analysis.findings],
+        "findings": [finding.record() for finding in analysis.findings],
         "events": [
             event_object(event, opinions.get(event.gate), directives) for event in analysis.events
         ],

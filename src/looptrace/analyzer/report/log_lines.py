@@ -7,7 +7,6 @@ from typing import Any
 
 from looptrace.analyzer.gates.event_names import NAMES
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.llm_judge import needs_opinion
 from looptrace.analyzer.text.times import utc_ms
 
 
@@ -18,7 +17,7 @@ def log_record(event: GateEvent) -> dict[str, Any]:
         "loop_detected": {
             **_loop(event),
             "action": event.action,
-            "exact": not needs_opinion(event),
+            "exact": event.exact,
             "reasoning": event.reason,
         },
         "gate_triggered": {

@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -311,7 +311,7 @@ def _forget_tasks(store_dir: Path, gates: GateStore) -> None:
 
 
 def _finding_table(findings: Sequence[Finding]) -> pl.DataFrame:
-    return pl.DataFrame([_flat(asdict(finding)) for finding in findings], schema=FINDING_SCHEMA)
+    return pl.DataFrame([_flat(finding.record()) for finding in findings], schema=FINDING_SCHEMA)
 
 
 def _flat(finding: dict[str, Any]) -> dict[str, Any]:
