@@ -23,7 +23,8 @@ judge_option = click.option(
     callback=_named,
     default=NO_JUDGE,
     show_default=True,
-    help="Whom to ask about gates that stand on no exact match: the name of a plug-in. "
+    help="Whom to ask about gates that stand on no exact match: `chat`, a model behind the "
+    "endpoint in LOOPTRACE_JUDGE_URL, or the name of a plug-in. "
     "What it says is shown, and decides nothing.",
 )
 

@@ -59,7 +59,7 @@ def test_a_plug_in_is_found_by_its_name(install: Install) -> None:
 @pytest.mark.parametrize(
     ("offered", "name", "message"),
     [
-        ({}, "silent", r"there is no judge 'silent'\. There is: none\."),
+        ({}, "silent", r"there is no judge 'silent'\. There is: none, chat\."),
         ({"silent": "Silent"}, "slient", r"no judge 'slient'\. Did you mean silent\? There is: "),
         ({"a": "broken"}, "a", r"a \(judges_module:broken\) cannot .* RuntimeError: no model here"),
         ({"a": "absent"}, "a", "cannot be loaded: AttributeError: .*absent"),

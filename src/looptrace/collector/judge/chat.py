@@ -1,0 +1,58 @@
+"""The judge `chat`: a model behind an OpenAI-compatible endpoint, set by environment variables."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from looptrace.collector.judge.chat_completions import ChatJudge, ChatSettings
+from looptrace.rules.contract import SettingError
+
+URL = "LOOPTRACE_JUDGE_URL"
+MODEL = "LOOPTRACE_JUDGE_MODEL"
+KEY = "LOOPTRACE_JUDGE_KEY"  # the key itself; unset where the endpoint wants none
+
+# The variable of each setting; those after the first two have defaults.
+VARIABLES = {
+    "base_url": URL,
+    "model": MODEL,
+    "timeout_s": "LOOPTRACE_JUDGE_TIMEOUT_S",
+    "tries": "LOOPTRACE_JUDGE_TRIES",
+    "tokens_max": "LOOPTRACE_JUDGE_TOKENS_MAX",
+    "response_bytes_max": "LOOPTRACE_JUDGE_RESPONSE_BYTES_MAX",
+}
+
+
+def chat_judge() -> ChatJudge:
+    """Return the judge that the environment describes.
+
+    Raises:
+        SettingError: if the endpoint or the model is missing, or a value cannot be; the message
+            begins with the variable.
+    """
+    for variable, example in ((URL, "http://localhost:8000/v1"), (MODEL, "small")):
+        if not os.environ.get(variable):
+            raise SettingError(f"{variable} is not set; set it, as in {variable}={example}.")
+    values: dict[str, Any] = {
+        name: os.environ[variable] if name in ("base_url", "model") else _number(name, variable)
+        for name, variable in VARIABLES.items()
+        if variable in os.environ
+    }
+    try:
+        return ChatJudge(
+            ChatSettings(**values, api_key_variable=KEY if KEY in os.environ else None)
+        )
+    except SettingError as error:
+        message = str(error)
+        for name, variable in VARIABLES.items():
+            message = message.replace(f"judge.{name} ", f"{variable} ")
+        raise SettingError(message) from error
+
+
+def _number(name: str, variable: str) -> float:
+    """Read a number; seconds may have a fraction."""
+    text = os.environ[variable]
+    try:
+        return float(text) if name == "timeout_s" else int(text)
+    except ValueError as error:
+        raise SettingError(f"{variable} is {text!r}; it must be a number.") from error
