@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from looptrace.rules.contract import Action
 
@@ -53,8 +53,8 @@ class Finding:
     cost: Cost
     exact: bool = True  # the turns are the same beyond doubt; in no record
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """Return what is stored and printed of it, by name."""
-        record = asdict(self)
+        record: dict[str, object] = asdict(self)
         del record["exact"]
         return record
