@@ -27,11 +27,11 @@ def known_rules() -> tuple[Rule, ...]:
     Raises:
         PluginError: if an installed one cannot be used.
     """
-    return tuple(rule() for rule in rule_classes())
+    return tuple(rule() for rule in every_rule())
 
 
 @cache
-def rule_classes() -> tuple[type[Rule], ...]:
+def every_rule() -> tuple[type[Rule], ...]:
     """Return the class of every rule, installed ones last, in the order of their names there.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding
-from looptrace.analyzer.detect.rule_plugins import rule_classes
+from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import (
     GOAL_LENGTH_MAX,
@@ -136,7 +136,7 @@ def escalation_of(
     mine = mine.filter(~IS_USER | (pl.col("turn") < gate.turn))
     mine = mine.sort("turn", IS_USER, "order_ns", maintain_order=True)
     loop = mine.filter(pl.col("turn") >= gate.turn_first)
-    rule = next((rule for rule in rule_classes() if rule.name == gate.rule), None)
+    rule = next((rule for rule in every_rule() if rule.name == gate.rule), None)
     before = [e for e in events if e.task == gate.task and e.turn <= gate.turn]
     before = before[: before.index(gate)] if gate in before else before
     goals = mine.filter(IS_USER)["text"].drop_nulls().tail(1).to_list()
