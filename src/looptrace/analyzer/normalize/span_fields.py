@@ -138,8 +138,7 @@ def _facts(
 ) -> SpanFields:
     kind, dialect = kind_of(attributes)
     name = _name(row["name"], attributes, kind, dialect)
-    if name in _NOT_A_CALL:
-        kind = None
+    kind = None if name in _NOT_A_CALL else kind
 
     def text(key: str) -> str | None:
         value = field(attributes, key, dialect)
