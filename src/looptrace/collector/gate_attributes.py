@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from opentelemetry.trace import TraceFlags
 from opentelemetry.util.types import AttributeValue
 
 from looptrace import semconv
 from looptrace.analyzer.gates.event_names import ATTRIBUTES, NAMES
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.text.digests import digest
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-
-_DIGEST_BYTES = 8
 
 
 def attributes_of(notice: GateNotice, *, content: bool = False) -> dict[str, AttributeValue]:
@@ -29,15 +26,10 @@ def attributes_of(notice: GateNotice, *, content: bool = False) -> dict[str, Att
         semconv.GEN_AI_EVALUATION_EXPLANATION: words,
     }
     if not content:
-        values[semconv.SIGNATURE] = _digest(notice.signature)
+        values[semconv.SIGNATURE] = digest(notice.signature)
     return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 def _label(event_type: str) -> str:
     """Return the label of a type; a newer server may send one that this version lacks."""
     return NAMES[event_type].label if event_type in NAMES else event_type
-
-
-def _digest(text: str) -> str:
-    data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

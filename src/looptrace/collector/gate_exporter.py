@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -27,6 +26,7 @@ from opentelemetry.trace import Link, SpanContext
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.text.digests import digest
 from looptrace.collector.gate_attributes import SAMPLED, attributes_of
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import NAME, StoreError, reading
@@ -48,7 +48,6 @@ _LINKED = ["task", "turn", "trace_id", "span_id"]
 _GATES = frozenset({"gate_opened", "gate_resolved"})
 _PROGRESS_FILE = f"{NAME}.exports.json"
 _TRACES_PATH = "/v1/traces"
-_SPAN_ID_BYTES = 8
 _SCHEMES = ("http", "https", "grpc", "grpcs")
 
 
@@ -266,8 +265,7 @@ def _linked(event: GateEvent, turns: pl.DataFrame | None) -> list[tuple[int, int
 
 def _span_id(event: GateEvent) -> int:
     """Return an id that the event always has; 0 is none."""
-    data = f"{event.trace_id} {event.id}".encode()
-    return int.from_bytes(blake2b(data, digest_size=_SPAN_ID_BYTES).digest(), "big") or 1
+    return int(digest(f"{event.trace_id} {event.id}"), 16) or 1
 
 
 def _context(trace_id: int, span_id: int) -> SpanContext:
@@ -276,8 +274,7 @@ def _context(trace_id: int, span_id: int) -> SpanContext:
 
 def _name(target: Target) -> str:
     """Name a target without its URL, which may hold a password."""
-    said = f"{target.url} {'all' if target.every else 'gates'}"
-    return blake2b(said.encode(), digest_size=_SPAN_ID_BYTES).hexdigest()
+    return digest(f"{target.url} {'all' if target.every else 'gates'}")
 
 
 def _progress(store_dir: Path) -> dict[str, int]:

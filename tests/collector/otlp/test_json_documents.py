@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.otlp import json_documents
 from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
     documents,
     readable_prefix,
-    with_whole_escapes,
 )
 from tests.collector.conftest import Json, request, span
 

@@ -22,7 +22,6 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.resolutions import resolution_turns
@@ -30,6 +29,7 @@ from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.testing.notation import turns_in
+from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store import reader, sqlite_file, writer
 from looptrace.collector.store.gate_metrics import AgentMetrics, metrics_of
 from looptrace.collector.store.gates import NOTE_CHARS_MAX, GateError, GateStore, ResolutionNote

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.fingerprint.signatures import digest
+from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import label
 from looptrace.analyzer.text.payloads import names_in
 from looptrace.rules.contract import Evaluation, Loop, Rule

@@ -18,6 +18,7 @@ from looptrace.analyzer.fingerprint.masks import blank, masked, named_ids
 from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
 from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import says_nothing
 
 # A result that begins so reports a failure although its span's status does not say it.
@@ -105,16 +106,9 @@ FORM_CHARS_MAX = 80
 GIST_CHARS_MAX = 40
 # A head is written from no more than this much of a text, and a type has no more to tell.
 _READ_CHARS = 200
-DIGEST_BYTES = 8
 
 
 _SHA256 = re.compile("[0-9a-f]{64}")
-
-
-def digest(text: str) -> str:
-    """Return 16 hex digits that are the same on every machine and in every version."""
-    data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataFrame:

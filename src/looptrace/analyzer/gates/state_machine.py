@@ -14,9 +14,9 @@ from itertools import islice
 from typing import TypeVar
 
 from looptrace.analyzer.detect.stretches import Growth
-from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.events import EventType, GateCause, GateEvent, TaskStatus
 from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.text.digests import digest
 from looptrace.rules.contract import Action
 from looptrace.rules.vocabulary import NS_PER_S
 

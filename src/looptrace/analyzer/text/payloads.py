@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from looptrace.analyzer.text.escapes import with_whole_escapes
+
 # A Python literal longer than this is left as text: parsing it costs more than it tells.
 LITERAL_CHARS_MAX = 20_000
 
@@ -17,13 +19,6 @@ _VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
 
 # What instrumentations, scrubbers and collectors leave in the place of a text that they take out.
 _REDACTED = re.compile(r"[\W_]*redacted[\W_]*|\[scrubbed due to [^\]]*\]|\*{3,}", re.IGNORECASE)
-
-# Half of a surrogate pair, as JavaScript leaves it where it cuts a text within an emoji.
-_ESCAPES = re.compile(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    r"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
 
 _decode = msgspec.json.Decoder().decode
 
@@ -35,7 +30,8 @@ def parsed(value: object) -> Any:
     try:
         return _decode(value)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        whole = _with_whole_escapes(value)
+        data = value.encode("utf-8", "surrogatepass")
+        whole = with_whole_escapes(data).decode("utf-8", "surrogatepass")
         return value if whole == value else parsed(whole)
 
 
@@ -147,10 +143,6 @@ def _is_text_part(part: object) -> bool:
 
 def _text_of(part: Any) -> str:
     return str(part["text"])
-
-
-def _with_whole_escapes(text: str) -> str:
-    return _ESCAPES.sub(lambda match: r"\ufffd" if match["half"] else match[0], text)
 
 
 def _literal(text: object) -> object:

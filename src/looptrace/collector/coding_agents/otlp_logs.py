@@ -18,11 +18,11 @@ from msgspec import Struct
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
+from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.coding_agents.log_events import LogRecord, event_row
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND
-from looptrace.collector.otlp.json_documents import with_whole_escapes
 from looptrace.collector.otlp.json_messages import (
     AnyValue,
     KeyValue,

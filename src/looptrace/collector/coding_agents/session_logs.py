@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.coding_agents import claude_code, codex, otlp_logs
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document, words
-from looptrace.collector.otlp.json_documents import with_whole_escapes
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
 
 

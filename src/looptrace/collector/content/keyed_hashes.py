@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
 
 import polars as pl
 
 from looptrace.analyzer.fingerprint.masks import masked
+from looptrace.analyzer.text.digests import digest
 
 _WORD_DIGEST_BYTES = 8
 _EXACT_DIGEST_BYTES = 6
@@ -17,13 +17,13 @@ _AS_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 def hash_of(text: str, key: bytes) -> str:
     """Return `hash:...`, which no mask changes."""
-    digits = _digest(text, key, _WORD_DIGEST_BYTES)
+    digits = digest(text, key=key, size_bytes=_WORD_DIGEST_BYTES)
     return f"hash:{digits.translate(_AS_LETTERS)}"
 
 
 def exact_of(text: str, key: bytes) -> str:
     """Return `exact:...`, which is masked where volatile parts of a text are."""
-    return f"exact:{_digest(text, key, _EXACT_DIGEST_BYTES)}"
+    return f"exact:{digest(text, key=key, size_bytes=_EXACT_DIGEST_BYTES)}"
 
 
 def masked_texts(texts: Iterable[str], *, error: bool = False) -> dict[str, str]:
@@ -31,8 +31,3 @@ def masked_texts(texts: Iterable[str], *, error: bool = False) -> dict[str, str]
     given = pl.Series(list(texts), dtype=pl.String)
     without = given.to_frame("text").select(masked(pl.col("text"), error=error)).to_series()
     return dict(zip(given, without, strict=True))
-
-
-def _digest(text: str, key: bytes, size: int) -> str:
-    data = text.encode("utf-8", "surrogatepass")
-    return blake2b(data, key=key, digest_size=size).hexdigest()

@@ -13,12 +13,12 @@ volatile, as the secret itself did (`analyzer.masks`).
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 
 import polars as pl
 
+from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import is_redacted
 
 KEY_BYTES = 32
@@ -30,7 +30,8 @@ _MARK = "\x00"
 _BEFORE = r"(?P<k>^|\\u[0-9a-fA-F]{4}|\\[nrtbf\"\\/]|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_\\])"
 _WORD = r"(?:\\[nrt]|(?-u:\b))"  # The begin of one, also after an escape.
 
-# Keys and tokens by the forms that their issuers give them.
+# Keys and tokens by the forms that their issuers give them. The public list that issuers are held
+# against is that of gitleaks v8.28.0 (July 2025); docs/decisions/0010-redaction.md says how.
 _ISSUED = "|".join(
     (
         r"sk-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse
@@ -151,8 +152,8 @@ def _instead(secret: str, key: bytes) -> str:
     if is_redacted(secret) or _DONE.fullmatch(secret) or _is_no_card(secret):
         return secret
     # The deeper the JSON lies that a secret is in, the more backslashes are in it.
-    data = _ESCAPES.sub("", secret).encode("utf-8", "surrogatepass")
-    return f"[redacted:{hashlib.blake2b(data, key=key, digest_size=_DIGEST_BYTES).hexdigest()}]"
+    bare = _ESCAPES.sub("", secret)
+    return f"[redacted:{digest(bare, key=key, size_bytes=_DIGEST_BYTES)}]"
 
 
 def _is_no_card(number: str) -> bool:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw
 
+from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json_documents import (
     CUT_OFF,
@@ -22,7 +23,6 @@ from looptrace.collector.otlp.json_documents import (
     begins_document,
     readable_prefix,
     request_starts,
-    with_whole_escapes,
 )
 from looptrace.collector.otlp.json_messages import (
     SHOWN_CHARACTERS_MAX,

@@ -32,14 +32,6 @@ _DOCUMENT = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:"[A-Za-z$_]|\}|$)|\[\s*
 _OPENING = re.compile(rb'\{\s*(?:"|$)|\[\s*(?:[\[{]|$)')
 # It cannot stand inside a string, where its quotes would be escaped.
 _REQUEST = re.compile(rb'\{\s*"resource(?:_?[sS]pans|_?[lL]ogs|_?[mM]etrics)"\s*:')
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_HALVES = re.compile(
-    rb"\\u[dD](?:"
-    rb"[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
-)
-# It stands for an escaped backslash meanwhile; no UTF-8 has it.
-_BACKSLASH = b"\xff\xfe"
 
 
 def begins_document(text: bytes) -> bool:
@@ -75,18 +67,6 @@ def documents(chunks: Iterable[bytes]) -> Iterator[Frame]:
 def request_starts(text: bytes) -> list[int]:
     """Give where in some text an export request begins."""
     return [match.start() for match in _REQUEST.finditer(text)]
-
-
-def with_whole_escapes(text: bytes) -> bytes:
-    r"""Give text with U+FFFD for each half of a surrogate pair (`\ud83d`).
-
-    JavaScript writes them where it cuts a string in the middle of an emoji; msgspec refuses them.
-    """
-    if _BACKSLASH in text or not _SURROGATE.search(text):
-        return text
-    # Without a function for each match, since a regex holds up all threads while it runs.
-    text = _HALVES.sub(rb"\\ufffd", text.replace(b"\\\\", _BACKSLASH))
-    return text.replace(_BACKSLASH, b"\\\\")
 
 
 def readable_prefix(request: bytes, stop: int) -> bytes:

@@ -8,7 +8,6 @@ spans are judged and in the store's files.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
 import logging
 import queue
@@ -23,6 +22,7 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.text.digests import digest
 from looptrace.collector.server.sink import SinkFull
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.worker import Worker
@@ -62,7 +62,6 @@ _SET_ASIDE = (
     "DELETE FROM requests WHERE seq = ?",
 )
 _SEQ_MAX = 2**63 - 1
-_CHECK_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +231,12 @@ def _packed(spans: pl.DataFrame) -> tuple[int, int, str, bytes]:
     stream = io.BytesIO()
     spans.write_ipc_stream(stream, compression="lz4")
     body = stream.getvalue()
-    return time.time_ns(), spans.height, _check(body), body
+    return time.time_ns(), spans.height, digest(body), body
 
 
 def _unpacked(check: str, body: bytes) -> pl.DataFrame | None:
     """Return the spans of a row, None where its bytes are not those that were written."""
-    return pl.read_ipc_stream(io.BytesIO(body)) if _check(body) == check else None
-
-
-def _check(body: bytes) -> str:
-    return hashlib.blake2b(body, digest_size=_CHECK_BYTES).hexdigest()
+    return pl.read_ipc_stream(io.BytesIO(body)) if digest(body) == check else None
 
 
 def _prepare(path: Path, sql: sqlite3.Connection) -> None:

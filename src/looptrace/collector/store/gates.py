@@ -19,11 +19,11 @@ from typing import Literal, Self, get_args
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import did_you_mean
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import GateFile, connected, read_json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +9,7 @@ import polars as pl
 from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store.parquet import BUCKETS, STORED_SPAN_SCHEMA, read_bucket, write_bucket
 
 # More than enough to spread tasks evenly over the buckets.
@@ -116,8 +116,7 @@ def _buckets_of(ties: pl.DataFrame) -> pl.DataFrame:
 
 def _bucket_of(group: str) -> int:
     """Hash a group's name in a way that is the same in every version and on every machine."""
-    digest = blake2b(group.encode(), digest_size=_BUCKET_HASH_BYTES).digest()
-    return int.from_bytes(digest, "big") % BUCKETS
+    return int(digest(group, size_bytes=_BUCKET_HASH_BYTES), 16) % BUCKETS
 
 
 def buckets_with(store_dir: Path, traces: set[str]) -> set[int]:

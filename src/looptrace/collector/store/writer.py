@@ -22,13 +22,13 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.analyzer.fingerprint.signatures import digest
 from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, numbered
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.analyzer.text.digests import digest
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
