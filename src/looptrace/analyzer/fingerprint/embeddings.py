@@ -65,7 +65,7 @@ def check() -> None:
     for engine in _ENGINES:
         _package(engine)
     for file in (_MODEL, _PIECES):
-        _verified(file)
+        _verify(file)
 
 
 def embedding_of(text: str) -> Figures | None:
@@ -74,24 +74,24 @@ def embedding_of(text: str) -> Figures | None:
     Raises:
         SentencesError: as `check` does.
     """
-    pieces, model = _loaded()
+    pieces, model = _load_model()
     encoded = pieces.encode(text)
     ids = np.array([encoded.ids], dtype=np.int64)
     if ids.shape[1] > PIECES_MAX:
         return None
-    given = {
+    inputs = {
         "input_ids": ids,
         "attention_mask": np.ones_like(ids),
         "token_type_ids": np.zeros_like(ids),
     }
-    (hidden,) = model.run(None, given)
+    (hidden,) = model.run(None, inputs)
     total = np.asarray(hidden, dtype=np.float64)[0].sum(axis=0)
     vector: Figures = total / np.sqrt((total * total).sum())
     return vector
 
 
 @cache
-def _loaded() -> tuple[Tokenizer, InferenceSession]:
+def _load_model() -> tuple[Tokenizer, InferenceSession]:
     check()
     # Few need them, and they take a tenth of a second to import.
     import onnxruntime  # noqa: PLC0415
@@ -102,23 +102,23 @@ def _loaded() -> tuple[Tokenizer, InferenceSession]:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     model = onnxruntime.InferenceSession(
-        str(_verified(_MODEL)), options, providers=["CPUExecutionProvider"]
+        str(_verify(_MODEL)), options, providers=["CPUExecutionProvider"]
     )
-    pieces = Tokenizer.from_file(str(_verified(_PIECES)))
+    pieces = Tokenizer.from_file(str(_verify(_PIECES)))
     pieces.no_padding()
     pieces.no_truncation()
     return pieces, model
 
 
 @cache
-def _verified(file: _File) -> Path:
+def _verify(file: _File) -> Path:
     """Return where a file lies, which is known to be the one that was measured."""
     path = _package(file.package) / file.path
     try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise EmbeddingsError(_another(file, f"cannot be read: {error.strerror}")) from error
-    if found != file.sha256:
+    if digest != file.sha256:
         raise EmbeddingsError(_another(file, "is another one than thresholds were measured with"))
     return path
 

@@ -109,8 +109,8 @@ def check_pattern(pattern: str) -> None:
         empty = pl.Series([""]).str.contains(pattern)[0]
     except pl.exceptions.ComputeError as error:
         lines = str(error).splitlines()
-        told = next((line for line in lines if line.startswith("error: ")), lines[0])
-        reason = told.removeprefix("regex error: ").removeprefix("error: ")
+        message = next((line for line in lines if line.startswith("error: ")), lines[0])
+        reason = message.removeprefix("regex error: ").removeprefix("error: ")
         raise ValueError(f"cannot compile {pattern!r}: {reason}") from error
     if empty:
         raise ValueError(f"{pattern!r} matches an empty text, so that it would match everywhere")
@@ -119,7 +119,7 @@ def check_pattern(pattern: str) -> None:
 def compared_arguments(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
     """Return the arguments (canonical JSON or text) that make the calls of turns the same.
 
-    What is no JSON object is left as it is.
+    Arguments that are no JSON object stay as they are.
     """
     declared = pl.col("name").is_in([n for n, t in sameness.tools.items() if _reduces(t)])
     may_differ = pl.col("arguments").str.starts_with("{") & (
@@ -131,7 +131,7 @@ def compared_arguments(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
     if rows.is_empty():
         return turns["arguments"]
     pairs = zip(turns["name"].gather(rows), turns["arguments"].gather(rows), strict=True)
-    reduced = [_reduced(text, sameness.tools.get(name, Tool())) for name, text in pairs]
+    reduced = [_reduce(text, sameness.tools.get(name, Tool())) for name, text in pairs]
     return turns["arguments"].clone().scatter(rows, reduced)
 
 
@@ -139,7 +139,7 @@ def _reduces(tool: Tool) -> bool:
     return bool(tool.volatile_keys or tool.same_call)
 
 
-def _reduced(arguments: str, tool: Tool) -> str:
+def _reduce(arguments: str, tool: Tool) -> str:
     value = parsed(arguments)
     if not isinstance(value, dict):
         return arguments

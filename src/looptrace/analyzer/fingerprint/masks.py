@@ -67,7 +67,9 @@ def named_ids(texts: pl.Series, arguments: pl.Series) -> pl.Series:
     """Return the ids in each text that its call's arguments name, joined; null where none is."""
     rows = (texts.str.contains(_ID) & arguments.is_not_null()).arg_true()
     pairs = zip(texts.gather(rows).str.extract_all(_ID), arguments.gather(rows), strict=True)
-    named = [",".join(i for i in found if i.strip("_") in given) or None for found, given in pairs]
+    named = [
+        ",".join(i for i in ids if i.strip("_") in argument) or None for ids, argument in pairs
+    ]
     return blank(len(texts)).scatter(rows, pl.Series(named, dtype=pl.String))
 
 

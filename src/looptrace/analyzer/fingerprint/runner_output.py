@@ -195,34 +195,34 @@ FIGURES = pl.Schema(
 
 
 def with_figures(turns: pl.DataFrame) -> pl.DataFrame:
-    """Fill the columns of `FIGURES` in for tools' turns, where they are not recorded already.
+    """Fill in the columns of `FIGURES` for turns of tools, where they are not recorded already.
 
-    Errors count as failed tests, skipped ones belong to the total, coverage is in percent. Added is
-    `failing`, the failed tests that the turn's own text tells of.
+    Errors count as failed tests, skipped ones belong to the total, coverage is in percent. Added
+    is the column `failing`: the failed tests by the turn's own text.
     """
-    told = _told(turns)
+    figures = _figures_of(turns)
     return turns.with_columns(
-        *(pl.coalesce(name, told[name]) for name in FIGURES), failing=told["tests_failed"]
+        *(pl.coalesce(name, figures[name]) for name in FIGURES), failing=figures["tests_failed"]
     )
 
 
-def _told(turns: pl.DataFrame) -> pl.DataFrame:
-    """Return the `FIGURES` that results tell, else errors, else the heads of either."""
+def _figures_of(turns: pl.DataFrame) -> pl.DataFrame:
+    """Return the `FIGURES` of results, else of errors, else of the heads of either."""
     tool = pl.col("kind") == "tool"
     other = tool & (pl.col("error") != pl.col("result")).fill_null(value=True)
     texts = turns.select(result=pl.when(tool).then("result"), error=pl.when(other).then("error"))
     by_result, by_error = figures_of(texts["result"]), figures_of(texts["error"])
-    told = by_result.select(pl.coalesce(name, by_error[name]) for name in FIGURES)
+    figures = by_result.select(pl.coalesce(name, by_error[name]) for name in FIGURES)
     names = [name for name in turns["name"].drop_nulls().unique() if _TESTS_BY_NAME.search(name)]
-    is_test = tool & pl.col("name").is_in(names) & told["tests_failed"].is_null()
+    is_test = tool & pl.col("name").is_in(names) & figures["tests_failed"].is_null()
     rows = turns.select(is_test).to_series().fill_null(value=False).arg_true()
     if rows.is_empty():
-        return told
-    said = turns.select(pl.coalesce("result", "error").gather(rows)).to_series()
-    failed, total = zip(*map(_bare, said), strict=True)
-    return told.with_columns(
-        tests_failed=told["tests_failed"].scatter(rows, pl.Series(failed, dtype=pl.Int64)),
-        tests_total=told["tests_total"].scatter(rows, pl.Series(total, dtype=pl.Int64)),
+        return figures
+    heads = turns.select(pl.coalesce("result", "error").gather(rows)).to_series()
+    failed, total = zip(*map(_count_bare, heads), strict=True)
+    return figures.with_columns(
+        tests_failed=figures["tests_failed"].scatter(rows, pl.Series(failed, dtype=pl.Int64)),
+        tests_total=figures["tests_total"].scatter(rows, pl.Series(total, dtype=pl.Int64)),
     )
 
 
@@ -231,18 +231,20 @@ def figures_of(texts: pl.Series) -> pl.DataFrame:
     rows = texts.str.contains_any(_MARKERS).arg_true()
     if rows.is_empty():
         return pl.DataFrame([_unknown(name, len(texts)) for name in FIGURES])
-    printed = pl.DataFrame({"printed": texts.gather(rows)}).select(_printed(pl.col("printed")))
+    printed = pl.DataFrame({"printed": texts.gather(rows)}).select(
+        _printed_lines(pl.col("printed"))
+    )
     read = printed.select(
         summaries=pl.col("printed").str.extract_all(f"(?m){_SUMMARY}"), coverage=_coverage()
     )
     counts = [
-        _counted(parts) if len(parts) else (None, None) for parts in read["summaries"].to_list()
+        _count_tests(parts) if len(parts) else (None, None) for parts in read["summaries"].to_list()
     ]
     failed, total = zip(*counts, strict=True)
-    found = {"tests_failed": failed, "tests_total": total, "coverage": read["coverage"]}
+    figures = {"tests_failed": failed, "tests_total": total, "coverage": read["coverage"]}
     return pl.DataFrame(
         [
-            _unknown(name, len(texts)).scatter(rows, pl.Series(found[name], dtype=dtype))
+            _unknown(name, len(texts)).scatter(rows, pl.Series(figures[name], dtype=dtype))
             for name, dtype in FIGURES.items()
         ]
     )
@@ -258,32 +260,32 @@ def failed_tests(texts: pl.Series) -> pl.DataFrame:
     `names` are sorted and joined with commas, null where it names none; `file` is the name of the
     only file of theirs that is known, else null.
     """
-    printed = texts.to_frame("text").select(_printed(pl.col("text")))
+    printed = texts.to_frame("text").select(_printed_lines(pl.col("text")))
     lines = printed.to_series().str.extract_all(_FAILED_LINE)
     return pl.DataFrame(
-        [_named(found) for found in lines.to_list()],
+        [_names_in(group) for group in lines.to_list()],
         {"file": pl.String, "names": pl.String},
         orient="row",
     )
 
 
-def _named(lines: Sequence[str] | None) -> tuple[str | None, str | None]:
-    found = [match for line in lines or () for p in _NAMES if (match := p.fullmatch(line))]
-    told = [match.groupdict() for match in found]
-    files = {re.split(r"[/\\]", str(part["file"]))[-1] for part in told if part.get("file")}
-    names = {_NOT_OF_A_NAME.sub("-", part["name"]).strip("-") for part in told if part.get("name")}
+def _names_in(lines: Sequence[str] | None) -> tuple[str | None, str | None]:
+    matches = [match for line in lines or () for p in _NAMES if (match := p.fullmatch(line))]
+    parts = [match.groupdict() for match in matches]
+    files = {re.split(r"[/\\]", str(part["file"]))[-1] for part in parts if part.get("file")}
+    names = {_NOT_OF_A_NAME.sub("-", part["name"]).strip("-") for part in parts if part.get("name")}
     return files.pop() if len(files) == 1 else None, ",".join(sorted(names)) or None
 
 
-def _printed(text: pl.Expr) -> pl.Expr:
+def _printed_lines(text: pl.Expr) -> pl.Expr:
     """Return the lines that a tool printed, also out of JSON that holds them."""
     plain = text.str.replace_all(_ANSI, "").str.replace_all("\r\n?", "\n")
     lines = plain.str.replace_all(_IN_JSON, "\n").str.replace_all(r"\t", "\t", literal=True)
     return pl.when(text.str.contains(r'^\s*[\[{"]')).then(lines).otherwise(plain)
 
 
-def _counted(parts: Sequence[str]) -> tuple[int | None, int | None]:
-    """Return failed tests and all tests by the summaries in a text, in their order."""
+def _count_tests(parts: Sequence[str]) -> tuple[int | None, int | None]:
+    """Return failed tests and all tests by the summaries of a text, in their order."""
     runners = [int(str(match.lastgroup)[1:]) for part in parts if (match := _BY_RUNNER.match(part))]
     last = runners[-1]
     parts = [part for part, runner in zip(parts, runners, strict=True) if runner == last]
@@ -321,9 +323,9 @@ def _coverage() -> pl.Expr:
     return pl.when(percent <= PERCENT_MAX).then(percent)
 
 
-def _bare(said: str | None) -> tuple[int | None, int | None]:
+def _count_bare(text: str | None) -> tuple[int | None, int | None]:
     """Read "2 failed, 10 passed" from the head of what a tool that is named for tests answered."""
-    match = _BARE.match(said[:_BARE_CHARS]) if said else None
+    match = _BARE.match(text[:_BARE_CHARS]) if text else None
     if match is None:
         return None, None
     counts = {match[2]: int(match[1])} | ({match[4]: int(match[3])} if match[4] else {})

@@ -83,7 +83,7 @@ UNTESTED = r"(?i)^(set-?up|doc|config|refactor)"
 
 # What signatures are written from.
 _SIGNED = (
-    *("kind", "name", "asked", "result", "error", "went_wrong", "gave", "hidden", "error_type"),
+    *("kind", "name", "request", "result", "error", "message", "answer", "hidden", "error_type"),
     *("location", "failing", "call", "outcome"),
 )
 
@@ -114,8 +114,8 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataFrame:
     """Fill in what turns (`TURN_SCHEMA`) are compared by: call, outcome, signature, response.
 
-    Where the span did not say whether a call failed, its result's text does. Filled in too is what
-    else the texts tell: kind and place of failures, figures of test runs.
+    Where the span did not say whether a call failed, its result's text decides. The kind and
+    place of failures and the figures of test runs are filled in from the texts too.
     """
     turns = turns.with_columns(_failed()).with_columns(_error(), _error_type())
     failed = pl.col("failed").fill_null(value=False)
@@ -124,21 +124,21 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     compared = pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])
     turns = turns.with_columns(
         pl.col("response", "talks_on").str.strip_chars(),
-        asked=compared_arguments(turns, sameness),
-        gave=masked(pl.when(compared & ~failed).then("result"), sameness.masks),
-        went_wrong=masked(pl.when(failed).then("error"), sameness.masks, error=True),
+        request=compared_arguments(turns, sameness),
+        answer=masked(pl.when(compared & ~failed).then("result"), sameness.masks),
+        message=masked(pl.when(failed).then("error"), sameness.masks, error=True),
     )
-    named = named_ids(turns.select(pl.when(failed).then("error")).to_series(), turns["asked"])
+    named = named_ids(turns.select(pl.when(failed).then("error")).to_series(), turns["request"])
     turns = turns.with_columns(
-        went_wrong=pl.concat_str("went_wrong", named.fill_null("")),
-        call=_mapped(turns.select(_call(sameness)).to_series(), digest),
+        message=pl.concat_str("message", named.fill_null("")),
+        call=_map_distinct(turns.select(_call(sameness)).to_series(), digest),
     )
-    turns = turns.with_columns(outcome=_mapped(turns.select(_outcome()).to_series(), digest))
+    turns = turns.with_columns(outcome=_map_distinct(turns.select(_outcome()).to_series(), digest))
     return turns.with_columns(
         error_kind=_error_kind(turns),
         signature=_signature(turns, sameness),
-        response=_mapped(turns["response"], _sha256),
-        talks_on=_mapped(turns["talks_on"], _sha256),
+        response=_map_distinct(turns["response"], _sha256),
+        talks_on=_map_distinct(turns["talks_on"], _sha256),
     ).select(TURN_SCHEMA.names())
 
 
@@ -167,11 +167,11 @@ def _error_type() -> pl.Expr:
 
 
 def _call(sameness: Sameness) -> pl.Expr:
-    given = masked(pl.when(pl.col("kind") == "model").then("arguments"), sameness.masks)
-    named = pl.concat_str("name", "asked", separator="(")
+    context = masked(pl.when(pl.col("kind") == "model").then("arguments"), sameness.masks)
+    named = pl.concat_str("name", "request", separator="(")
     # An attempt is compared by its blockers alone; its status is a column of its own.
-    call = pl.when(pl.col("kind") == "attempt").then("asked").otherwise(named)
-    call = pl.when(pl.col("kind") == "model").then(given).otherwise(call)
+    call = pl.when(pl.col("kind") == "attempt").then("request").otherwise(named)
+    call = pl.when(pl.col("kind") == "model").then(context).otherwise(call)
     return pl.when(~_polls(sameness)).then(call)
 
 
@@ -181,16 +181,16 @@ def _polls(sameness: Sameness) -> pl.Expr:
 
 
 def _outcome() -> pl.Expr:
-    failed = pl.concat_str(pl.lit("failed "), "went_wrong")
-    outcome = pl.when(pl.col("failed")).then(failed).otherwise("gave")
+    failed = pl.concat_str(pl.lit("failed "), "message")
+    outcome = pl.when(pl.col("failed")).then(failed).otherwise("answer")
     return pl.when(pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])).then(outcome)
 
 
 def _error_kind(turns: pl.DataFrame) -> pl.Expr:
     """Classify the failures of calls: a failing test is one, whatever it is a test of."""
-    told = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
-    fits = [pl.when(told.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
-    by_type = _mapped(turns["error_type"], _kind_of_type)
+    text = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
+    fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
+    by_type = _map_distinct(turns["error_type"], _kind_of_type)
     kind = (
         pl.when(pl.col("failing") > 0)
         .then(pl.lit("logic"))
@@ -219,13 +219,13 @@ def _signature(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
         .then(pl.lit("test-fail"))
         .when(pl.col("failed"))
         .then(pl.lit("error"))
-        .otherwise(_mapped(turns["name"], _form_of))
+        .otherwise(_map_distinct(turns["name"], _form_of))
     )
     signed = turns.select(_SIGNED, form=form).with_row_index("row")
     signed = signed.filter((pl.col("kind") == "tool") & ~_polls(sameness))
     signatures = blank(turns.height)
     for (name,), part in signed.partition_by("form", as_dict=True).items():
-        signatures = signatures.scatter(part["row"], _written(part, _FORMS[str(name)]))
+        signatures = signatures.scatter(part["row"], _write_signatures(part, _FORMS[str(name)]))
     return signatures
 
 
@@ -233,14 +233,16 @@ def _form_of(tool: str) -> str:
     return "file" if CHANGES.search(tool) else "search" if SEARCHES.search(tool) else "other"
 
 
-def _written(turns: pl.DataFrame, write: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.Series:
+def _write_signatures(
+    turns: pl.DataFrame, write: Callable[[pl.DataFrame], pl.DataFrame]
+) -> pl.Series:
     """Return the signatures of turns of one form."""
     parts = write(turns)
     chars_max = (
         pl.when(turns["form"] == "other").then(SIGNATURE_CHARS_MAX).otherwise(FORM_CHARS_MAX)
     )
     cut = pl.concat_str(
-        pl.col("head").str.slice(0, chars_max), _mapped(parts["whole"], digest), separator="#"
+        pl.col("head").str.slice(0, chars_max), _map_distinct(parts["whole"], digest), separator="#"
     )
     says_all = pl.col("says_all") & (pl.col("head").str.len_chars() <= chars_max)
     return parts.select(pl.when(says_all).then("head").otherwise(cut)).to_series()
@@ -251,16 +253,16 @@ def _written(turns: pl.DataFrame, write: Callable[[pl.DataFrame], pl.DataFrame])
 
 
 def _of_tests(turns: pl.DataFrame) -> pl.DataFrame:
-    """Count the failing tests, and name them; where no name is told, the text is compared."""
+    """Count the failing tests, and name them; without names the text is compared."""
     texts = pl.concat_str("result", "error", separator="\n", ignore_nulls=True)
     turns = turns.hstack(failed_tests(turns.select(text=texts).to_series()))
-    said = masked(pl.coalesce("went_wrong", "gave"))
+    text = masked(pl.coalesce("message", "answer"))
     which = pl.concat_str("file", "names", separator=":", ignore_nulls=True)
     named = pl.col("names").is_not_null()
     count = pl.concat_str(pl.lit("test-fail:"), "failing", pl.lit("-"))
     return turns.select(
-        head=pl.concat_str(count, pl.when(named).then(which).otherwise(_slug(said))),
-        whole=pl.concat_str(count, pl.when(named).then(which).otherwise(said)),
+        head=pl.concat_str(count, pl.when(named).then(which).otherwise(_slug(text))),
+        whole=pl.concat_str(count, pl.when(named).then(which).otherwise(text)),
         says_all=named,
     )
 
@@ -268,15 +270,15 @@ def _of_tests(turns: pl.DataFrame) -> pl.DataFrame:
 def _of_error(turns: pl.DataFrame) -> pl.DataFrame:
     """Name type, gist and file; a text that says nothing only proves sameness for the same call."""
     type_ = pl.col("error_type").fill_null("Error")
-    gist = _slug(pl.col("went_wrong")).str.slice(0, GIST_CHARS_MAX).str.strip_chars_end("-")
+    gist = _slug(pl.col("message")).str.slice(0, GIST_CHARS_MAX).str.strip_chars_end("-")
     # A file that is written for the moment has another name each time.
     file = masked(pl.col("location")).str.extract(FILE_OF_PLACE)
     file = pl.when(~gist.str.contains(file, literal=True).fill_null(value=False)).then(file)
     typed = pl.concat_str(type_, gist, file, separator="-", ignore_nulls=True)
-    by_text = pl.concat_str(type_, "went_wrong", file.fill_null(""), separator="\n")
-    by_call = pl.concat_str(type_, "name", "asked", separator="\n")
-    only_words = pl.col("went_wrong").str.contains(r"^[\w.]+( [\w.]+)*$")
-    says_all = only_words & (pl.col("went_wrong").str.len_chars() <= GIST_CHARS_MAX)
+    by_text = pl.concat_str(type_, "message", file.fill_null(""), separator="\n")
+    by_call = pl.concat_str(type_, "name", "request", separator="\n")
+    only_words = pl.col("message").str.contains(r"^[\w.]+( [\w.]+)*$")
+    says_all = only_words & (pl.col("message").str.len_chars() <= GIST_CHARS_MAX)
     hidden = pl.col("hidden")
     shown = pl.when(hidden).then(pl.concat_str(type_, "name", separator="-")).otherwise(typed)
     return turns.select(
@@ -287,25 +289,27 @@ def _of_error(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_change(turns: pl.DataFrame) -> pl.DataFrame:
-    asked = pl.col("asked")
-    file = asked.str.extract(CHANGED_FILE).str.extract(FILE_NAME)
-    gist = _slug(asked.str.extract(CHANGE)).str.slice(0, GIST_CHARS_MAX)
+    request = pl.col("request")
+    file = request.str.extract(CHANGED_FILE).str.extract(FILE_NAME)
+    gist = _slug(request.str.extract(CHANGE)).str.slice(0, GIST_CHARS_MAX)
     change = pl.concat_str(file, gist, separator=":", ignore_nulls=True)
-    head = pl.when(file.is_null()).then(_slug(asked)).otherwise(change)
-    return _did(turns, pl.concat_str(pl.lit("file:"), head))
+    head = pl.when(file.is_null()).then(_slug(request)).otherwise(change)
+    return _of_call(turns, pl.concat_str(pl.lit("file:"), head))
 
 
 def _of_search(turns: pl.DataFrame) -> pl.DataFrame:
-    asked = pl.col("asked")
-    return _did(
+    request = pl.col("request")
+    return _of_call(
         turns,
-        pl.concat_str(pl.lit("search:"), _slug(pl.coalesce(asked.str.extract(SEARCHED), asked))),
+        pl.concat_str(
+            pl.lit("search:"), _slug(pl.coalesce(request.str.extract(SEARCHED), request))
+        ),
     )
 
 
 def _of_other(turns: pl.DataFrame) -> pl.DataFrame:
-    asked = pl.col("asked").str.slice(0, _READ_CHARS).str.replace_all(r"\s+", " ")
-    return _did(turns, pl.concat_str("name", asked, separator=":"))
+    request = pl.col("request").str.slice(0, _READ_CHARS).str.replace_all(r"\s+", " ")
+    return _of_call(turns, pl.concat_str("name", request, separator=":"))
 
 
 _FORMS = {
@@ -317,7 +321,7 @@ _FORMS = {
 }
 
 
-def _did(turns: pl.DataFrame, head: pl.Expr) -> pl.DataFrame:
+def _of_call(turns: pl.DataFrame, head: pl.Expr) -> pl.DataFrame:
     """Compare what a call did by all of it."""
     return turns.select(
         head=head,
@@ -336,7 +340,7 @@ def _that_say_nothing(errors: pl.Series) -> list[str]:
     return [error for error in errors.drop_nulls().unique() if says_nothing(error)]
 
 
-def _mapped(texts: pl.Series, function: Callable[[str], str | None]) -> pl.Series:
+def _map_distinct(texts: pl.Series, function: Callable[[str], str | None]) -> pl.Series:
     """Apply a function to each distinct text; null stays null."""
     distinct = texts.drop_nulls().unique()
     values = pl.Series([function(text) for text in distinct], dtype=pl.String)

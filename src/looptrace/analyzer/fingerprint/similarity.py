@@ -198,16 +198,16 @@ def marks(text: str) -> tuple[str, ...]:
     with a capital letter that does not begin a sentence.
     """
     text = text.replace(_APOSTROPHE, "'")
-    found = [next(filter(None, match.groups())) for match in _QUOTED.finditer(text)]
+    words = [next(filter(None, match.groups())) for match in _QUOTED.finditer(text)]
     begins = True
     for token in _TOKEN.findall(text):
         word = token.strip(_AROUND).removesuffix("'s")
         if word.casefold().endswith("n't"):
-            found.append("not")
+            words.append("not")
         elif _tells(word, begins=begins) or _CODE.search(token.rstrip(_ENDS)):
-            found.append(word)
+            words.append(word)
         begins = token[-1] in _ENDS
-    return tuple(one.casefold() for one in found)
+    return tuple(each.casefold() for each in words)
 
 
 def _tells(word: str, *, begins: bool) -> bool:

@@ -71,16 +71,16 @@ def with_places(turns: pl.DataFrame, digest: Callable[[str], str]) -> pl.DataFra
     failed = failed.join(frames, on="row", how="left", maintain_order="left")
     context = masked(pl.coalesce("frames", "text"))
     context = context.str.replace_all(_FOLDERS, "$1").str.replace_all(_LINES, "<line>")
-    said = failed.select(
+    places = failed.select(
         location=pl.coalesce("location", _place_in_text()),
         trace=pl.concat_str(pl.col("error_type").fill_null(""), context, separator="\n"),
     )
-    hashes = [None if trace is None else digest(trace) for trace in said["trace"]]
-    location = blank(turns.height).scatter(rows, said["location"])
-    found = blank(turns.height).scatter(rows, pl.Series(hashes, dtype=pl.String))
+    hashes = [None if trace is None else digest(trace) for trace in places["trace"]]
+    location = blank(turns.height).scatter(rows, places["location"])
+    own_hashes = blank(turns.height).scatter(rows, pl.Series(hashes, dtype=pl.String))
     return turns.with_columns(
         location=pl.coalesce("location", location),
-        trace_hash=pl.when(hashed).then("trace_hash").otherwise(found),
+        trace_hash=pl.when(hashed).then("trace_hash").otherwise(own_hashes),
     )
 
 

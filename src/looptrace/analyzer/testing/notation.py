@@ -64,7 +64,7 @@ class NotationError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _Turn:
     """One turn as it is written; the texts may still hold `{n}`."""
 
     agent: str
@@ -77,7 +77,7 @@ class _Written:
     pause_s: int = 0  # before it
     step: int = 0
 
-    def counted(self, n: int) -> _Written:
+    def with_number(self, n: int) -> _Turn:
         def put(text: str) -> str:
             return text.replace("{n}", str(n))
 
@@ -91,10 +91,10 @@ def turns_in(text: str) -> pl.DataFrame:
     Raises:
         NotationError: if the text is not in the notation.
     """
-    written = _Parser(text).parsed()
+    written = _Parser(text).parse()
     ends = accumulate(turn.pause_s + 1 for turn in written)
     rows = [_row(turn, i, end) for i, (turn, end) in enumerate(zip(written, ends, strict=True))]
-    _talk_on(rows, written)
+    _link_responses(rows, written)
     return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
 
@@ -110,21 +110,23 @@ class _Parser:
         self.pause_s = 0
         self.steps = 0
 
-    def parsed(self) -> list[_Written]:
+    def parse(self) -> list[_Turn]:
         turns = self._sequence("")
         if not turns:
             raise NotationError(f"there are no turns in {self.text!r}")
         return turns
 
-    def _sequence(self, closing: str) -> list[_Written]:
-        turns: list[_Written] = []
-        last: list[_Written] = []
+    def _sequence(self, closing: str) -> list[_Turn]:
+        turns: list[_Turn] = []
+        last: list[_Turn] = []
         for token in self._tokens():
             if token["bracket"] == closing and closing:
                 return turns + last
             if token["times"]:
                 rounds = range(1, int(token["times"]) + 1)
-                turns += self._new_steps([turn.counted(n) for n in rounds for turn in last], last)
+                turns += self._new_steps(
+                    [turn.with_number(n) for n in rounds for turn in last], last
+                )
                 last = []
                 continue
             turns += last
@@ -133,7 +135,7 @@ class _Parser:
             raise NotationError(f"{closing!r} is missing at the end of {self.text!r}")
         return turns + last
 
-    def _item(self, token: re.Match[str]) -> list[_Written]:
+    def _item(self, token: re.Match[str]) -> list[_Turn]:
         if token["agent"]:
             self.agent = token["agent"][1:]
             return []
@@ -156,23 +158,23 @@ class _Parser:
             return inner
         return [self._turn(token)]
 
-    def _turn(self, token: re.Match[str]) -> _Written:
+    def _turn(self, token: re.Match[str]) -> _Turn:
         result = token["text"] if token["text"] is not None else token["word"]
-        known = None if token["text"] is None and token["word"] in ("?", None) else result
+        known_result = None if token["text"] is None and token["word"] in ("?", None) else result
         pause_s, self.pause_s = self.pause_s, 0
-        return _Written(
+        return _Turn(
             agent=self.agent,
             name=token["name"],
             arguments=token["arguments"],
-            result=known,
+            result=known_result,
             failed=bool(token["failed"]),
             phase=self.phase,
             subtask=self.subtask,
             pause_s=pause_s,
         )
 
-    def _new_steps(self, repeated: list[_Written], once: list[_Written]) -> list[_Written]:
-        """Give the parallel calls of each round a step of their own."""
+    def _new_steps(self, repeated: list[_Turn], once: list[_Turn]) -> list[_Turn]:
+        """Put the parallel calls of each round into a step of their own."""
         for i, turn in enumerate(repeated):
             if turn.step:
                 round_number = i // len(once)
@@ -190,7 +192,7 @@ class _Parser:
             yield token
 
 
-def _row(turn: _Written, index: int, end_s: int) -> dict[str, Any]:
+def _row(turn: _Turn, index: int, end_s: int) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(TURN_SCHEMA) | {
         "task": TASK,
         "session": TASK,
@@ -203,13 +205,13 @@ def _row(turn: _Written, index: int, end_s: int) -> dict[str, Any]:
         "end_ns": end_s * NS_PER_S,
     }
     if turn.name == "say":
-        return row | _said(turn.arguments)
+        return row | _model_columns(turn.arguments)
     if turn.name == "handoff":
-        return row | _handed_on(turn)
+        return row | _handoff_columns(turn)
     if turn.name in ("attempt", "switch"):
-        return row | _attempted(turn)
+        return row | _attempt_columns(turn)
     if turn.name == "progress":
-        return row | {"kind": "progress"} | _figures(turn.arguments)
+        return row | {"kind": "progress"} | _figure_columns(turn.arguments)
     if turn.name == "user":
         return row | {"kind": "user", "text": turn.arguments.strip('"')}
     return row | {
@@ -223,41 +225,47 @@ def _row(turn: _Written, index: int, end_s: int) -> dict[str, Any]:
     }
 
 
-def _talk_on(rows: list[dict[str, Any]], written: list[_Written]) -> None:
-    """Let each response go on from the agent's last one, unless it was asked anew."""
+def _link_responses(rows: list[dict[str, Any]], written: list[_Turn]) -> None:
+    """Link each response to the agent's last one, unless it has the context of a new request."""
     last: dict[str, str | None] = {}
     for row, turn in zip(rows, written, strict=True):
         if row["kind"] == "model":
-            given = _GIVEN.search(turn.arguments)
-            if given and given["how"] == "given":
+            match = _GIVEN.search(turn.arguments)
+            if match and match["how"] == "given":
                 row["talks_on"] = last.get(turn.agent)
             last[turn.agent] = row["text"]
 
 
-def _handed_on(turn: _Written) -> dict[str, Any]:
+def _handoff_columns(turn: _Turn) -> dict[str, Any]:
     agent, _, request = (part.strip() for part in turn.arguments.partition(","))
-    asked = None if request == "?" else request.strip('"')
-    said = {"arguments": asked, "text": asked, "result": turn.result}
-    return {"kind": "handoff", "name": agent} | said
+    text = None if request == "?" else request.strip('"')
+    columns = {"arguments": text, "text": text, "result": turn.result}
+    return {"kind": "handoff", "name": agent} | columns
 
 
-def _attempted(turn: _Written) -> dict[str, Any]:
+def _attempt_columns(turn: _Turn) -> dict[str, Any]:
     status, comma, blockers = (part.strip() for part in turn.arguments.partition(","))
-    known = blockers if comma and blockers != "?" else None
-    return {"kind": turn.name, "name": status, "arguments": known, "result": turn.result}
+    arguments = blockers if comma and blockers != "?" else None
+    return {"kind": turn.name, "name": status, "arguments": arguments, "result": turn.result}
 
 
-def _figures(written: str) -> dict[str, float]:
+def _figure_columns(written: str) -> dict[str, float]:
     pairs = (part.split("=") for part in written.split(","))
     return {name.strip(): float(value) for name, value in pairs}
 
 
-def _said(written: str) -> dict[str, Any]:
-    given = _GIVEN.search(written)
-    text = written[: given.start()] if given else written
-    news = (given["text"] if given["text"] is not None else given["word"]) if given else None
+def _model_columns(written: str) -> dict[str, Any]:
+    match = _GIVEN.search(written)
+    text = written[: match.start()] if match else written
+    context = (match["text"] if match["text"] is not None else match["word"]) if match else None
     chanted = _CHANTED.fullmatch(text.strip())
-    said = None if text.strip() == "?" else text.strip().strip('"')
-    said = chanted["text"] * int(chanted["times"]) if chanted else said
-    known = None if given and given["word"] == "?" else news
-    return {"kind": "model", "name": "model", "text": said, "response": said, "arguments": known}
+    response = None if text.strip() == "?" else text.strip().strip('"')
+    response = chanted["text"] * int(chanted["times"]) if chanted else response
+    arguments = None if match and match["word"] == "?" else context
+    return {
+        "kind": "model",
+        "name": "model",
+        "text": response,
+        "response": response,
+        "arguments": arguments,
+    }

@@ -47,7 +47,7 @@ _SHOWN_ID_CHARS = 8
 
 
 def is_line(names: Collection[str]) -> bool:
-    """Tell a line of such a log by the names of its fields, and the files that lie beside one."""
+    """Recognise a line of such a log by the names of its fields, and the files beside one."""
     fields = set(names)
     is_message = "type" in fields and bool(fields & {"sessionId", "leafUuid"})
     is_snapshot = {"type", "messageId", "snapshot"} <= fields
@@ -63,7 +63,7 @@ class ClaudeCodeLog:
         self._last_ns = 0
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
-        """Give the rows that a line completes. Raises BadSpanError for a time that is none."""
+        """Return the rows that a line completes. Raises BadSpanError for a bad time."""
         kind, message = line.get("type"), line.get("message")
         if kind == "attachment":
             line, message = line | _queued(line), _queued(line)
@@ -80,7 +80,7 @@ class ClaudeCodeLog:
         return thread.taken()
 
     def rest(self) -> list[SpanRow]:
-        """Give the rows of what is over at the end of the log."""
+        """Return the rows of what is over at the end of the log."""
         for thread in self._threads.values():
             thread.end()
         return [row for thread in self._threads.values() for row in thread.taken()]
@@ -104,7 +104,7 @@ class ClaudeCodeLog:
 
 
 def _queued(line: dict[str, Any]) -> dict[str, Any]:
-    """Give the message that a person wrote while the agent was at work, {} where there is none."""
+    """Return the message that a person wrote while the agent worked, {} where there is none."""
     attached = line.get("attachment")
     if not isinstance(attached, dict) or attached.get("type") != "queued_command":
         return {}
@@ -137,9 +137,9 @@ def _respond(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_n
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    given = [usage[name] for name in _CACHED if isinstance(usage.get(name), int)]
-    said = usage.get("output_tokens")
-    return Usage(sum(given) if given else None, said if isinstance(said, int) else None)
+    counts = [usage[name] for name in _CACHED if isinstance(usage.get(name), int)]
+    output = usage.get("output_tokens")
+    return Usage(sum(counts) if counts else None, output if isinstance(output, int) else None)
 
 
 def _hear(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: int) -> None:
@@ -159,7 +159,7 @@ def _hear(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: 
 
 
 def _rejection(result: str) -> Word | None:
-    """Give what a person said who did not let a call run; None where it ran."""
+    """Return what a person said who did not let a call run; None where it ran."""
     if not result.startswith(_REJECTED):
         return None
     said = next((result.partition(mark)[2].strip() for mark in _SAID if mark in result), "")
@@ -167,7 +167,7 @@ def _rejection(result: str) -> Word | None:
 
 
 def _word(line: dict[str, Any], text: str) -> Word | None:
-    """Give what a person said or did in a line; None where the program wrote it."""
+    """Return what a person said or did in a line; None where the program wrote it."""
     origin = line.get("origin")
     by_person = not isinstance(origin, dict) or origin.get("kind", "human") == "human"
     if not text or not by_person or any(line.get(name) for name in _OWN_LINES):
@@ -185,7 +185,7 @@ def _result(part: dict[str, Any]) -> str | None:
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give the parts of a message's content, which may be one text."""
+    """Return the parts of a message's content, which may be one text."""
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]

@@ -51,7 +51,7 @@ _SHOWN_ID_CHARS = 8
 
 
 def is_line(names: Collection[str]) -> bool:
-    """Tell a line of such a log by the names of its fields; before 0.32 the first one."""
+    """Recognise a line of such a log by the names of its fields; before 0.32 the first one."""
     fields = set(names)
     is_old = {"id", "timestamp", "instructions"} <= fields
     return is_old or {"timestamp", "type", "payload"} <= fields
@@ -72,7 +72,7 @@ class CodexLog:
         self._prompt: str | None = None  # a person's message that may come a second time
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
-        """Give the rows that a line completes. Raises BadSpanError for a time that is none."""
+        """Return the rows that a line completes. Raises BadSpanError for a bad time."""
         payload = line.get("payload")
         kind = line.get("type")
         time_ns = time_ns_of(line.get("timestamp"))
@@ -91,7 +91,7 @@ class CodexLog:
         return self._thread.taken()
 
     def rest(self) -> list[SpanRow]:
-        """Give the rows of what is over at the end of the log."""
+        """Return the rows of what is over at the end of the log."""
         self._thread.end()
         return self._thread.taken()
 
@@ -173,14 +173,14 @@ class CodexLog:
 
 
 def _verdict(output: str) -> Word | None:
-    """Give what a person decided who did not let a call run, or run on."""
+    """Return what a person decided who did not let a call run, or run on."""
     if _REJECTED.match(output):
         return Word(REJECTED)
     return Word(INTERRUPTED) if _ABORTED.match(output) else None
 
 
 def outcome_of(output: Any) -> tuple[str | None, bool | None]:
-    """Give what a call gave back, without what is written above it, and whether it failed."""
+    """Return what a call gave back, without what is written above it, and whether it failed."""
     value = parsed(output)
     failed = None
     if isinstance(value, dict) and ("output" in value or "content" in value):

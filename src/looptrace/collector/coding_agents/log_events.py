@@ -61,14 +61,14 @@ class _Event:
 
     agent: Agent
     at_ns: int
-    said: Mapping[str, Any]
+    attributes: Mapping[str, Any]
 
     def first(self, names: tuple[str, ...]) -> Any:
-        """Give the first of some attributes that is there and says something."""
-        return _first(self.said, names)
+        """Return the first of some attributes that is there and says something."""
+        return _first(self.attributes, names)
 
     def number(self, names: tuple[str, ...]) -> int | None:
-        """Give a number, which some agents write as text."""
+        """Return a number, which some agents write as text."""
         return _number(self.first(names))
 
     @property
@@ -90,44 +90,46 @@ class _Event:
 
 
 def event_row(record: LogRecord) -> SpanRow | None:
-    """Give the row of an agent's event; None of any other log record.
+    """Return the row of an agent's event; None of any other log record.
 
     Raises BadSpanError where its time cannot be.
     """
     name = _name(record)
-    said = record.attributes
-    session = _first(said, _SESSION) or _first(record.resource, _SESSION)
+    attributes = record.attributes
+    session = _first(attributes, _SESSION) or _first(record.resource, _SESSION)
     if name is None or session is None:
         return None
     product = _PRODUCTS[name.partition(".")[0]]
     agent = Agent(
         product,
         session=str(session),
-        name=str(_first(said, _AGENT) or product),
-        trace=str(_first(said, _PROMPT) or ""),
+        name=str(_first(attributes, _AGENT) or product),
+        trace=str(_first(attributes, _PROMPT) or ""),
     )
-    return _READERS[name](_Event(agent, _time_ns(record), said))
+    return _READERS[name](_Event(agent, _time_ns(record), attributes))
 
 
-def _first(said: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((said[name] for name in names if said.get(name) not in (None, "")), None)
+def _first(attributes: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next(
+        (attributes[name] for name in names if attributes.get(name) not in (None, "")), None
+    )
 
 
 def _number(value: Any) -> int | None:
-    """Give a number, also one in text; None of anything else, or where it is absurd."""
+    """Return a number, also one in text; None of anything else, or where it is absurd."""
     text = str(value) if isinstance(value, int | str) else ""
     return int(text) if len(text) <= DIGITS_MAX and text.isdecimal() else None
 
 
 def _name(record: LogRecord) -> str | None:
-    """Give the full name of an agent's event, whichever field holds it; None of any other."""
+    """Return the full name of an agent's event, whichever field holds it; None of any other."""
     short = record.attributes.get("event.name")
     names = (record.event_name, short, record.body)
     return next((name for name in names if isinstance(name, str) and name in _READERS), None)
 
 
 def _time_ns(record: LogRecord) -> int:
-    """Give the time of an event; of some in one millisecond their numbers give the order."""
+    """Return the time of an event; of some in one millisecond their numbers give the order."""
     stamp = time_ns_of(record.attributes.get("event.timestamp"))
     time_ns = record.time_ns or stamp or record.observed_ns
     number = _number(record.attributes.get("event.sequence"))
@@ -137,10 +139,10 @@ def _time_ns(record: LogRecord) -> int:
 
 
 def _tool(event: _Event) -> SpanRow:
-    success = event.said.get("success")
+    success = event.attributes.get("success")
     failed = None if success is None else str(success).lower() != "true"
     error = event.first(_ERROR) if failed else None
-    result = event.said.get("output")
+    result = event.attributes.get("output")
     if event.agent.product == codex.PRODUCT and result is not None:
         result, _ = codex.outcome_of(result)
     return tool_row(
@@ -154,17 +156,19 @@ def _tool(event: _Event) -> SpanRow:
         result=result,
         failed=None if event.is_refused else failed,
         error="" if error is None else str(error),
-        error_type=event.said.get("error_type"),
+        error_type=event.attributes.get("error_type"),
         word=Word(REJECTED) if event.is_refused else None,
     )
 
 
 def _prompt(event: _Event) -> SpanRow:
-    return person_row(event.agent, event.key, event.at_ns, Word(text=event.said.get("prompt")))
+    return person_row(
+        event.agent, event.key, event.at_ns, Word(text=event.attributes.get("prompt"))
+    )
 
 
 def _decision(event: _Event) -> SpanRow | None:
-    """Give what a person decided of a call, where it was not let run."""
+    """Return what a person decided of a call, where it was not let run."""
     if not event.is_refused:
         return None
     return person_row(event.agent, event.key, event.at_ns, Word(REJECTED))
@@ -178,33 +182,33 @@ def _response(event: _Event) -> SpanRow:
         event.key,
         event.start_ns,
         event.at_ns,
-        model=event.said.get("model"),
+        model=event.attributes.get("model"),
         usage=Usage(None if own is None else own + cached, event.number(_OUTPUT_TOKENS)),
     )
 
 
 def _error(event: _Event) -> SpanRow:
     status = event.number(_STATUS)
-    told = event.first((*_ERROR, "error_type"))
-    error = " ".join(str(part) for part in (status, told) if part is not None)
+    message = event.first((*_ERROR, "error_type"))
+    error = " ".join(str(part) for part in (status, message) if part is not None)
     return model_row(
         event.agent,
         event.key,
         event.start_ns,
         event.at_ns,
-        model=event.said.get("model"),
+        model=event.attributes.get("model"),
         failed=True,
         error=error,
     )
 
 
 def _part(event: _Event) -> SpanRow | None:
-    """Give the row of a response of Codex, whose last part alone tells the tokens."""
+    """Return the row of a response of Codex, whose last part alone tells the tokens."""
     return None if event.number(_OUTPUT_TOKENS) is None else _response(event)
 
 
 def _request(event: _Event) -> SpanRow | None:
-    """Give the row of a request of Codex that was refused."""
+    """Return the row of a request of Codex that was refused."""
     is_refused = (event.number(_STATUS) or 0) >= HTTP_ERROR_MIN or event.first(_ERROR)
     return _error(event) if is_refused else None
 

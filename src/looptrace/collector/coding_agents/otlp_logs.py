@@ -72,12 +72,12 @@ _decode_request = msgspec.json.Decoder(LogsRequest).decode
 
 
 def begins_request(text: bytes) -> bool:
-    """Tell whether a JSON document is a request of logs."""
+    """Return whether a JSON document is a request of logs."""
     return _BEGIN.match(text) is not None
 
 
 def decode_json(data: bytes, where: str = REQUEST) -> DecodedSpans:
-    """Give the rows of a request in OTLP/JSON, and what is wrong with it."""
+    """Return the rows of a request in OTLP/JSON, and what is wrong with it."""
     if _UNDERSCORED in data:
         data = otlp_json.camel_case(data)
     try:
@@ -95,7 +95,7 @@ def _whole_request(data: bytes) -> LogsRequest:
 
 
 def decode_proto(data: bytes, where: str = REQUEST) -> DecodedSpans:
-    """Give the rows of a request in OTLP/protobuf, and what is wrong with it."""
+    """Return the rows of a request in OTLP/protobuf, and what is wrong with it."""
     try:
         request = LogsData.FromString(data)
     except DecodeError as error:

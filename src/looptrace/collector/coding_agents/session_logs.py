@@ -24,10 +24,10 @@ class Log(Protocol):
     """One log while it is read."""
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
-        """Give the rows that a line completes. Raises BadSpanError."""
+        """Return the rows that a line completes. Raises BadSpanError."""
 
     def rest(self) -> list[SpanRow]:
-        """Give the rows of what is over at the end of the log."""
+        """Return the rows of what is over at the end of the log."""
 
 
 _decode_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -59,7 +59,7 @@ def _decoded_request(name: str, document: Frame) -> DecodedSpans:
 
 
 def _log_of(document: Frame) -> Log | None:
-    """Give the reader of the log that a document is the first line of; None where of none."""
+    """Return the reader of the log that a document is the first line of; None where of none."""
     try:
         names = _decode_names(with_whole_escapes(document.data))
     except DATA_ERRORS:  # Whoever decodes the document says what is wrong with it.

@@ -51,7 +51,7 @@ class Agent:
 
 
 def time_ns_of(text: object) -> int | None:
-    """Give the nanoseconds since 1970 of an ISO 8601 time, UTC where it does not say."""
+    """Return the nanoseconds since 1970 of an ISO 8601 time, UTC where it does not say."""
     if not isinstance(text, str):
         return None
     try:
@@ -77,7 +77,7 @@ def tool_row(
     error_type: str | None = None,
     word: Word | None = None,
 ) -> SpanRow:
-    """Give the row of a tool call; `word` is what a person said instead of letting it run."""
+    """Return the row of a tool call; `word` is what a person said instead of letting it run."""
     attributes = {
         semconv.GEN_AI_OPERATION_NAME: "execute_tool",
         semconv.GEN_AI_TOOL_NAME: tool,
@@ -104,7 +104,7 @@ def model_row(
     failed: bool = False,
     error: str = "",
 ) -> SpanRow:
-    """Give the row of a response: the parts of its `answer`, None where the log does not say.
+    """Return the row of a response: the parts of its `answer`, None where the log does not say.
 
     `given` are messages. A response that never came is one that failed.
     """
@@ -122,7 +122,7 @@ def model_row(
 
 
 def person_row(agent: Agent, key: str, at_ns: int, word: Word) -> SpanRow:
-    """Give the row of what a person said or did."""
+    """Return the row of what a person said or did."""
     return _row(agent, key, "person", at_ns, at_ns, {}, word=word)
 
 
@@ -297,7 +297,7 @@ class Thread:
             self.close()
 
     def taken(self) -> list[SpanRow]:
-        """Give the rows that came about since they were last taken."""
+        """Return the rows that came about since they were last taken."""
         rows, self._rows = self._rows, []
         return rows
 

@@ -47,8 +47,8 @@ def read_spans(
 ) -> SpansRead:
     """Read the spans of files, folders, patterns and `-` for standard input.
 
-    `on_bytes` is told, again and again, how many bytes are done and how many there are in all, as
-    they lie on disk. Raises nothing for bad input.
+    `on_bytes` is called again and again with the bytes that are done and the bytes in all, as
+    they lie on disk. Bad input raises nothing: it is in `skipped`, and the rest is read.
     """
     sources, skipped = find_sources(paths)
     bytes_all = sum(source.bytes_on_disk for source in sources)
@@ -57,7 +57,7 @@ def read_spans(
     for source in sources:
         problems = _Problems()
         on_read = _progress(source, on_bytes, bytes_before, bytes_all)
-        for decoded in _decoded(source, on_read):
+        for decoded in _decode(source, on_read):
             table.add(decoded.rows)
             problems.add(decoded)
         skipped.extend(problems.skipped())
@@ -70,24 +70,24 @@ def read_spans(
 def _progress(
     source: Source, on_bytes: Callable[[int, int], None] | None, before: int, bytes_all: int
 ) -> Callable[[int], None]:
-    """Give what turns the bytes read of one source into those of all."""
+    """Return a function that turns the bytes read of one source into those of all."""
     if on_bytes is None:
         return lambda _: None
     return lambda done: on_bytes(before + min(done, source.bytes_on_disk), bytes_all)
 
 
-def _decoded(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedSpans]:
-    """Give what is in a source, piece by piece; if nothing, then why."""
-    head, chunks, damage = _sniffed(unpacked(source, on_read))
+def _decode(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedSpans]:
+    """Yield what is in a source, piece by piece; if nothing, then why."""
+    head, chunks, damage = _sniff(unpacked(source, on_read))
     decoded = None
-    for decoded in _decoded_by_form(source.name, head, chunks):
+    for decoded in _decode_by_form(source.name, head, chunks):
         yield decoded
     if decoded is None:
         yield DecodedSpans(problems=[Problem(source.name, damage or _EMPTY)])
 
 
-def _sniffed(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]:
-    """Give the first bytes of a stream, all of it again, and why it breaks off so early."""
+def _sniff(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]:
+    """Return the first bytes of a stream, all of it again, and why it breaks off so early."""
     taken = list[bytes]()
     damage: DamagedError | None = None
     try:
@@ -107,19 +107,19 @@ def _sniffed(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | Non
     return b"".join(taken)[:HEAD_BYTES], again(), None if damage is None else str(damage)
 
 
-def _decoded_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[DecodedSpans]:
+def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[DecodedSpans]:
     """Decode a stream by what it begins with, not by its name; as JSON where in doubt."""
     is_text = begins_document(head) or head.isspace()
     if not is_text and begins_message(head):
         yield decode_message(name, whole_message(chunks))
     elif not is_text and begins_prefixed(head):
         for message in prefixed_messages(chunks):
-            yield _decoded_message(name, message)
+            yield _decode_message(name, message)
     else:
         yield from decoded_documents(name, documents(chunks))
 
 
-def _decoded_message(name: str, message: Frame) -> DecodedSpans:
+def _decode_message(name: str, message: Frame) -> DecodedSpans:
     """Decode one of the messages that the collector's file exporter writes one after the other."""
     where = f"{name} message {message.number}"
     try:
@@ -151,7 +151,7 @@ class _Problems:
             self._is_foreign_run = problem.foreign
 
     def skipped(self) -> Iterator[Skipped]:
-        """Give each problem as one line."""
+        """Yield each problem as one line."""
         for problem, repeats in zip(self._problems, self._repeats, strict=True):
             more = f" (and so are {repeats:,} more)" if repeats else ""
             yield Skipped(problem.where, problem.why + more)
@@ -171,7 +171,7 @@ class _Table:
             self._flush()
 
     def frame(self) -> pl.DataFrame:
-        """Give all rows as one table."""
+        """Return all rows as one table."""
         self._flush()
         return pl.concat(self._frames)
 

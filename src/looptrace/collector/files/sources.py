@@ -81,29 +81,29 @@ def find_sources(paths: Sequence[str]) -> tuple[list[Source], list[Skipped]]:
     sources: dict[tuple[int, int] | None, Source] = {}
     skipped = []
     for path in paths:
-        for found in _named(path):
-            if isinstance(found, Skipped):
-                skipped.append(found)
+        for entry in _sources_of(path):
+            if isinstance(entry, Skipped):
+                skipped.append(entry)
             else:
-                sources.setdefault(found.identity, found)
+                sources.setdefault(entry.identity, entry)
     return list(sources.values()), skipped
 
 
 def unpacked(source: Source, on_read: Callable[[int], None]) -> Iterator[bytes]:
-    """Give the bytes of a source in chunks, unpacked if they are gzip or zstd.
+    """Yield the bytes of a source in chunks, unpacked if they are gzip or zstd.
 
     `on_read` is told how many bytes, as they lie on disk, are read so far. Raises DamagedError
     after the last chunk that could be read.
     """
     try:
-        with _opened(source) as stream:
+        with _open(source) as stream:
             yield from _unpacked(stream, on_read)
     except OSError as error:
         raise DamagedError(_trouble(error)) from error
 
 
 def unpacked_message(message: bytes) -> bytes:
-    """Give the bytes of a message, unpacked if they are gzip or zstd. Raises DamagedError."""
+    """Return the bytes of a message, unpacked if they are gzip or zstd. Raises DamagedError."""
     parts, bytes_left = [], FRAME_BYTES_MAX
     for chunk in _unpacked(io.BytesIO(message), lambda _: None):
         bytes_left -= len(chunk)
@@ -113,7 +113,7 @@ def unpacked_message(message: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _named(path: str) -> list[Source | Skipped]:
+def _sources_of(path: str) -> list[Source | Skipped]:
     """Find what one argument names."""
     if path == STANDARD_INPUT:
         return [Source("<stdin>")]
@@ -139,7 +139,7 @@ def _matching(pattern: str) -> list[Source | Skipped]:
     first = next(i for i, part in enumerate(parts) if _MAGICAL.search(part))
     folder, below = Path(*parts[:first]), parts[first:]
     if below == ("**",):
-        return _named(str(folder))
+        return _sources_of(str(folder))
     try:
         matches = sorted(folder.glob("/".join(below)))
     except (ValueError, OSError) as error:
@@ -150,7 +150,7 @@ def _matching(pattern: str) -> list[Source | Skipped]:
         matches = [path for path in matches if not path.is_dir()]
     if not matches:
         return [Skipped(pattern, "no file matches this pattern; check the folder and the ending")]
-    return [found for path in matches for found in _named(str(path))]
+    return [entry for path in matches for entry in _sources_of(str(path))]
 
 
 def _hidden(path: Path) -> bool:
@@ -159,11 +159,11 @@ def _hidden(path: Path) -> bool:
 
 def _in_folder(folder: str) -> list[Source | Skipped]:
     """Find the trace files of a folder and of those in it, each folder entered once."""
-    found: list[Source | Skipped] = []
+    entries: list[Source | Skipped] = []
     entered = set()
 
     def refused(error: OSError) -> None:
-        found.append(Skipped(str(error.filename), _trouble(error)))
+        entries.append(Skipped(str(error.filename), _trouble(error)))
 
     for root, folders, files in os.walk(folder, onerror=refused, followlinks=True):
         state = Path(root).stat()
@@ -174,8 +174,8 @@ def _in_folder(folder: str) -> list[Source | Skipped]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (Path(root, name) for name in sorted(files) if _TRACE_NAME.fullmatch(name)):
             if path.is_file() or not path.exists():  # Not a pipe, which might never end.
-                found += _named(str(path))
-    return found or [Skipped(folder, _NO_FILES)]
+                entries += _sources_of(str(path))
+    return entries or [Skipped(folder, _NO_FILES)]
 
 
 class _CountedReader(io.RawIOBase):
@@ -197,7 +197,7 @@ class _CountedReader(io.RawIOBase):
         return len(taken)
 
 
-def _opened(source: Source) -> AbstractContextManager[IO[bytes]]:
+def _open(source: Source) -> AbstractContextManager[IO[bytes]]:
     """Open a source; standard input is not closed afterwards."""
     if source.path is not None:
         return source.path.open("rb")
@@ -207,7 +207,7 @@ def _opened(source: Source) -> AbstractContextManager[IO[bytes]]:
 
 
 def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[bytes]:
-    """Give the unpacked bytes of a stream in chunks; raises DamagedError where they break off."""
+    """Yield the unpacked bytes of a stream in chunks; raises DamagedError where they break off."""
     packed = _CountedReader(stream)
     reader, kind = _reader(io.BufferedReader(packed, READ_BYTES))
     bytes_done = 0
@@ -228,7 +228,7 @@ def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[byt
 
 
 def _reader(packed: io.BufferedReader) -> tuple[io.BufferedIOBase, str]:
-    """Give the reader that unpacks a stream, chosen by how it begins, and the packing's name."""
+    """Return the reader that unpacks a stream, chosen by how it begins, and the packing's name."""
     magic = packed.peek(_MAGIC_BYTES)
     if magic.startswith(GZIP_MAGIC):
         return gzip.GzipFile(fileobj=packed), "gzip"
@@ -238,7 +238,7 @@ def _reader(packed: io.BufferedReader) -> tuple[io.BufferedIOBase, str]:
 
 
 def _trouble(error: OSError) -> str:
-    """Say what the operating system refused."""
+    """Return in words what the operating system refused."""
     if isinstance(error, PermissionError):
         return "permission denied; make it readable for this user"
     return f"cannot be read: {(error.strerror or str(error)).lower()}; check the path"

@@ -102,7 +102,7 @@ class UndecodableError(InputError):
 
 
 def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
-    """Give the spans of a request that is whole, and what is wrong with it.
+    """Return the spans of a request that is whole, and what is wrong with it.
 
     Raises UndecodableError and OverBoundsError.
     """
@@ -129,7 +129,7 @@ def _read_whole(data: bytes, out: DecodedSpans) -> None:
 
 
 def decode_document(name: str, document: Frame) -> DecodedSpans:
-    """Give the spans of a document, one request or an array of them, and what is wrong with it.
+    """Return the spans of a document, one request or an array of them, and what is wrong with it.
 
     `name` is the source's. Raises nothing for bad data: what is readable of it is read.
     """
@@ -169,7 +169,7 @@ def _read_request(data: bytes | Raw, where: str, out: DecodedSpans) -> None:
 
 
 def camel_case(request: bytes) -> bytes:
-    """Give a request whose field names have underscores in lower camel case."""
+    """Return a request whose field names have underscores in lower camel case."""
 
     def camel(name: re.Match[bytes]) -> bytes:
         first, *others = name[0].split(b"_")
@@ -179,7 +179,7 @@ def camel_case(request: bytes) -> bytes:
 
 
 def _names(document: bytes) -> list[str]:
-    """Give the names of the fields of a JSON object, of a long one some of those at its start.
+    """Return the names of the fields of a JSON object, of a long one some of those at its start.
 
     A million names would be a hundred megabytes.
     """

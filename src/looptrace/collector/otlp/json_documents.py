@@ -35,7 +35,7 @@ _REQUEST = re.compile(rb'\{\s*"resource(?:_?[sS]pans|_?[lL]ogs|_?[mM]etrics)"\s*
 
 
 def begins_document(text: bytes) -> bool:
-    """Say whether text begins as a JSON object or array does."""
+    """Return whether text begins as a JSON object or array does."""
     return _DOCUMENT.match(text) is not None
 
 
@@ -65,12 +65,12 @@ def documents(chunks: Iterable[bytes]) -> Iterator[Frame]:
 
 
 def request_starts(text: bytes) -> list[int]:
-    """Give where in some text an export request begins."""
+    """Return where in some text an export request begins."""
     return [match.start() for match in _REQUEST.finditer(text)]
 
 
 def readable_prefix(request: bytes, stop: int) -> bytes:
-    """Give an export request up to its last whole span before `stop`, with its brackets closed.
+    """Return an export request up to its last whole span before `stop`, with its brackets closed.
 
     What is nested deeper than DEPTH_MAX is null. Empty where no span is whole.
     """
@@ -105,7 +105,7 @@ class _Document:
         self._is_indented = _INDENTED.search(block.data) is not None
 
     def ends_before(self, text: bytes) -> bool:
-        """Say whether a block begins another document, so that this one was cut off.
+        """Return whether a block begins another document, so that this one was cut off.
 
         In one that is not indented a value may begin in the first column, but only where a value
         is due, and no export request holds another.
@@ -126,11 +126,11 @@ class _Document:
         self._blocks.append(text)
 
     def is_closed(self, text: bytes) -> bool:
-        """Say whether the document ends with its last block, `text`."""
+        """Return whether the document ends with its last block, `text`."""
         return self._depth <= 0 or (self._is_indented and text[:1] in (b"}", b"]"))
 
     def frame(self, problem: str | None) -> Frame:
-        """Give the document as one frame."""
+        """Return the document as one frame."""
         if self._bytes > FRAME_BYTES_MAX:
             return Frame(self._number, b"", too_long("document"))
         return Frame(self._number, b"\n".join(self._blocks), problem)
@@ -172,7 +172,7 @@ def _block(number: int, parts: list[bytes], size: int) -> Frame:
 
 
 def _opens(text: bytes) -> bool:
-    """Say whether a block begins a document that goes on in the next."""
+    """Return whether a block begins a document that goes on in the next."""
     if text[:1] not in (b"{", b"["):
         return False
     if b"\n" not in text and text[:1] + _ending(text) in (b"{}", b"[]"):
@@ -181,7 +181,7 @@ def _opens(text: bytes) -> bool:
 
 
 def _ending(text: bytes) -> bytes:
-    """Give the last byte that is not blank; empty if there is none."""
+    """Return the last byte that is not blank; empty if there is none."""
     return text[-_ENDING_BYTES:].rstrip(_BLANK)[-1:]
 
 

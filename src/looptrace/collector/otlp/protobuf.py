@@ -91,7 +91,7 @@ class _WireError(InputError):
 
 
 def begins_message(head: bytes) -> bool:
-    """Say whether bytes begin as an export request does: with ResourceSpans and a field of it."""
+    """Return whether bytes begin as an export request does: with non-empty ResourceSpans."""
     try:
         tag, at = _varint(head, 0, len(head))
         size, at = _varint(head, at, len(head))
@@ -103,7 +103,7 @@ def begins_message(head: bytes) -> bool:
 
 
 def begins_prefixed(head: bytes) -> bool:
-    """Say whether bytes begin as a file of messages does, each after its length.
+    """Return whether bytes begin as a file of messages does, each after its length.
 
     With compression on, the collector's file exporter packs each message for itself, JSON too.
     """
@@ -115,7 +115,7 @@ def begins_prefixed(head: bytes) -> bool:
 
 
 def whole_message(chunks: Iterable[bytes]) -> Frame:
-    """Give a stream that is one message as a frame; its number is 0."""
+    """Return a stream that is one message as a frame; its number is 0."""
     parts, size = list[bytes](), 0
     try:
         for chunk in chunks:
@@ -152,7 +152,7 @@ def prefixed_messages(chunks: Iterable[bytes]) -> Iterator[Frame]:
 
 
 def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
-    """Give the spans of a request that is whole, and what is wrong with it.
+    """Return the spans of a request that is whole, and what is wrong with it.
 
     Raises OverBoundsError.
     """
@@ -169,8 +169,8 @@ def check_request(data: bytes, bounds: Bounds) -> None:
     for resource in _parts(reading, _Part(0, len(data), is_whole=True), "")[_RESOURCE_SPANS]:
         shared = _parts(reading, resource, "")
         for scope in shared[_SCOPE_SPANS]:
-            shared[_RESOURCE] += (found := _parts(reading, scope, "")[_SPANS])
-            items += len(found)
+            shared[_RESOURCE] += (spans := _parts(reading, scope, "")[_SPANS])
+            items += len(spans)
         largest = max((part.stop - part.start for part in shared[_RESOURCE]), default=0)
         if items > bounds.spans_max or largest > bounds.span_bytes_max:
             raise OverBoundsError(
@@ -180,7 +180,7 @@ def check_request(data: bytes, bounds: Bounds) -> None:
 
 
 def decode_message(name: str, message: Frame) -> DecodedSpans:
-    """Give the spans of a message, and what is wrong with it.
+    """Return the spans of a message, and what is wrong with it.
 
     `name` is the source's. Raises nothing for bad data: what is readable of it is read.
     """
@@ -278,12 +278,12 @@ def _row(service: str | None, scope: str | None, data: bytes) -> SpanRow:
 
 
 def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
-    """Give attributes as a plain dict; of two with one key the last wins."""
+    """Return attributes as a plain dict; of two with one key the last wins."""
     return {attribute.key: plain(attribute.value) for attribute in attributes}
 
 
 def plain(value: AnyValue) -> Any:
-    """Give an any-value as Python has it; the empty value is None, bytes are base64."""
+    """Return an any-value as Python has it; the empty value is None, bytes are base64."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
@@ -312,7 +312,7 @@ def _parts(reading: _Reading, within: _Part, at: str) -> Mapping[int, list[_Part
 
 
 def _walk(reading: _Reading, within: _Part) -> Iterator[tuple[int, _Part]]:
-    """Give the fields of a message that have a length; raises _WireError after the last one."""
+    """Yield the fields of a message that have a length; raises _WireError after the last one."""
     data, at = reading.data, within.start
     while at < within.stop:
         reading.out.count_piece()
@@ -333,7 +333,7 @@ def _walk(reading: _Reading, within: _Part) -> Iterator[tuple[int, _Part]]:
 
 
 def _field(tag: int) -> tuple[int, int]:
-    """Give the number and the type of a field from its tag."""
+    """Return the number and the type of a field from its tag."""
     return tag >> _TYPE_BITS, tag & _TYPE_MASK
 
 

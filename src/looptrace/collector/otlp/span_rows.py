@@ -73,7 +73,7 @@ class DecodedSpans:
 
     @classmethod
     def within(cls, bounds: Bounds) -> DecodedSpans:
-        """Give the start of what is decoded of a request that has bounds."""
+        """Return the start of what is decoded of a request that has bounds."""
         pieces = iter(range(PIECES_A_SPAN * bounds.spans_max))
         return cls(bounds=bounds, pieces_left=pieces)
 
@@ -113,7 +113,7 @@ def span_row(
     events: Iterable[tuple[str, int, dict[str, Any]]],
     links: Iterable[tuple[str, str]],
 ) -> SpanRow:
-    """Give the row of a span, its ids in hex; raises BadSpanError where they or its times are bad.
+    """Return the row of a span, its ids in hex; raise BadSpanError where they or its times are bad.
 
     Times are nanoseconds since 1970. A missing time is 0 and is taken from the other; a span never
     ends before it starts. Events are name, time and attributes; links are trace id and span id.
@@ -145,7 +145,7 @@ def span_row(
 
 
 def service_name(resource: Mapping[str, Any]) -> str | None:
-    """Give the name of the service from a resource's attributes; None where it has none."""
+    """Return the name of the service from a resource's attributes; None where it has none."""
     name = resource.get(SERVICE_NAME)
     return name if isinstance(name, str) else None
 

@@ -11,7 +11,7 @@ from looptrace.collector.otlp.span_rows import SpanRow
 
 
 def span_table(rows: Sequence[SpanRow]) -> pl.DataFrame:
-    """Give rows as a table of SPAN_SCHEMA."""
+    """Return rows as a table of SPAN_SCHEMA."""
     if not rows:
         return SPAN_SCHEMA.to_frame()
     columns = zip(SPAN_SCHEMA.items(), zip(*rows, strict=True), strict=True)
