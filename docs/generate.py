@@ -254,6 +254,9 @@ def stale() -> dict[Path, str]:
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
     readme = DOCS.parent / "README.md"
     wanted[readme] = _with_table(readme.read_text(encoding="utf-8"), "\n" + table("docs/rules/"))
+    architecture = DOCS / "architecture.md"
+    text = architecture.read_text(encoding="utf-8")
+    wanted[architecture] = _import("docs.modules").with_modules(text)
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     for path in DOCS.glob("*.md"):

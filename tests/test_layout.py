@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from docs.modules import PACKAGE, folders, modules, with_modules
 from tests.paths import ROOT
 
+FOLDER_MODULES_MAX = 16
+MODULE_LINES_MAX = 400
+MODULES = [path for folder in folders() for path in modules(folder)]
 PARTS = ("collector", "analyzer", "rules", "queries")
 # What a wheel says of itself, beside what every wheel has; no tests, and nothing of the checkout.
 DISTRIBUTION = ("entry_points.txt", "licenses/LICENSE", "top_level.txt")
@@ -44,3 +49,27 @@ def test_wheel_holds_every_file(tmp_path: Path) -> None:
     assert {f"looptrace/{part}/__init__.py" for part in (*PARTS, "cli")} <= names
     others = {name.split("/", 1)[1] for name in names if not name.startswith("looptrace/")}
     assert others == {"METADATA", "RECORD", "WHEEL", *DISTRIBUTION}
+
+
+@pytest.mark.parametrize("folder", folders(), ids=str)
+def test_folders_are_small(folder: Path) -> None:
+    """Who looks for a place reads a list, which must stay short."""
+    assert len(modules(folder)) <= FOLDER_MODULES_MAX
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_modules_are_short(path: Path) -> None:
+    """A module that needs more lines does more than one thing, or says why it does not."""
+    text = path.read_text(encoding="utf-8")
+    about = ast.get_docstring(ast.parse(text)) or ""
+
+    assert about
+    assert text.count("\n") <= MODULE_LINES_MAX or "It is long because" in about
+
+
+def test_architecture_names_every_module() -> None:
+    """A module that the page does not name is found by nobody."""
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+
+    assert with_modules(page) == page, "run `make docs`"
+    assert [path.stem for path in MODULES if f"- `{path.stem}`: " not in page] == []

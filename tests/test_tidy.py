@@ -16,6 +16,7 @@ from docs.generate import stale
 from looptrace.cli.main import main
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
+from tests.conftest import MARKS as PLACED
 from tests.paths import ROOT
 
 FUNCTION_LINES_MAX = 50
@@ -97,6 +98,9 @@ def test_the_groups_of_tests_are_all_tests() -> None:
     groups = {
         name: re.sub(r".*/pytest -q -n 2 -m \"(.*?)\".*", r"\1", line) for name, line in commands
     }
+    assert all(
+        (ROOT / place.partition("::")[0]).exists() for places in PLACED.values() for place in places
+    )
     marks = [dict(zip(MARKS, values, strict=True)) for values in product((False, True), repeat=3)]
 
     for each in marks:

@@ -99,7 +99,6 @@ def check(case: Case) -> None:
     assert found == live(turns, rules, seed=1), f"{case.where}: {case.name}, in ticks"
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("case", ALL, ids=[f"{case.where} {case.name}" for case in ALL])
 def test_case(case: Case) -> None:
     """A rule gives the written verdict in batch, turn by turn, and in any ticks."""

@@ -355,12 +355,14 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
     judge = (
         "from looptrace.analyzer.detect.ruleset import RuleSet\n"
         "from looptrace.analyzer.fingerprint.similarity import Meaning\n"
-        "from looptrace.analyzer.engine.batch import \n"
+        "from looptrace.analyzer.engine.batch import detect\n"
+        "from looptrace.analyzer.engine.policy import DetectionPolicy\n"
         "import polars as pl\n"
         f"turns = pl.read_parquet({str(turns)!r})\n"
-        "found = findings_of(turns, RuleSet(meaning=Meaning('letters')))\n"
-        "print([f.rule for f in found if f.rule == 'collaboration_loop'])\n"
-        "findings_of(turns, RuleSet(meaning=Meaning('sentences')))\n"
+        "by = lambda measure: DetectionPolicy(RuleSet(meaning=Meaning(measure)))\n"
+        "findings = detect(turns, by('letters')).findings\n"
+        "print([f.rule for f in findings if f.rule == 'collaboration_loop'])\n"
+        "detect(turns, by('sentences'))\n"
     )
     command = [sys.executable, "-c", f"{WITHOUT.partition('from looptrace')[0]}{judge}"]
     judged = subprocess.run(command, capture_output=True, text=True, check=False)

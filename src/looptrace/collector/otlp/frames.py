@@ -34,5 +34,5 @@ class DamagedError(InputError):
 
 
 def too_long(what: str) -> str:
-    """Say that a line, document or message is longer than FRAME_BYTES_MAX."""
+    """Return the problem of a line, document or message longer than FRAME_BYTES_MAX."""
     return f"this {what} is longer than {FRAME_BYTES_MAX:,} bytes; export in smaller requests"

@@ -326,7 +326,7 @@ def _read_prefix(request: bytes, error: Exception, where: str, out: DecodedSpans
 
 
 def words(error: Exception) -> str:
-    """Say in plain words what msgspec, or the making of the row, found wrong."""
+    """Return in plain words what msgspec, or the making of the row, refused."""
     if isinstance(error, RecursionError):
         return f"nested too deep, what lies below level {DEPTH_MAX} is not read"
     if isinstance(error, UnicodeDecodeError):
