@@ -372,7 +372,7 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
     assert "pip install 'looptrace[semantic]'" in refused.stderr
     assert without_the_extra("config", "check", str(file)).returncode == 0
     assert judged.stdout == "['collaboration_loop']\n"
-    assert "SentencesError: the package onnxruntime is not installed" in judged.stderr
+    assert "EmbeddingsError: the package onnxruntime is not installed" in judged.stderr
 
 
 def test_a_model_that_was_changed_is_refused(
