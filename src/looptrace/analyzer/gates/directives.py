@@ -8,6 +8,7 @@ agent does not read its own mistakes once more; the blockers of a task are what 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 
 from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError
@@ -47,7 +48,7 @@ class DirectiveError(InputError):
     """A template cannot be used; the message is one line, with its name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # Without slots: the environment is kept.
 class Directives:
     """The templates in force: those of a folder, if one is given, before looptrace's own."""
 
@@ -86,7 +87,7 @@ class Directives:
             return
         if not self.folder.is_dir():
             raise DirectiveError(f"{self.folder}: is no folder; directives are read from one.")
-        environment = self._environment()
+        environment = self._environment
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             try:
                 environment.get_template(path.name).render(_SAMPLE)
@@ -96,7 +97,7 @@ class Directives:
 
     def _render(self, names: list[str], event: GateEvent) -> str:
         blockers = [plain(name, BLOCKER_LENGTH_MAX) for name in event.blockers[:BLOCKERS_MAX]]
-        template = self._environment().select_template(names)
+        template = self._environment.select_template(names)
         return template.render(
             task=plain(event.task, BLOCKER_LENGTH_MAX),
             rule=event.rule,
@@ -109,6 +110,7 @@ class Directives:
             retry_after_s=event.retry_after_s,
         ).strip()
 
+    @cached_property
     def _environment(self) -> ImmutableSandboxedEnvironment:
         loader = ChoiceLoader([FileSystemLoader(self.folder), _OWN]) if self.folder else _OWN
         return ImmutableSandboxedEnvironment(
