@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import polars as pl
 import pytest
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live import LiveEngine
@@ -75,7 +77,7 @@ def recorded(gates: GateStore, text: str, task: str = "t") -> Detection:
     turns = turns_of(text, task)
     turns = numbered(pl.concat([turns, resolution_turns(gates.resolutions())]))
     judged = detect(turns)
-    gates.record(judged.events, judged.states or [TaskState(task)], NOW_NS)
+    gates.record(judged.events, judged.states or [TaskState(task)], NOW_NS, judged.openings)
     return judged
 
 
@@ -111,7 +113,7 @@ def assert_sound(path: Path, hooks: int = 0) -> None:
         (opened if kind == "gate_opened" else resolved if gate else set()).add(gate)
     stand = {task: msgspec.json.decode(state) for task, _, _, _, state, _ in found["tasks"]}
     assert {task: state["pivots"] for task, state in stand.items()} == {t: since[t] for t in stand}
-    status = {gate: status for gate, *_, status, _, _, _ in found["gates"]}
+    status = {gate: status for gate, *_, status, _, _, _, _ in found["gates"]}
     assert set(status) == opened
     assert {gate for gate in status if status[gate] == "resolved"} == resolved
     open_gates = {state["gate"]["id"] for state in stand.values() if state["gate"]}
@@ -142,7 +144,9 @@ class Step:
 class PivotFirst(GateStore):
     """Writes a pivot in a transaction of its own, before the decision: the control arm."""
 
-    def record(self, events: Any, states: Any, now_ns: int) -> list[GateEvent]:
+    def record(
+        self, events: Any, states: Any, now_ns: int, openings: Any = MappingProxyType({})
+    ) -> list[GateEvent]:
         """Record in the wrong order."""
         events = list(events)
         with closing(sqlite3.connect(self.path)) as sql, sql:
@@ -151,12 +155,12 @@ class PivotFirst(GateStore):
                 if event.type == "pivot_issued" and event.id not in known:
                     row = (event.id, event.task, event.pivots, event.attempts, event.at_ns)
                     sql.execute("INSERT OR IGNORE INTO pivots VALUES (?, ?, ?, ?, ?)", row)
-        return super().record(events, states, now_ns)
+        return super().record(events, states, now_ns, openings)
 
-    def _add(self, event: GateEvent, now_ns: int) -> bool:
+    def _add(self, event: GateEvent, now_ns: int, openings: Any) -> bool:
         own = "DELETE FROM pivots WHERE event = ? AND event NOT IN (SELECT id FROM events)"
         self._sql.execute(own, [event.id])
-        return super()._add(event, now_ns)
+        return super()._add(event, now_ns, openings)
 
 
 # Forks a child for each line that it reads. The child tells its process id, takes as many steps as
@@ -166,7 +170,7 @@ ZYGOTE = """
 import os, signal, sys
 import msgspec
 from pathlib import Path
-from tests.collector import test_gate_store as tests
+from tests.collector.store import test_gates as tests
 path, steps, kind = sys.argv[1:]
 path, note = Path(path), Path(path + ".step")
 steps = msgspec.json.decode(Path(steps).read_bytes(), type=list[tests.Step])
@@ -310,7 +314,7 @@ def test_sigkill_at_fifty_moments_leaves_no_decision_in_parts(tmp_path: Path) ->
     found = content(tmp_path / "killed.db")
     assert len(found["pivots"]) == 4 * TASKS
     assert len(found["gates"]) == 2 * TASKS
-    assert {status for *_, status, _, _, _ in found["gates"]} == {"open", "resolved"}
+    assert {status for *_, status, _, _, _, _ in found["gates"]} == {"open", "resolved"}
 
 
 def test_the_kills_find_a_pivot_that_is_written_before_its_decision(tmp_path: Path) -> None:
@@ -324,7 +328,7 @@ INGESTING = """
 import sys
 from pathlib import Path
 import polars as pl
-from looptrace.collector.store import ingest
+from looptrace.collector.store.writer import ingest
 spans, folder, size = sys.argv[1:]
 while True:
     for part in pl.read_parquet(spans).iter_slices(int(size)):
@@ -435,6 +439,23 @@ def test_batch_and_live_see_a_resolution_alike(gates: GateStore) -> None:
     engine = LiveEngine()
     told = [event for turn in turns.iter_slices(1) for event in engine.feed(turn).events]
     assert tuple(told) == judged.events
+
+
+@pytest.mark.parametrize("text", [f"{CALL} x9", f"{SAME_RESPONSE} x12", "a()->1 b()->1 " * 7])
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_gate_keeps_the_finding_of_its_opening(gates: GateStore, text: str, size: int) -> None:
+    """What a person decided upon stays, however far the loop went on, in batch and live alike."""
+    judged = recorded(gates, text)
+    (opening,) = (event for event in judged.events if event.type == "gate_opened")
+    until = detect(numbered(turns_of(text).filter(pl.col("turn") <= opening.turn)))
+    (expected,) = (finding for finding in until.findings if finding.id == opening.finding)
+    assert expected.turn_last == opening.turn
+    assert gates.finding(opening.gate) == expected
+
+    engine, live = LiveEngine(), dict[str, Finding]()
+    for turns in turns_of(text).iter_slices(size):
+        live |= engine.feed(turns).openings
+    assert live == {opening.gate: expected}
 
 
 def test_two_messages_on_one_span_are_told_apart(gates: GateStore) -> None:
@@ -566,7 +587,9 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> N
         assert gates.gates("resolved")[0].note == "The key is in the vault."
         assert len(list(gates.events())) == len(content(path)["events"])
         assert content(path)["outbox"] == []
+        assert {gates.finding(gate.id) for gate in gates.gates()} == {None}
         recorded(gates, f"{CALL} x9", "t3")
+        assert gates.finding(gates.gates(task="t3")[0].id) is not None
     assert len(content(path)["outbox"]) == 2 * len(HOOKS)
     assert content(path)["events"][-1][2] == "t3"
     GateStore.open(path).close()

@@ -41,7 +41,7 @@ import sys
 from pathlib import Path
 from threading import Thread
 import polars as pl
-from looptrace.collector.store import ingest
+from looptrace.collector.store.writer import ingest
 spans, folder, seed, size = sys.argv[1:]
 spans = pl.read_parquet(spans).sample(fraction=1, shuffle=True, seed=int(seed))
 while True:

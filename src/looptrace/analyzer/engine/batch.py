@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import polars as pl
 
@@ -11,7 +12,7 @@ from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.detect.stretches import Growth, Stretch
+from looptrace.analyzer.detect.stretches import Growth, LoopRow, Stretch, loop_rows
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
@@ -20,7 +21,7 @@ from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import moments_of, with_history
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
 
 # Tasks are judged in parts of about this many turns, so that memory does not grow with the input.
 PART_TURNS = 200_000
@@ -88,6 +89,7 @@ class Detection:
     findings: tuple[Finding, ...]
     events: tuple[GateEvent, ...]
     states: tuple[TaskState, ...]  # of the tasks that have a finding
+    openings: Mapping[str, Finding]  # by gate, its finding as it stood when the gate opened
 
 
 def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
@@ -95,6 +97,7 @@ def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
     findings: list[Finding] = []
     events: list[GateEvent] = []
     states: list[TaskState] = []
+    openings: dict[str, Finding] = {}
     for part in _parts(turns):
         rows = add_counters(encode_columns(part), policy.rule_set.counting)
         stretches = find_stretches(rows, policy.rule_set)[0]
@@ -102,22 +105,26 @@ def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
         part_states, part_events = decide_tasks(rows, stretches, policy.recovery)
         states += part_states
         events += part_events
-    return Detection(tuple(in_order(findings)), tuple(events), tuple(states))
+        openings |= openings_of(part_events, _growths(stretches), rows)
+    return Detection(tuple(in_order(findings)), tuple(events), tuple(states), openings)
 
 
 def decide_tasks(
     rows: pl.DataFrame, stretches: Sequence[Stretch], recovery: Recovery
 ) -> tuple[list[TaskState], list[GateEvent]]:
     """Take each task with a loop through what happened in its turns, which are counted."""
-    grown = [Growth(loop, fired) for loop in stretches for fired in loop.fired]
     looping = rows.filter(pl.col("task").is_in({loop.task for loop in stretches}))
     states: list[TaskState] = []
     events: list[GateEvent] = []
-    for task, moments in sorted(moments_of(looping, grown).items()):
+    for task, moments in sorted(moments_of(looping, _growths(stretches)).items()):
         state, task_events = advance(TaskState(task), moments, recovery)
         states.append(state)
         events += task_events
     return states, with_history(events, looping, recovery.history_max)
+
+
+def _growths(stretches: Iterable[Stretch]) -> Iterator[Growth]:
+    return (Growth(stretch, fired) for stretch in stretches for fired in stretch.fired)
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:
@@ -127,12 +134,51 @@ def in_order(findings: list[Finding]) -> list[Finding]:
 
 def finding_of(stretch: Stretch) -> Finding:
     """Put a stretch into the form that is reported; its id is the same however long it grows."""
-    first, last, attempts = stretch.first[0], stretch.last, stretch.attempts
-    cost = _cost(stretch)
-    ids = zip(stretch.trace_id, stretch.span_id, stretch.turn, strict=True)
+    return _finding_at(Growth(stretch, stretch.fired[-1]), stretch.last)
+
+
+def openings_of(
+    events: Iterable[GateEvent], grown: Iterable[Growth], rows: pl.DataFrame
+) -> dict[str, Finding]:
+    """Return by gate, of those that opened, the finding as it stood at that turn.
+
+    `grown` has the growths that the events come from, and `rows` (counted turns) their turns.
+    """
+    gates = {(e.task, e.turn, e.rule, e.finding): e.gate for e in events if e.type == "gate_opened"}
+    if not gates:
+        return {}
+    places = {key[:3] for key in gates}
+    opened: dict[str, Growth] = {}
+    for growth in grown:
+        place = (growth.loop.task, growth.fired.turn, growth.loop.rule.name)
+        if place in places and (gate := gates.get((*place, growth.loop.id))):
+            opened[gate] = growth
+    at = pl.DataFrame(
+        [(growth.loop.task, growth.fired.turn) for growth in opened.values()],
+        {"task": pl.String, "turn": rows.schema["turn"]},
+        orient="row",
+    )
+    turns = rows.select("task", "turn", IS_USER.alias("is_user")).with_row_index("row")
+    found = at.join(
+        turns.filter(~pl.col("is_user")), on=["task", "turn"], how="left", maintain_order="left"
+    )
+    lasts = loop_rows(rows, found["row"].to_numpy())
+    return {
+        gate: _finding_at(growth, last)
+        for (gate, growth), last in zip(opened.items(), lasts, strict=True)
+    }
+
+
+def _finding_at(growth: Growth, last: LoopRow) -> Finding:
+    """Put a loop into the form that is reported, as it was at a growth, whose turn is `last`."""
+    stretch, fired = growth
+    first, attempts = stretch.first[0], growth.attempts
+    cost = _cost(growth, last)
+    count = stretch.index_of(fired) + 1
+    ids = islice(zip(stretch.trace_id, stretch.span_id, stretch.turn, strict=True), count)
     return Finding(
         id=stretch.id,
-        rule=stretch.rule.name,
+        rule=fired.rule.name,
         task=stretch.task,
         session=first.session,
         trace_id=first.trace_id,
@@ -144,8 +190,8 @@ def finding_of(stretch: Stretch) -> Finding:
         loop_count=attempts - 1,
         period=stretch.period,
         signature=stretch.signature,
-        reason=stretch.reason_at(stretch.fired[-1]),
-        action=stretch.rule.action(attempts, cost.seconds),
+        reason=stretch.reason_at(fired),
+        action=fired.rule.action(attempts, cost.seconds),
         turns=tuple(
             LoopTurn(*turn, "first" if i < stretch.period else "repeat")
             for i, turn in enumerate(ids)
@@ -155,16 +201,17 @@ def finding_of(stretch: Stretch) -> Finding:
     )
 
 
-def _cost(stretch: Stretch) -> Cost:
+def _cost(growth: Growth, last: LoopRow) -> Cost:
     """Add up what the loop's agent, or all agents of its task, spent from its first turn on."""
-    first, last = stretch.first[0], stretch.last
+    stretch, fired = growth
+    first = stretch.first[0]
     given = last.input_tokens_total - first.input_tokens_total
     said = last.output_tokens_total - first.output_tokens_total
-    if stretch.rule.lane.by == "agent":
+    if fired.rule.lane.by == "agent":
         given = last.input_tokens_sum - first.input_tokens_sum
         said = last.output_tokens_sum - first.output_tokens_sum
     return Cost(
-        seconds=stretch.seconds_at(stretch.fired[-1]),
+        seconds=stretch.seconds_at(fired),
         input_tokens=given + (first.input_tokens or 0),
         output_tokens=said + (first.output_tokens or 0),
     )

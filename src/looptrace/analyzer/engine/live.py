@@ -21,7 +21,7 @@ from looptrace.analyzer.detect.counters import GROUPS, continue_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
-from looptrace.analyzer.engine.batch import finding_of, in_order
+from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import Moment, TaskState, advance
@@ -48,6 +48,7 @@ class Fed:
     findings: list[Finding]
     events: list[GateEvent]
     states: list[TaskState]
+    openings: dict[str, Finding] = field(default_factory=dict)  # as `Detection` has them
 
 
 @dataclass(slots=True)
@@ -126,9 +127,10 @@ class LiveEngine:
             moments_of(rows.filter(waits), grown),
         )
         events = with_history(events, rows, self._policy.recovery.history_max)
+        openings = openings_of(events, [*settled, *grown], rows)
         self._keep(rows)
         self._evict()
-        return Fed(in_order([finding_of(stretch) for stretch in changed]), events, states)
+        return Fed(in_order([finding_of(s) for s in changed]), events, states, openings)
 
     def _touch(self, names: list[str]) -> None:
         """Hold these tasks, and let them be the last to go."""

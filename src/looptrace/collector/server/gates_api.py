@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+import polars as pl
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
@@ -282,7 +284,8 @@ class GatesApi:
         with reader.open_gates(self.store_dir) as gates:
             details = gates.gate(gate_id)
             events = [event for _, event in gates.events(task=details.gate.task)]
-        report = self._report(details, events)
+            finding = gates.finding(gate_id)
+        report = self._report(details, events, finding)
         if markdown:
             if report is None:
                 return _wrong(
@@ -294,15 +297,23 @@ class GatesApi:
         report_json = msgspec.Raw(text.encode())
         return _answer(ShownGate(details.gate, details.event, details.notes, report_json))
 
-    def _report(self, details: GateDetails, events: list[GateEvent]) -> Escalation | None:
-        """Put together what led to a gate; None where its turns are not in the store yet."""
+    def _report(
+        self, details: GateDetails, events: list[GateEvent], finding: Finding | None
+    ) -> Escalation | None:
+        """Put together what led to a gate; None where its turns are not in the store.
+
+        Only a gate that an earlier version opened comes without its finding.
+        """
         turns = reader.read_turns_of(self.store_dir, details.gate.task)
-        judged = detect(turns, self.settings.policy)
-        finding = next((f for f in judged.findings if f.id == details.event.finding), None)
-        if finding is None:
+        finding = finding or self._detected(turns, details.event.finding)
+        if finding is None or not _has_turns(turns, finding):
             return None
         notes = [(note.note, utc_day(note.resolved_ns)) for note in details.notes]
         return escalation_of(details.event, finding, turns, events, notes=notes)
+
+    def _detected(self, turns: pl.DataFrame, finding_id: str) -> Finding | None:
+        findings = detect(turns, self.settings.policy).findings
+        return next((finding for finding in findings if finding.id == finding_id), None)
 
     def _task(self, task: str) -> ShownTask | None:
         with reader.open_gates(self.store_dir) as gates:
@@ -325,6 +336,12 @@ class GatesApi:
             last_blockers=last.get("arguments"),
             gates=listed,
         )
+
+
+def _has_turns(turns: pl.DataFrame, finding: Finding) -> bool:
+    """Tell whether all turns of a finding are among these."""
+    spans = set(turns.select("trace_id", "span_id").iter_rows())
+    return all((turn.trace_id, turn.span_id) in spans for turn in finding.turns)
 
 
 async def _body(request: Request) -> bytes:

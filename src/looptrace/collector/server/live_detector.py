@@ -12,9 +12,8 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.detect.counters import DAY_S
-from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.engine.live import HORIZON_S, Fed, LiveEngine
 from looptrace.analyzer.engine.live_outages import OutageWatch
-from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
@@ -208,20 +207,20 @@ class _Judge:
         fed = self._live.feed(turns)
         changed = self._note(fed.states)
         if fed.events or changed:
-            self._record(fed.events, changed)
+            self._record(fed, changed)
         self._tell_outages(turns)
         self._judged.turns += turns.height
         self._show()
 
-    def _record(self, events: list[GateEvent], states: list[TaskState]) -> None:
-        """Record until it works: the engine does not say it again.
+    def _record(self, fed: Fed, states: list[TaskState]) -> None:
+        """Record events until it works: the engine does not say it again.
 
         Raises:
             StoreError: if it does not work and the server ends; the log still has the spans.
         """
         while True:
             try:
-                new = self._gates.record(events, states, time.time_ns())
+                new = self._gates.record(fed.events, states, time.time_ns(), fed.openings)
                 break
             except StoreError as error:
                 if self._pause(LOOK_EVERY_S):

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Self, get_args
 
 import msgspec
 import polars as pl
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -44,8 +46,9 @@ _ADD_EVENT = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 """
 _ADD_GATE = """
-    INSERT INTO gates (id, event, task, rule, signature, why, loop_count, opened_ns, status)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'withdrawn')
+    INSERT INTO gates
+        (id, event, task, rule, signature, why, loop_count, opened_ns, finding, status)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'withdrawn')
 """
 _PUT_STATE = """
     INSERT INTO tasks
@@ -187,9 +190,15 @@ class GateStore(GateFile):
         return cls(path, connected(path), webhooks)
 
     def record(
-        self, events: Iterable[GateEvent], states: Iterable[TaskState], now_ns: int
+        self,
+        events: Iterable[GateEvent],
+        states: Iterable[TaskState],
+        now_ns: int,
+        openings: Mapping[str, Finding] = MappingProxyType({}),
     ) -> list[GateEvent]:
         """Record what was told, and how tasks stand, in one transaction; returns what was new.
+
+        `openings` has by gate the finding as it stood when the gate opened.
 
         Which gates are open is what the states say, so that whoever judges a task again must judge
         all of its turns so far before it records.
@@ -198,12 +207,12 @@ class GateStore(GateFile):
             StoreError: if the file cannot be written; then nothing of it is recorded.
         """
         with self._transaction():
-            new = [event for event in events if self._add(event, now_ns)]
+            new = [event for event in events if self._add(event, now_ns, openings)]
             for state in states:
                 self._put(state)
         return new
 
-    def _add(self, event: GateEvent, now_ns: int) -> bool:
+    def _add(self, event: GateEvent, now_ns: int, openings: Mapping[str, Finding]) -> bool:
         """Add an event and what follows from it; says whether it was new."""
         about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
         row = (*about, event.at_ns, _json(event))
@@ -213,8 +222,10 @@ class GateStore(GateFile):
             pivot = (event.id, event.task, event.pivots, event.attempts, event.at_ns)
             self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
         elif event.type == "gate_opened":
-            of = (event.gate, event.id, event.task, event.rule, event.signature)
-            self._sql.execute(_ADD_GATE, (*of, event.why, event.loop_count, event.at_ns))
+            finding = openings.get(event.gate)
+            of = (event.gate, event.id, event.task, event.rule, event.signature, event.why)
+            at = (event.loop_count, event.at_ns, finding and _json(finding))
+            self._sql.execute(_ADD_GATE, (*of, *at))
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(_RESOLVE_GATE, said)
@@ -284,6 +295,14 @@ class GateStore(GateFile):
     def _opening(self, gate_id: str) -> GateEvent:
         ((opening,),) = self._rows(_OPENING, gate_id)
         return read_json(opening, GateEvent, self.path)
+
+    def finding(self, gate_id: str) -> Finding | None:
+        """Return the finding of a gate as it stood at the opening.
+
+        None where there is no such gate, or a version opened it that did not keep its finding.
+        """
+        rows = self._rows("SELECT finding FROM gates WHERE id = ? AND finding NOT NULL", gate_id)
+        return read_json(rows[0][0], Finding, self.path) if rows else None
 
     def notes(self, signature: str, gate_id: str) -> tuple[ResolutionNote, ...]:
         """Return the notes that resolved other gates of this signature, newest first."""

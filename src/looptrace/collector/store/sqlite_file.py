@@ -19,7 +19,7 @@ T = TypeVar("T")
 BUSY_TIMEOUT_S = 10
 
 _APPLICATION_ID = 0x6C6F6F70  # "loop"; says whose file it is.
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
 _OUTBOX = (
     """
     CREATE TABLE outbox (
@@ -86,7 +86,8 @@ _SCHEMA = (
         status TEXT NOT NULL CHECK (status IN ('open', 'resolved', 'withdrawn')),
         resolved_ns INTEGER,
         decision TEXT,
-        note TEXT
+        note TEXT,
+        finding TEXT -- as it stood at the opening, as JSON; null where an earlier version opened it
     ) STRICT
     """,
     "CREATE UNIQUE INDEX open_gate_of_task ON gates (task) WHERE status = 'open'",
@@ -118,6 +119,7 @@ _SCHEMA = (
 _MIGRATIONS = {
     # The outbox had a row an event, and knew no endpoint that one could have been sent to.
     1: ("DROP TABLE outbox", *_OUTBOX, "PRAGMA user_version = 2"),
+    2: ("ALTER TABLE gates ADD COLUMN finding TEXT", "PRAGMA user_version = 3"),
 }
 
 

@@ -246,11 +246,10 @@ class Writer:
 
     def _decide(self, derived: _Derived) -> int:
         """Record what was judged; returns how many gates opened."""
-        loops_no_more = (self._gates.tasks() & derived.tasks) - {
-            state.task for state in derived.judged.states
-        }
-        states = [*derived.judged.states, *map(TaskState, sorted(loops_no_more))]
-        new = self._gates.record(derived.judged.events, states, time.time_ns())
+        judged = derived.judged
+        loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in judged.states}
+        states = [*judged.states, *map(TaskState, sorted(loops_no_more))]
+        new = self._gates.record(judged.events, states, time.time_ns(), judged.openings)
         return sum(event.type == "gate_opened" for event in new)
 
 
