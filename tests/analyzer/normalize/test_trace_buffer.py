@@ -35,10 +35,9 @@ def test_turns_are_those_of_all_spans_at_once(path: Path, size: int) -> None:
     """What is known last of each turn is what the whole trace says."""
     spans, arrivals = spans_in(path), TraceBuffer()
     # What an agent's span says is known while it is open; see the processor.
-    rows = spans.rows()
     news = [
-        arrivals.take(rows[start : start + size], above=rows[start + size :])
-        for start in range(0, len(rows), size)
+        arrivals.take(spans[start : start + size], above=spans[start + size :])
+        for start in range(0, spans.height, size)
     ]
     came = pl.concat([*news, arrivals.rest()]).unique(TURN_KEY, keep="last").drop(PLACES)
     whole = turns_of(spans)[0].drop(PLACES)
@@ -48,9 +47,9 @@ def test_turns_are_those_of_all_spans_at_once(path: Path, size: int) -> None:
 def test_a_span_that_comes_again_is_no_news() -> None:
     """Exporters send twice what was not acknowledged."""
     arrivals = TraceBuffer()
-    rows = _spans("s1", 3)
-    assert arrivals.take(rows).height == 3
-    assert arrivals.take(rows).is_empty()
+    spans = _spans("s1", 3)
+    assert arrivals.take(spans).height == 3
+    assert arrivals.take(spans).is_empty()
 
 
 def test_traces_go_that_were_touched_longest_ago() -> None:
@@ -64,9 +63,9 @@ def test_traces_go_that_were_touched_longest_ago() -> None:
 
 def test_of_a_long_trace_the_last_spans_are_held() -> None:
     """Each turn of it is news once."""
-    arrivals, rows = TraceBuffer(), _spans("s1", SPANS_PER_TRACE_MAX + 50)
-    found = sum(arrivals.take(rows[at : at + 500]).height for at in range(0, len(rows), 500))
-    assert found == len(rows)
+    arrivals, spans = TraceBuffer(), _spans("s1", SPANS_PER_TRACE_MAX + 50)
+    news = sum(arrivals.take(part).height for part in spans.iter_slices(500))
+    assert news == spans.height
 
 
 def test_tasks_go_that_were_fed_longest_ago_and_a_gate_is_recalled() -> None:
@@ -86,8 +85,8 @@ def _turns(task: str, notation: str) -> pl.DataFrame:
     return turns_in(notation).with_columns(task=pl.lit(task))
 
 
-def _spans(session: str, count: int) -> list[tuple[object, ...]]:
+def _spans(session: str, count: int) -> pl.DataFrame:
     trace = Trace(session)
     for number in range(count):
         trace.span("ls", attributes={**CALL, "gen_ai.tool.call.arguments": f'{{"n": {number}}}'})
-    return spans_of(trace).rows()
+    return spans_of(trace)

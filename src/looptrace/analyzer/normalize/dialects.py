@@ -10,7 +10,7 @@ frameworks (see docs/dialects.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from looptrace import semconv
@@ -133,7 +133,7 @@ _MESSAGE_EVENTS = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
-_DETAILS_EVENT = "gen_ai.client.inference.operation.details"
+DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 _CHOICE_EVENT = "gen_ai.choice"
 
 
@@ -153,6 +153,18 @@ def field(attributes: dict[str, Any], name: str, dialect: str) -> Any:
     return None
 
 
+def text_field(attributes: dict[str, Any], name: str, dialect: str) -> str | None:
+    """Return the value of a canonical field as text, None where it is absent or empty."""
+    value = field(attributes, name, dialect)
+    return None if value is None or value == "" else str(value)
+
+
+def attribute_keys(names: Iterable[str]) -> set[str]:
+    """Return the attributes that these canonical fields are read from, whatever the dialect."""
+    keys = (key for name in names for by_dialect in KEYS[name].values() for key in by_dialect)
+    return {key.partition("#")[0] for key in keys}
+
+
 def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the attributes with what GenAI span events say, under keys of their own.
 
@@ -163,7 +175,7 @@ def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dic
     messages: list[dict[str, Any]] = []
     for event in events:
         name, said = event["name"], event["attributes"]
-        if name == _DETAILS_EVENT:
+        if name == DETAILS_EVENT:
             found = {**said, **found}
         elif name == _CHOICE_EVENT:
             found.setdefault("@gen_ai.choice", said)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.dialects import field, with_events
+from looptrace.analyzer.normalize.dialects import field, text_field, with_events
 from looptrace.analyzer.normalize.messages import Message, ToolCall, messages_of
 from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
 from looptrace.analyzer.text.errors import error_of, says_nothing
@@ -139,11 +140,7 @@ def _facts(
     kind, dialect = kind_of(attributes)
     name = _name(row["name"], attributes, kind, dialect)
     kind = None if name in _NOT_A_CALL else kind
-
-    def text(key: str) -> str | None:
-        value = field(attributes, key, dialect)
-        return None if value is None or value == "" else str(value)
-
+    text = partial(text_field, attributes, dialect=dialect)
     arguments, result, says_failed = _tool_fields(attributes, kind, dialect)
     failed = _failed(row["status"], text("level"), says_failed, result)
     told = _error(row, attributes, events, dialect, result) if failed else (None, None, None)
@@ -156,7 +153,7 @@ def _facts(
         start_ns=row["start_ns"],
         end_ns=row["end_ns"],
         service=row["service"],
-        links=tuple(link["trace_id"] for link in msgspec.json.decode(row["links"])),
+        links=linked_traces(row["links"]),
         kind=kind,
         session=text("session"),
         task=text("task"),
@@ -183,6 +180,11 @@ def _facts(
         input_tokens=_count(attributes, "input_tokens", kind, dialect),
         output_tokens=_count(attributes, "output_tokens", kind, dialect),
     )
+
+
+def linked_traces(links: str) -> tuple[str, ...]:
+    """Return the ids of the traces in a span's links."""
+    return tuple(link["trace_id"] for link in msgspec.json.decode(links))
 
 
 def _name(span_name: str, attributes: dict[str, Any], kind: SpanKind | None, dialect: str) -> str:

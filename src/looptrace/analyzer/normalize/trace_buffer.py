@@ -1,7 +1,7 @@
 """Spans as they arrive in, turns out that are new, or of which more is known.
 
 A span tells of a turn only together with the others of its trace, so that those are held while the
-trace is at work, and the turns of a trace that got a span are made anew.
+trace is at work, as they were read, and the turns of a trace that got a span are made anew.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
-from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
+from looptrace.analyzer.normalize.turn_builder import turns_of_fields
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.bounded_dict import BoundedDict
-
-SpanRow = tuple[Any, ...]  # the columns of SPAN_SCHEMA
 
 # Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then.
 SPANS_PER_TRACE_MAX = 2_000
@@ -45,26 +43,34 @@ class _Turn(NamedTuple):
     content: int  # hash
 
 
+class _Span(NamedTuple):
+    """A span as it was read, and the characters that it was read from."""
+
+    fields: SpanFields
+    chars: int
+
+
 @dataclass(slots=True)
 class _Trace:
     """The spans of one trace so far, and the turns that are known of them."""
 
-    rows: dict[str, SpanRow] = field(default_factory=dict)  # by the id of the span
+    spans: dict[str, _Span] = field(default_factory=dict)  # by id
     known: dict[tuple[str, ...], _Turn] = field(default_factory=dict)
     began: list[str] = field(default_factory=list)  # sessions
     chars: int = 0
 
-    def hold(self, row: SpanRow) -> None:
+    def hold(self, span: _Span) -> None:
         """Take a span; one that comes again takes the place of the first."""
-        self._drop(row[1])
-        self.rows[row[1]] = row
-        self.chars += _chars(row)
-        if len(self.rows) > SPANS_PER_TRACE_MAX:
-            self._drop(next(iter(self.rows)))
+        span_id = span.fields.span_id
+        self._drop(span_id)
+        self.spans[span_id] = span
+        self.chars += span.chars
+        if len(self.spans) > SPANS_PER_TRACE_MAX:
+            self._drop(next(iter(self.spans)))
 
     def _drop(self, span_id: str) -> None:
-        if row := self.rows.pop(span_id, None):
-            self.chars -= _chars(row)
+        if span := self.spans.pop(span_id, None):
+            self.chars -= span.chars
 
     def learn(self, turn: _Turn) -> bool:
         """Note a turn; says whether there is news of it.
@@ -95,36 +101,38 @@ class TraceBuffer:
     def __len__(self) -> int:
         return len(self._traces)
 
-    def take(self, spans: Iterable[SpanRow], above: Iterable[SpanRow] = ()) -> pl.DataFrame:
-        """Take spans that have ended; returns the turns (`TURN_SCHEMA`) that there is news of.
+    def take(self, spans: pl.DataFrame, above: pl.DataFrame | None = None) -> pl.DataFrame:
+        """Take spans (`SPAN_SCHEMA`) that ended; returns the turns (`TURN_SCHEMA`) with news.
 
         Those `above` are still open, and only tell what the others inherit.
         """
-        touched: dict[str, None] = {}
-        for row in spans:
-            touched[row[0]] = None
-            self._hold(row)
-        news = self._turns(touched, [row for row in above if row[0] in touched])
+        for span in map(_Span, list(span_fields_of(spans)), _chars(spans)):
+            self._hold(span)
+        traces = spans["trace_id"].unique(maintain_order=True)
+        opened = spans.clear() if above is None else above
+        inherited = span_fields_of(opened.filter(pl.col("trace_id").is_in(traces.implode())))
+        news = self._turns(traces, inherited)
         self._make_room()
         return news
 
     def rest(self) -> pl.DataFrame:
         """Return the turns that waited for spans which do not come any more."""
-        return self._turns(self._traces, [], ended=True)
+        return self._turns(self._traces, ended=True)
 
-    def _hold(self, row: SpanRow) -> None:
-        trace = self._traces.setdefault(row[0], _Trace())
-        self._traces.move_to_end(row[0])
+    def _hold(self, span: _Span) -> None:
+        name = span.fields.trace_id
+        trace = self._traces.setdefault(name, _Trace())
+        self._traces.move_to_end(name)
         self._chars -= trace.chars
-        trace.hold(row)
+        trace.hold(span)
         self._chars += trace.chars
 
     def _turns(
-        self, names: Iterable[str], above: list[SpanRow], *, ended: bool = False
+        self, names: Iterable[str], above: Iterable[SpanFields] = (), *, ended: bool = False
     ) -> pl.DataFrame:
-        rows = [row for name in names for row in self._traces[name].rows.values()]
-        turns, _ = turns_of(
-            _table(rows), self._sameness, above=_table(above), begun=self._begun, ended=ended
+        spans = (span.fields for name in names for span in self._traces[name].spans.values())
+        turns, _ = turns_of_fields(
+            spans, self._sameness, above=above, begun=self._begun, ended=ended
         )
         began = turns.select("session", "trace_id").unique("session", maintain_order=True)
         for session, name in began.iter_rows():
@@ -143,12 +151,9 @@ class TraceBuffer:
             self._begun.update(dict.fromkeys(trace.began, _BEFORE))
 
 
-def _chars(row: SpanRow) -> int:
-    return _CHARS_PER_SPAN + sum(len(value) for value in row if isinstance(value, str))
-
-
-def _table(rows: list[SpanRow]) -> pl.DataFrame:
-    return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
+def _chars(spans: pl.DataFrame) -> pl.Series:
+    texts = pl.sum_horizontal(pl.col(pl.String).str.len_chars())
+    return spans.select(_CHARS_PER_SPAN + texts).to_series()
 
 
 def _identified(turns: pl.DataFrame) -> Iterator[_Turn]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -32,25 +32,32 @@ SpanKey = tuple[str, str]  # trace_id, span_id
 
 
 def turns_of(
-    spans: pl.DataFrame,
-    sameness: Sameness = NOTHING,
-    *,
-    above: pl.DataFrame | None = None,
-    begun: Mapping[str, str] | None = None,
-    ended: bool = True,
+    spans: pl.DataFrame, sameness: Sameness = NOTHING
 ) -> tuple[pl.DataFrame, list[Skipped]]:
     """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
 
     Also returned is what had to be read otherwise than it stood: circles of parents. `sameness`
     decides how turns are compared.
+    """
+    return turns_of_fields(span_fields_of(spans), sameness)
+
+
+def turns_of_fields(
+    spans: Iterable[SpanFields],
+    sameness: Sameness = NOTHING,
+    *,
+    above: Iterable[SpanFields] = (),
+    begun: Mapping[str, str] | None = None,
+    ended: bool = True,
+) -> tuple[pl.DataFrame, list[Skipped]]:
+    """Turn spans that were read, in any order, into turns as `turns_of` does.
 
     Where spans are still coming, those `above` are still open and only tell what the others
     inherit, `begun` names the trace in which each session began, and a trace that has not `ended`
     keeps back the calls of its last response, which may get spans of their own.
     """
-    facts = list(span_fields_of(spans.sort("trace_id", "end_ns", "start_ns", "span_id")))
-    opened = [] if above is None else list(span_fields_of(above))
-    family, skipped = span_tree_of([*facts, *opened])
+    facts = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
+    family, skipped = span_tree_of([*facts, *above])
     facts = _merged(facts, family)
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
     for span in facts:

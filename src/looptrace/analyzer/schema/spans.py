@@ -28,6 +28,16 @@ SPAN_SCHEMA = pl.Schema(
     }
 )
 
+# What a span says of whom its trace belongs to, as it is stored beside the span.
+SPAN_TIES_SCHEMA = pl.Schema(
+    {
+        "session": pl.String(),  # null where the span itself names none
+        "task": pl.String(),
+        "task_parent": pl.String(),
+        "linked_traces": pl.List(pl.String()),  # ids of the traces in its links
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import polars as pl
 from opentelemetry.sdk.trace import ReadableSpan
@@ -17,6 +17,7 @@ from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.collector.otlp.sdk_spans import row_of
+from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.errors import LooptraceError
 
@@ -60,7 +61,7 @@ class LocalEngine:
         """
         self._enter()
         with self._lock:
-            notices = self._feed(self._arrivals.take(map(row_of, spans), map(row_of, above)))
+            notices = self._feed(self._arrivals.take(_table(spans), _table(above)))
         self._notify(notices)
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
@@ -108,3 +109,7 @@ class LocalEngine:
             self._live.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         return [notice_of(event, self._directives) for event in events]
+
+
+def _table(spans: Iterable[ReadableSpan]) -> pl.DataFrame:
+    return span_table([row_of(span) for span in spans])

@@ -173,7 +173,7 @@ class _Judge:
             self._outages_told |= {outage.id: outage.known_ns for outage in known}
         for spans in reader.read_spans(self._dir):
             goes_on = last_ns.over("trace_id") > now_ns - TRACES_GO_ON_S * NS_PER_S
-            self._arrivals.take(spans.filter(goes_on).rows())
+            self._arrivals.take(spans.filter(goes_on))
         self._show()
 
     def tick(self) -> bool:
@@ -193,7 +193,7 @@ class _Judge:
 
     def _take(self, logged: Logged) -> None:
         try:
-            self._feed(self._arrivals.take(logged.spans.rows()))
+            self._feed(self._arrivals.take(logged.spans))
         except StoreError:
             raise
         except Exception:

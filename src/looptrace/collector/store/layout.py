@@ -17,7 +17,9 @@ RULES_FILE = f"{NAME}.rules"  # Hash of the settings that findings and gates com
 GATES_FILE = f"{NAME}.gates.db"
 
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# What can be read; an earlier one is migrated when it is written to.
+_VERSIONS_READ = (1, SCHEMA_VERSION)
 
 
 def is_store(path: Path) -> bool:
@@ -25,8 +27,8 @@ def is_store(path: Path) -> bool:
     return (path / MARKER).is_file()
 
 
-def require_store(store_dir: Path) -> None:
-    """Check that a folder is a store that this version can read.
+def require_store(store_dir: Path) -> int:
+    """Check that a folder is a store that this version can read; returns the store's schema.
 
     Raises:
         StoreError: if it is none, or one of a newer version.
@@ -41,12 +43,21 @@ def require_store(store_dir: Path) -> None:
         raise StoreError(
             f"{marker}: cannot be read ({error}); make a new store from the traces."
         ) from error
-    if version != SCHEMA_VERSION or buckets != BUCKETS:
+    if version not in _VERSIONS_READ or buckets != BUCKETS:
         raise StoreError(
             f"{store_dir}: was written by another version of looptrace (schema {version}, "
             f"{buckets} buckets; known is schema {SCHEMA_VERSION}, {BUCKETS} buckets); "
             "update looptrace."
         )
+    return version
+
+
+def write_marker(store_dir: Path) -> None:
+    """Mark a folder as a store of this version."""
+    aside = store_dir / f"{MARKER}.tmp"
+    marker = {"schema": SCHEMA_VERSION, "buckets": BUCKETS}
+    aside.write_text(f"{json.dumps(marker)}\n", encoding="utf-8")
+    aside.replace(store_dir / MARKER)
 
 
 def gates_path(store_dir: Path) -> Path:

@@ -10,19 +10,20 @@ import glob
 import os
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.locks import StoreError, replacing
 
-# The ids that tie a span's trace to others: its session, its task, the traces it links to. Kept
-# with the span, they tell where its trace belongs without reading what it did.
-STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, "ties": pl.List(pl.String)})
+# What ties a span's trace to others, kept with the span, tells where the trace belongs without
+# reading what it did.
+STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, **SPAN_TIES_SCHEMA})
 
 _LOOP_TURN = {
     "trace_id": pl.String(),
@@ -84,7 +85,21 @@ def read_bucket(
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
-    return _read(_files(store_dir, table, bucket), table, columns).drop(_FILE)
+    schema = TABLES[table]
+    wanted = pl.Schema({name: schema[name] for name in columns or schema})
+    return _read(_files(store_dir, table, bucket), wanted).drop(_FILE)
+
+
+def rewrite_spans(store_dir: Path, complete: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Write the files of an earlier schema's spans anew, with the columns that `complete` adds.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote, or cannot be written.
+    """
+    for path in sorted(store_dir.glob(f"spans/day=*/bucket=*/{DATA}")):
+        spans = _read([path], SPAN_SCHEMA).drop(_FILE)
+        if pl.read_parquet_schema(path) != STORED_SPAN_SCHEMA:
+            _write_files(store_dir, {path: complete(spans)})
 
 
 def write_bucket(
@@ -99,7 +114,7 @@ def write_bucket(
     by_day = rows.with_columns(day=day).partition_by("day", as_dict=True, include_key=False)
     wanted = {_file(store_dir, table, str(day), bucket): part for (day,), part in by_day.items()}
     files = _files(store_dir, table, bucket)
-    stored = _read(files, table).partition_by(_FILE, as_dict=True, include_key=False)
+    stored = _read(files, TABLES[table]).partition_by(_FILE, as_dict=True, include_key=False)
     empty = TABLES[table].to_frame()
     changed = {
         path: part
@@ -189,12 +204,9 @@ def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame]) -> None:
         ) from error
 
 
-def _read(paths: list[Path], table: str, columns: list[str] | None = None) -> pl.DataFrame:
+def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
     """Read files together, with a column for where each row came from; if one is bad, name it."""
-    schema = TABLES[table]
-    expected = pl.Schema(
-        [*((name, schema[name]) for name in columns or schema), (_FILE, pl.String())]
-    )
+    expected = pl.Schema({**columns, _FILE: pl.String()})
     if not paths:
         return expected.to_frame()
     try:
@@ -211,7 +223,7 @@ def _read(paths: list[Path], table: str, columns: list[str] | None = None) -> pl
     if rows.schema == expected:
         return rows
     if len(paths) > 1:
-        return pl.concat(_read([path], table, columns) for path in paths)
+        return pl.concat(_read([path], columns) for path in paths)
     raise StoreError(
         f"{paths[0]}: cannot be read ({why}); move it away and ingest the traces of its day again."
     )

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.normalize.span_fields import span_fields_of
+from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.normalize.span_tree import groups
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.text.digests import digest
-from looptrace.collector.store.parquet import BUCKETS, STORED_SPAN_SCHEMA, read_bucket, write_bucket
+from looptrace.collector.store.parquet import BUCKETS, read_bucket, write_bucket
 
 # More than enough to spread tasks evenly over the buckets.
 _BUCKET_HASH_BYTES = 8
@@ -23,7 +23,7 @@ Traces = set[str] | None  # of a bucket; None stands for all
 
 
 def place(store_dir: Path, spans: pl.DataFrame) -> tuple[dict[int, Traces], list[Skipped]]:
-    """Bring every span, given or stored, to the bucket where its trace belongs.
+    """Bring every span, of these (`SPAN_SCHEMA`) or stored, to the bucket where its trace belongs.
 
     Returned are the buckets that changed, with the traces that spans came to; None stands for all.
 
@@ -33,6 +33,7 @@ def place(store_dir: Path, spans: pl.DataFrame) -> tuple[dict[int, Traces], list
     """
     touched: dict[int, Traces] = {}
     replaced: list[Skipped] = []
+    spans = with_ties(spans)
     while True:
         stored = _stored_ties(store_dir)
         buckets = _buckets_of(pl.concat([stored.drop("bucket"), _tie_rows(spans)]))
@@ -81,27 +82,24 @@ def count_known(store_dir: Path, spans: pl.DataFrame) -> int:
     return pl.concat([rows.join(ids, on=_ROW_KEY, how="semi") for rows in stored]).unique().height
 
 
-def ties_of(spans: pl.DataFrame) -> pl.Series:
-    """Return of each span what ties its trace to others: session, tasks, linked traces."""
-    found = [
-        sorted({tie for tie in (span.session, span.task, span.task_parent, *span.links) if tie})
-        for span in span_fields_of(spans)
-    ]
-    return pl.Series(found, dtype=STORED_SPAN_SCHEMA["ties"])
-
-
 def _tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of a trace and what it is tied to; every trace is tied to itself."""
-    rows = spans.select("trace_id", "ties").explode("ties", empty_as_null=True)
-    return rows.with_columns(pl.col("ties").fill_null(pl.col("trace_id"))).unique()
+    """Return the pairs of a trace and what it is tied to (`tie`); every trace is tied to itself."""
+    trace = pl.col("trace_id")
+    named = [
+        spans.lazy().select(trace, tie=pl.col(name).fill_null(trace)).unique()
+        for name in ("session", "task", "task_parent")
+    ]
+    linked = spans.lazy().filter(pl.col("linked_traces").list.len() > 0)
+    linked = linked.select(trace, tie="linked_traces").explode("tie")
+    return pl.concat([*named, linked]).unique().collect()
 
 
 def _stored_ties(store_dir: Path) -> pl.DataFrame:
     """Return the pairs of all stored traces, with the bucket in which they stand."""
     return pl.concat(
-        _tie_rows(read_bucket(store_dir, "spans", bucket, ["trace_id", "ties"])).with_columns(
-            bucket=pl.lit(bucket)
-        )
+        _tie_rows(
+            read_bucket(store_dir, "spans", bucket, ["trace_id", *SPAN_TIES_SCHEMA])
+        ).with_columns(bucket=pl.lit(bucket))
         for bucket in range(BUCKETS)
     )
 

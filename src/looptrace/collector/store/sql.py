@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 
-from looptrace.collector.store.layout import require_store
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.store.layout import SCHEMA_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.parquet import DATA, TABLES, files_pattern
 from looptrace.errors import InputError
@@ -63,7 +65,9 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    require_store(store_dir)
+    tables: dict[str, pl.Schema] = TABLES
+    if require_store(store_dir) < SCHEMA_VERSION:  # It may be migrated meanwhile.
+        tables = {**TABLES, "spans": SPAN_SCHEMA}
     store_dir = store_dir.resolve()
     connection = duckdb.connect(config=_CONFIG)
     # DuckDB compares the patterns of files, too, with the folders that are allowed.
@@ -72,7 +76,7 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
     connection.execute("SET enable_external_access = false")
     try:
         with reading(store_dir):
-            for table, schema in TABLES.items():
+            for table, schema in tables.items():
                 pattern = files_pattern(store_dir, table)
                 files = connection.read_parquet(pattern, hive_partitioning=True)
                 files.select(*schema, "day", "bucket").create_view(table)

@@ -9,7 +9,6 @@ killed ingest costs nothing: the next one brings every span to its bucket and ma
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,12 +34,12 @@ from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
     GATES_FILE,
     RULES_FILE,
-    SCHEMA_VERSION,
     UNFINISHED_FILE,
     is_store,
-    require_store,
+    write_marker,
 )
-from looptrace.collector.store.locks import MARKER, NAME, StoreError, ingesting
+from looptrace.collector.store.locks import NAME, StoreError, ingesting
+from looptrace.collector.store.migration import migrate
 from looptrace.collector.store.parquet import (
     BUCKETS,
     FINDING_SCHEMA,
@@ -58,7 +57,6 @@ from looptrace.collector.store.placement import (
     of_traces,
     place,
     tied_traces,
-    ties_of,
 )
 from looptrace.collector.store.reader import count_rows
 
@@ -161,7 +159,7 @@ class Writer:
         unfinished.touch()
         seq_before = self._gates.last_seq()
         known = count_known(self._dir, spans)
-        touched, replaced = place(self._dir, spans.with_columns(ties=ties_of(spans)))
+        touched, replaced = place(self._dir, spans)
         said = self._gates.resolutions()
         touched |= dict.fromkeys(stale | _decided(self._dir, self._gates))
         opened = 0
@@ -197,7 +195,7 @@ class Writer:
         spans, _ = distinct_spans(spans)
         said = [each for each in self._gates.resolutions() if each.id not in self._said]
         (self._dir / UNFINISHED_FILE).touch()
-        touched, _ = place(self._dir, spans.with_columns(ties=ties_of(spans)))
+        touched, _ = place(self._dir, spans)
         if said:
             for bucket in buckets_with(self._dir, {each.trace_id for each in said}):
                 touched[bucket] = None
@@ -272,16 +270,13 @@ def _locked(store_dir: Path) -> Iterator[None]:
 
 
 def _prepare(store_dir: Path) -> None:
-    """Sweep what a killed ingest left, and make a new store's marker, last."""
+    """Sweep what a killed ingest left; migrate a store, or make a new one's marker, last."""
     sweep(store_dir)
     if is_store(store_dir):
-        require_store(store_dir)
+        migrate(store_dir)
         return
     prepare_files(store_dir)
-    aside = store_dir / f"{MARKER}.tmp"
-    marker = {"schema": SCHEMA_VERSION, "buckets": BUCKETS}
-    aside.write_text(f"{json.dumps(marker)}\n", encoding="utf-8")
-    aside.replace(store_dir / MARKER)
+    write_marker(store_dir)
 
 
 def _stale(store_dir: Path, settings: str) -> set[int]:

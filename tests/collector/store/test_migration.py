@@ -1,0 +1,80 @@
+"""`data/store_1.tar.xz` holds the spans of `late_ties`, stored by the version before schema 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from looptrace.collector.store import layout, parquet, reader, writer
+from looptrace.collector.store.sql import ask_typed
+from tests.collector.store.test_writer import Killed, content, files_of, fresh, late_ties
+
+ARCHIVE = Path(__file__).parent / "data/store_1.tar.xz"
+TIES = "SELECT DISTINCT session, task, task_parent, linked_traces FROM spans"
+
+
+@pytest.fixture
+def store_1(tmp_path: Path) -> Path:
+    """Unpack a store of the first schema."""
+    shutil.unpack_archive(ARCHIVE, tmp_path / "store_1", filter="data")
+    return tmp_path / "store_1"
+
+
+def assert_readable(folder: Path) -> None:
+    """Read all spans, as looptrace and as SQL do."""
+    assert pl.concat(reader.read_spans(folder)).height == late_ties().height
+    with ask_typed(folder, "SELECT count(name) FROM spans") as answer:
+        ((names,),) = next(answer.batches)
+    assert names == late_ties().height
+
+
+def test_the_next_ingest_migrates_a_store_of_the_version_before(
+    tmp_path: Path, store_1: Path
+) -> None:
+    """It can be read before, and is afterwards like one that was made anew."""
+    assert_readable(store_1)
+    assert json.loads((store_1 / "looptrace-store.json").read_bytes())["schema"] == 1
+    writer.ingest(late_ties().clear(), store_1)
+    assert json.loads((store_1 / "looptrace-store.json").read_bytes())["schema"] == 2
+    assert content(store_1) == fresh(tmp_path / "fresh", late_ties())
+    spans = [path for path in files_of(store_1) if path.parts[-4] == "spans"]
+    assert {pl.read_parquet_schema(path) == parquet.STORED_SPAN_SCHEMA for path in spans} == {True}
+    with ask_typed(store_1, TIES) as answer:
+        ties = next(answer.batches)
+    assert ("shopping", None, None, []) in ties
+    assert (None, "job", None, []) in ties
+
+
+def test_a_migration_that_is_killed_goes_on_with_the_next_ingest(
+    tmp_path: Path, store_1: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store of which some files are migrated is read like any other."""
+    expected = fresh(tmp_path / "fresh", late_ties())
+    for writes in count():
+        folder = tmp_path / f"killed-{writes}"
+        shutil.copytree(store_1, folder)
+        left = iter(range(writes))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda _, left=left: _kill(left))
+            try:
+                writer.prepare(folder)
+            except Killed:
+                assert_readable(folder)
+            else:
+                break
+        writer.ingest(late_ties().clear(), folder)
+        assert content(folder) == expected
+    assert writes > 5
+    assert layout.require_store(folder) == layout.SCHEMA_VERSION
+
+
+def _kill(left: Iterator[int]) -> None:
+    if next(left, None) is None:
+        raise Killed
