@@ -60,6 +60,9 @@ from looptrace.collector.store.placement import (
 )
 from looptrace.collector.store.reader import count_rows
 
+# Buckets are normalised together until they have so many spans; they are in memory at a time.
+SPANS_AT_ONCE = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
@@ -80,11 +83,20 @@ class Ingested:
 
 
 @dataclass(frozen=True, slots=True)
+class _Changed:
+    """A bucket to be made anew: of these traces, which are tied to others, and their spans."""
+
+    bucket: int
+    traces: Traces
+    spans: pl.DataFrame  # SPAN_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
 class _Derived:
-    """What was made anew: of these tasks, and what was judged of them."""
+    """What was made anew: of these tasks, and what was detected in them."""
 
     tasks: set[str]
-    judged: Detection
+    detection: Detection
 
 
 def prepare(store_dir: Path) -> None:
@@ -147,8 +159,9 @@ class Writer:
 
         What the tables hold afterwards depends only on the set of all spans ever ingested and on
         what people decided, and the findings on the rules of the last ingest. Events of gates are
-        only ever added, and new ones go to the outbox of the webhooks. One bucket is in memory at
-        a time, beside the given spans. Whatever a writer that was killed left behind is repaired.
+        only ever added, and new ones go to the outbox of the webhooks. One bucket, or some small
+        ones, are in memory at a time, beside the given spans. Whatever a writer that was killed
+        left behind is repaired.
 
         Raises:
             StoreError: if a file cannot be read or written.
@@ -163,8 +176,8 @@ class Writer:
         said = self._gates.resolutions()
         touched |= dict.fromkeys(stale | _decided(self._dir, self._gates))
         opened = 0
-        for bucket, traces in sorted(touched.items()):
-            opened += self._decide(self._derive(bucket, traces))
+        for derived in self._derive(touched):
+            opened += self._decide(derived)
         _forget_tasks(self._dir, self._gates)
         self._said.update(each.id for each in said)
         (self._dir / RULES_FILE).write_text(settings, encoding="utf-8")
@@ -199,8 +212,8 @@ class Writer:
         if said:
             for bucket in buckets_with(self._dir, {each.trace_id for each in said}):
                 touched[bucket] = None
-        for bucket, traces in sorted(touched.items()):
-            self._derive(bucket, traces)
+        for _ in self._derive(touched):
+            pass  # Somebody else decides.
         self._said.update(each.id for each in said)
         (self._dir / UNFINISHED_FILE).unlink()
 
@@ -214,25 +227,52 @@ class Writer:
         """
         return expire(self._dir, days_max, bytes_max)
 
-    def _derive(self, bucket: int, traces: Traces) -> _Derived:
-        """Make the turns and findings of a bucket's traces anew from its spans.
+    def _derive(self, touched: dict[int, Traces]) -> Iterator[_Derived]:
+        """Make the turns and findings of traces anew from their spans, bucket by bucket.
+
+        Small buckets are normalised together, because each call costs as much as some hundred
+        spans do. They share no task, so that their turns do not depend on each other.
+        """
+        waiting: list[_Changed] = []
+        for bucket, traces in sorted(touched.items()):
+            spans = read_bucket(self._dir, "spans", bucket)
+            tied = tied_traces(spans, traces)
+            mine = spans.filter(of_traces(tied)).select(list(SPAN_SCHEMA))
+            waiting.append(_Changed(bucket, tied, mine))
+            if sum(changed.spans.height for changed in waiting) >= SPANS_AT_ONCE:
+                yield from self._derive_together(waiting)
+                waiting = []
+        yield from self._derive_together(waiting)
+
+    def _derive_together(self, buckets: Sequence[_Changed]) -> Iterator[_Derived]:
+        """Normalise and detect once for all these buckets, and write each of them.
 
         What normalising remarks on concerns how spans are read, not whether they are stored, so
         that it is left to whoever analyses them.
         """
-        spans = read_bucket(self._dir, "spans", bucket)
-        mine = of_traces(tied_traces(spans, traces))
-        turns, _ = turns_of(spans.filter(mine).select(list(SPAN_SCHEMA)), self._policy.sameness)
-        stored = read_bucket(self._dir, "turns", bucket)
-        tasks = {*turns["task"], *stored.filter(mine)["task"]}
-        others = ~pl.col("task").is_in(tasks)
+        if not buckets:
+            return
+        spans = pl.concat([changed.spans for changed in buckets])
+        turns, _ = turns_of(spans, self._policy.sameness)
+        tasks = set(turns["task"])
         said = resolution_turns(each for each in self._gates.resolutions() if each.task in tasks)
         turns = numbered(pl.concat([turns, said]))
-        every = numbered(pl.concat([stored.filter(others), turns]))
+        detection = detect(turns, self._policy)
+        for changed in buckets:
+            yield self._write(changed, turns, detection)
+
+    def _write(self, changed: _Changed, turns: pl.DataFrame, detection: Detection) -> _Derived:
+        """Put what belongs to a bucket in the place of what was stored of its traces."""
+        bucket, of_task = changed.bucket, pl.col("task").is_in
+        traces = changed.spans["trace_id"].unique().implode()
+        own = set(turns.filter(pl.col("trace_id").is_in(traces))["task"])
+        stored = read_bucket(self._dir, "turns", bucket)
+        tasks = own | set(stored.filter(of_traces(changed.traces))["task"])
+        every = numbered(pl.concat([stored.filter(~of_task(tasks)), turns.filter(of_task(own))]))
         write_bucket(self._dir, "turns", bucket, every, every["start_ns"])
-        judged = detect(turns, self._policy)
-        kept = read_bucket(self._dir, "findings", bucket).filter(others)
-        findings = pl.concat([kept, _finding_table(judged.findings)]).sort(
+        detection = _of_tasks(detection, own)
+        kept = read_bucket(self._dir, "findings", bucket).filter(~of_task(tasks))
+        findings = pl.concat([kept, _finding_table(detection.findings)]).sort(
             "task", "turn_first", "turn_last", "rule", "id"
         )
         starts = every.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
@@ -240,14 +280,14 @@ class Writer:
             starts, on=["task", "turn_first"], how="left", maintain_order="left"
         )
         write_bucket(self._dir, "findings", bucket, findings, started["start_ns"])
-        return _Derived(tasks, judged)
+        return _Derived(tasks, detection)
 
     def _decide(self, derived: _Derived) -> int:
-        """Record what was judged; returns how many gates opened."""
-        judged = derived.judged
-        loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in judged.states}
-        states = [*judged.states, *map(TaskState, sorted(loops_no_more))]
-        new = self._gates.record(judged.events, states, time.time_ns(), judged.openings)
+        """Record what was detected; returns how many gates opened."""
+        found = derived.detection
+        loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in found.states}
+        states = [*found.states, *map(TaskState, sorted(loops_no_more))]
+        new = self._gates.record(found.events, states, time.time_ns(), found.openings)
         return sum(event.type == "gate_opened" for event in new)
 
 
@@ -302,6 +342,15 @@ def _forget_tasks(store_dir: Path, gates: GateStore) -> None:
     buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
     gone = gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
     gates.record((), map(TaskState, sorted(gone)), time.time_ns())
+
+
+def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
+    return Detection(
+        findings=tuple(finding for finding in detection.findings if finding.task in tasks),
+        events=tuple(event for event in detection.events if event.task in tasks),
+        states=tuple(state for state in detection.states if state.task in tasks),
+        openings=detection.openings,
+    )
 
 
 def _finding_table(findings: Sequence[Finding]) -> pl.DataFrame:
