@@ -9,7 +9,6 @@ from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.files.reader import read_spans
-from tests.paths import SHARED
 
 ROW = {
     "trace_id": "1" * 32,
@@ -32,10 +31,12 @@ def assert_same_ties(spans: pl.DataFrame) -> None:
     assert columns == whole
 
 
-@pytest.mark.parametrize("source", ["examples/traces", "examples/sessions", SHARED / "frameworks"])
+@pytest.mark.parametrize(
+    "source", ["examples/traces", "examples/sessions", "tests/framework_traces"]
+)
 def test_the_columns_are_what_the_spans_say(source: str) -> None:
     """A trace lies where its turns need it only if both read the same, in every dialect."""
-    spans = read_spans([str(source)]).spans
+    spans = read_spans([source]).spans
     assert_same_ties(spans)
     assert with_ties(spans)["session"].n_unique() > 1
 
