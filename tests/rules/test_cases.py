@@ -47,8 +47,11 @@ def cases_in(path: Path, text: str) -> Iterator[Case]:
     """Yield the cases of a file's text.
 
     Raises:
-        CaseError: if a case has no name or no verdict, or a name has no case or comes twice.
+        CaseError: if no rule has the name of the file, a case has no name or no verdict, or a name
+            has no case or comes twice.
     """
+    if path.stem not in RULE_OF:
+        raise CaseError(f"{path.relative_to(ROOT)}:1: there is no rule {path.stem!r}")
     name, names = "", set[str]()
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{path.relative_to(ROOT)}:{number}"
@@ -108,9 +111,10 @@ def test_case(case: Case) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_has_cases(rule: type[Rule]) -> None:
     """A rule comes with cases of both kinds."""
-    verdicts = [case.verdict for case in ALL if case.rule == rule.name]
-    assert "silent" in verdicts
-    assert set(verdicts) != {"silent"}
+    silent = {case.verdict == "silent" for case in ALL if case.rule == rule.name}
+    assert silent == {True, False}, (
+        f"tests/cases/{rule.name}.txt must hold a case that is silent and one that is not."
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,3 +146,9 @@ def test_malformed_case_says_where_it_is(text: str, says: str) -> None:
     """A case without a name, or a line that is no case, would else be passed over."""
     with pytest.raises(CaseError, match=f"^tests/cases/{re.escape(says)}"):
         list(cases_in(CASES / "repeated_call.txt", text))
+
+
+def test_cases_of_no_rule_are_refused() -> None:
+    """Cases under a misspelt name would each fail, and none would say why."""
+    with pytest.raises(CaseError, match=r"^tests/cases/repeated_cal\.txt:1: there is no rule"):
+        list(cases_in(CASES / "repeated_cal.txt", "one\n    ping(a)->1 => silent"))
