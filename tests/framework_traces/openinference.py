@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from examples.dialects import OPENAI, Asked, Message, Response
-from tests.framework_traces.shape import (
-    MODEL,
-    Piece,
-    Shape,
-    Talk,
-    arguments,
-    failing,
-)
+from tests.framework_traces.shape import MODEL, Piece, Shape, Talk, arguments, failing
 
 SCHEMA = '{"type": "object", "properties": {"order": {"type": "string"}}}'
 REDACTED = "An error occurred while running the tool. Please try again."

@@ -6,7 +6,7 @@ as "no opinion" and never raised. Nothing here opens a socket: judges are given 
 
 from __future__ import annotations
 
-import json
+import json  # a key that comes twice must be seen
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

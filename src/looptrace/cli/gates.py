@@ -20,12 +20,7 @@ from looptrace.analyzer.text.times import utc_s
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
-from looptrace.collector.store.gates import (
-    DECISIONS,
-    GateDetails,
-    GateStatus,
-    StoredGate,
-)
+from looptrace.collector.store.gates import DECISIONS, GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.reader import open_gates, worked
 
 _CELL_LENGTH_MAX = 120

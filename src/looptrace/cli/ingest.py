@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json  # a log line has spaces, as its page shows it
 import sys
 from pathlib import Path
 from typing import IO

@@ -7,7 +7,6 @@ each receiver has come is kept in the store.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Generator, Iterable, Iterator
@@ -16,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import polars as pl
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -280,19 +280,18 @@ def _name(target: Target) -> str:
 def _progress(store_dir: Path) -> dict[str, int]:
     path = store_dir / _PROGRESS_FILE
     try:
-        found: dict[str, int] = json.loads(path.read_bytes())
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: cannot be read; delete it, and all is sent again.") from error
-    return found
 
 
 def _note(store_dir: Path, name: str, seq: int) -> None:
     path = store_dir / _PROGRESS_FILE
     aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
-        aside.write_text(json.dumps(_progress(store_dir) | {name: seq}), encoding="utf-8")
+        aside.write_bytes(msgspec.json.encode(_progress(store_dir) | {name: seq}))
         aside.replace(path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({error.strerror}).") from error

@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.otlp import json_documents
 from looptrace.collector.otlp.frames import DamagedError, Frame
-from looptrace.collector.otlp.json_documents import (
-    CUT_OFF,
-    documents,
-    readable_prefix,
-)
+from looptrace.collector.otlp.json_documents import CUT_OFF, documents, readable_prefix
 from tests.collector.conftest import Json, request, span
 
 A, B = request(span(1)), request(span(2), span(3))

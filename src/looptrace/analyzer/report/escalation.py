@@ -15,12 +15,7 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.gates.events import Failure, GateEvent
-from looptrace.analyzer.llm_judge import (
-    GOAL_LENGTH_MAX,
-    NAME_LENGTH_MAX,
-    NoOpinion,
-    Opinion,
-)
+from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX, NAME_LENGTH_MAX, NoOpinion, Opinion
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.docs import summary

@@ -15,12 +15,7 @@ from looptrace.analyzer.llm_judge import NoOpinion
 from looptrace.analyzer.report.escalation import Escalation, Iteration
 from looptrace.analyzer.report.json import event_object, failure_object, json_text
 from looptrace.analyzer.report.templating import template
-from looptrace.analyzer.report.wording import (
-    WHY_TEXTS,
-    counted,
-    opinion_text,
-    told_text,
-)
+from looptrace.analyzer.report.wording import WHY_TEXTS, counted, opinion_text, told_text
 from looptrace.analyzer.text.times import utc_us
 
 SCHEMA = 1

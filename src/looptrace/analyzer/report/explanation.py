@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import polars as pl
 from rich.console import Console
 from rich.padding import Padding
@@ -94,7 +94,7 @@ def _without_rule(gate: MovedGate) -> str:
 
 
 def _setting(change: Change) -> str:
-    then, now = (json.dumps(value) for value in (change.then, change.now))
+    then, now = (msgspec.json.encode(value).decode() for value in (change.then, change.now))
     return f"{change.setting} = {then} (now {now})"
 
 

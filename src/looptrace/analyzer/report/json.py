@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json  # texts may hold half surrogate pairs, which msgspec refuses
 import re
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json  # a record may hold any value, and NaN stays NaN
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice

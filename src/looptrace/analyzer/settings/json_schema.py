@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 
 from looptrace.analyzer.detect.rule_plugins import every_rule
@@ -22,4 +20,5 @@ def schema() -> str:
         "title": FILE_NAME,
         "$defs": tables,
     }
-    return f"{json.dumps(whole, indent=2, ensure_ascii=False)}\n"
+    text = msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+    return f"{text}\n"

@@ -6,12 +6,12 @@ error names the file, the line, what is wrong, and what may stand there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from looptrace.analyzer.detect.counters import Counting
@@ -24,25 +24,14 @@ from looptrace.analyzer.fingerprint.embeddings import EmbeddingsError
 from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool, check_pattern
 from looptrace.analyzer.fingerprint.similarity import SENTENCES, Meaning
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
-from looptrace.analyzer.settings.file_tables import (
-    DIRECTIVES,
-    MEANING,
-    MEASURE,
-    MODEL,
-    file_table,
-)
+from looptrace.analyzer.settings.file_tables import DIRECTIVES, MEANING, MEASURE, MODEL, file_table
 from looptrace.analyzer.settings.profiles import (
     DEFAULT_PROFILE,
     PROFILES,
     THRESHOLD,
     rules_of_profile,
 )
-from looptrace.analyzer.settings.rule_forms import (
-    Form,
-    effective_overrides,
-    forms_of,
-    overrides_of,
-)
+from looptrace.analyzer.settings.rule_forms import Form, effective_overrides, forms_of, overrides_of
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.analyzer.settings.tables import checked, made, stated
 from looptrace.analyzer.settings.toml_reader import (
@@ -213,7 +202,7 @@ def _model(top: Node, file: str | UnsetType, beside: Path, form: Form) -> tuple[
     path = beside / file
     try:
         with path.open("rb") as opened:
-            model = model_of(json.loads(opened.read(FILE_BYTES_MAX)))
+            model = model_of(msgspec.json.decode(opened.read(FILE_BYTES_MAX)))
     except (OSError, ValueError) as error:
         why = plain(str(error), _ERROR_LENGTH_MAX)
         raise top.at(MODEL).error(f"{MODEL} cannot be used: {why}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json  # a text may hold half a surrogate pair, which msgspec refuses
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from itertools import islice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json
+import json  # canonical text: keys sorted, numbers as written, half surrogate pairs kept
 import re
 from typing import Any
 

@@ -8,11 +8,11 @@ that it did not learn from: these are split into folds, and each is judged by a 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -91,7 +91,7 @@ def labels_in(text: str, name: str) -> list[Label]:
         if not line.strip():
             continue
         try:
-            label = json.loads(line)
+            label = msgspec.json.decode(line)
             task, loop, turn = label["task"], label["loop"], label.get("turn")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             why = 'it must be like {"task": "a", "loop": true, "turn": 12}'
@@ -296,4 +296,4 @@ def model_json(model: Model, card: Mapping[str, Any]) -> str:
         "intercept": round(model.intercept, 6),
         "card": card,
     }
-    return json.dumps(said, indent=2) + "\n"
+    return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"

@@ -7,7 +7,6 @@ The key is read from the environment when it is sent, and stands in no setting, 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 from concurrent.futures import Future
@@ -212,7 +211,7 @@ async def _replied(settings: ChatSettings, key: str, question: Question) -> _Rep
 
 def _request(settings: ChatSettings, question: Question, answer: dict[str, Any]) -> bytes:
     keys = (f"- {name}: {about['description']}" for name, about in _KEYS.items())
-    return json.dumps(
+    return msgspec.json.encode(
         {
             "model": settings.model,
             "temperature": 0,
@@ -220,10 +219,10 @@ def _request(settings: ChatSettings, question: Question, answer: dict[str, Any])
             "response_format": answer,
             "messages": [
                 {"role": "system", "content": "\n".join((_INSTRUCTIONS, *keys))},
-                {"role": "user", "content": json.dumps(asdict(question), ensure_ascii=False)},
+                {"role": "user", "content": msgspec.json.encode(question).decode()},
             ],
         }
-    ).encode()
+    )
 
 
 async def _until_answered(

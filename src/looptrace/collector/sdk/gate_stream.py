@@ -7,7 +7,7 @@ last id.
 
 from __future__ import annotations
 
-import json
+import json  # the base installation, in an agent's process, lacks msgspec
 import logging
 import random
 import weakref

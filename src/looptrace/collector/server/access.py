@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import json
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]
+import msgspec
 from google.rpc.code_pb2 import PERMISSION_DENIED, UNAUTHENTICATED  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
@@ -257,7 +257,7 @@ async def _refuse(send: Send, headers: Mapping[str, list[str]], status: Status) 
         body = status.SerializeToString()
     else:
         kind = "application/json"
-        body = json.dumps({"code": status.code, "message": status.message}).encode()
+        body = msgspec.json.encode({"code": status.code, "message": status.message})
     fields = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
     if status.code == UNAUTHENTICATED:
         fields.append((b"www-authenticate", b"Bearer"))

@@ -43,13 +43,7 @@ from looptrace.collector.api_bodies import (
     ShownTask,
 )
 from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
-from looptrace.collector.server.openapi import (
-    JSON,
-    Answer,
-    Parameter,
-    document,
-    operation,
-)
+from looptrace.collector.server.openapi import JSON, Answer, Parameter, document, operation
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import (
     GateDetails,

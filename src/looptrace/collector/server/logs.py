@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json  # a log line may quote half a surrogate pair, which msgspec refuses
 import logging
 import traceback
 from typing import IO

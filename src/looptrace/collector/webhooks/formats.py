@@ -6,10 +6,11 @@ sent; what is, the reason and the signature, is what every report shows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from looptrace.analyzer.gates.event_names import NAMES, WEBHOOK_TEXTS, WEBHOOK_VALUES
 from looptrace.analyzer.gates.events import GateEvent
@@ -185,4 +186,4 @@ def _time(event: GateEvent) -> str:
 
 
 def _json(message: dict[str, Any]) -> bytes:
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+    return msgspec.json.encode(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json  # rules import no more than NumPy
 import zlib
 from dataclasses import dataclass, field
 from importlib.resources import files
