@@ -89,8 +89,8 @@ def span_tree_of(spans: list[SpanFields]) -> tuple[SpanTree, list[Skipped]]:
         if span.task and span.task_parent and span.task != span.task_parent:
             parents.setdefault(span.task, span.task_parent)
     said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
-    family = SpanTree(by_id, _sessions(spans), parents, said)
-    return family, _circles(family)
+    tree = SpanTree(by_id, _sessions(spans), parents, said)
+    return tree, _circles(tree)
 
 
 def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -129,14 +129,14 @@ def _sessions(spans: list[SpanFields]) -> dict[str, str]:
     return {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}
 
 
-def _circles(family: SpanTree) -> list[Skipped]:
+def _circles(tree: SpanTree) -> list[Skipped]:
     """Report each trace in which a span is its own ancestor, once."""
     found: dict[str, str] = {}
-    for (trace_id, span_id), span in family.by_id.items():
+    for (trace_id, span_id), span in tree.by_id.items():
         if trace_id in found or span.parent_span_id is None:
             continue
-        *_, last = [span, *family.ancestors(span)]
-        if last.parent_span_id and (trace_id, last.parent_span_id) in family.by_id:
+        *_, last = [span, *tree.ancestors(span)]
+        if last.parent_span_id and (trace_id, last.parent_span_id) in tree.by_id:
             found[trace_id] = span_id
     return [
         Skipped(

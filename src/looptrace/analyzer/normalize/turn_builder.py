@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -19,6 +19,7 @@ from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
+from looptrace.analyzer.normalize.twin_spans import _known, merge_twins
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.errors import error_of, says_nothing
@@ -28,7 +29,6 @@ from looptrace.analyzer.text.payloads import parsed
 _MEASURING = ("tool", "attempt", "progress")
 
 TurnRow = dict[str, Any]
-SpanKey = tuple[str, str]  # trace_id, span_id
 
 
 def turns_of(
@@ -56,11 +56,11 @@ def turns_of_fields(
     inherit, `begun` names the trace in which each session began, and a trace that has not `ended`
     keeps back the calls of its last response, which may get spans of their own.
     """
-    facts = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
-    family, skipped = span_tree_of([*facts, *above])
-    facts = _merged(facts, family)
+    fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
+    tree, skipped = span_tree_of([*fields, *above])
+    fields = merge_twins(fields, tree)
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
-    for span in facts:
+    for span in fields:
         if span.kind or span.status or span.figures.known or span.interventions:
             by_trace[span.trace_id].append(span)
     rows: list[TurnRow] = []
@@ -69,83 +69,23 @@ def turns_of_fields(
         by_trace.items(), key=lambda item: (min(s.start_ns for s in item[1]), item[0])
     )
     for trace_id, members in in_order:
-        session = family.sessions[trace_id]
+        session = tree.sessions[trace_id]
         first = (begun or {}).get(session, trace_id) == trace_id and session not in sessions_seen
-        rows += _Trace(members, family, first_of_session=first, ended=ended).rows()
+        rows += _Trace(members, tree, first_of_session=first, ended=ended).rows()
         sessions_seen.add(session)
-    _fill_results(rows, facts, family)
+    _fill_results(rows, fields, tree)
     table = pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
     return numbered(add_fingerprints(table, sameness)), skipped
-
-
-def _merged(facts: list[SpanFields], family: SpanTree) -> list[SpanFields]:
-    """Merge a span that another instrumentation wrote of the same thing into its ancestor.
-
-    That is a tool's span within one of the same tool, or a model's within a model's. What one of
-    them does not know the other adds, and a failure seen by either is kept.
-    """
-    by_key = {(span.trace_id, span.span_id): span for span in facts}
-    outermost = _lasts({key: twin for key, span in by_key.items() if (twin := _twin(span, family))})
-    for key, last in outermost.items():
-        by_key[last] = _both(by_key[last], by_key[key])
-    return [span for key, span in by_key.items() if key not in outermost]
-
-
-def _twin(span: SpanFields, family: SpanTree) -> SpanKey | None:
-    """Return the nearest ancestor that counts, if it is of the same thing."""
-    above = next((a for a in family.ancestors(span) if a.kind), None)
-    if span.kind not in ("tool", "model") or above is None or above.kind != span.kind:
-        return None
-    if span.kind == "tool" and above.name.lower() != span.name.lower():
-        return None
-    return above.trace_id, above.span_id
-
-
-def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:
-    """Return for each key the last of those that follow it; what leads into a circle has none."""
-    found: dict[SpanKey, SpanKey | None] = {}
-    for start in following:
-        key, passed = start, {start: None}
-        while key in following and key not in found:
-            key = following[key]
-            if key in passed:
-                break
-            passed[key] = None
-        last = found.get(key) if key in following else key
-        found |= {each: last for each in passed if each in following}
-    return {key: last for key, last in found.items() if last is not None}
-
-
-def _both(outer: SpanFields, inner: SpanFields) -> SpanFields:
-    failed = True if outer.failed or inner.failed else outer.failed
-    return replace(
-        outer,
-        failed=inner.failed if failed is None else failed,
-        call_id=outer.call_id or inner.call_id,
-        arguments=_known(outer.arguments, inner.arguments),
-        result=_known(outer.result, inner.result),
-        error_type=outer.error_type or inner.error_type,
-        error=outer.error or inner.error,
-        stacktrace=outer.stacktrace or inner.stacktrace,
-        given=outer.given or inner.given,
-        answer=outer.answer or inner.answer,
-        input_tokens=_known(outer.input_tokens, inner.input_tokens),
-        output_tokens=_known(outer.output_tokens, inner.output_tokens),
-    )
-
-
-def _known(first: Any, second: Any) -> Any:
-    return second if first is None else first
 
 
 class _Trace:
     """The spans of one trace while they become turns."""
 
     def __init__(
-        self, spans: list[SpanFields], family: SpanTree, *, first_of_session: bool, ended: bool
+        self, spans: list[SpanFields], tree: SpanTree, *, first_of_session: bool, ended: bool
     ) -> None:
         in_order = sorted(spans, key=lambda s: (s.end_ns, s.start_ns, s.span_id))
-        self.family = family
+        self.tree = tree
         self.tools = [span for span in in_order if span.kind == "tool"]
         self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
         self.agents = [span for span in in_order if span.kind == "agent"]
@@ -218,19 +158,19 @@ class _Trace:
 
     def _row(self, span: SpanFields, kind: str, **fields: Any) -> TurnRow:
         row = dict.fromkeys(TURN_SCHEMA)
-        declared = self.family.declared_task(span)
-        task = self.family.root_of(declared, span)
+        declared = self.tree.declared_task(span)
+        task = self.tree.root_of(declared, span)
         row |= {
             "task": task,
             "subtask": None if declared == task else declared,
-            "task_kind": self.family.task_kind(span),
-            "session": self.family.session(span),
+            "task_kind": self.tree.task_kind(span),
+            "session": self.tree.session(span),
             "trace_id": span.trace_id,
             "span_id": span.span_id,
             "kind": kind,
-            "agent": self.family.agent(span),
+            "agent": self.tree.agent(span),
             "name": span.name,
-            "phase": self.family.phase(span),
+            "phase": self.tree.phase(span),
             "failed": span.failed,
             "error_type": span.error_type,
             "error": span.error,
@@ -299,7 +239,7 @@ class _Trace:
 
         What neither speaks nor calls is no agent: some frameworks call a whole run one.
         """
-        caller = next((a.agent for a in self.family.ancestors(span) if a.agent), None)
+        caller = next((a.agent for a in self.tree.ancestors(span) if a.agent), None)
         if caller not in acting or caller == span.agent:
             return None
         asked = span.given[-1].text if span.given else None
@@ -399,7 +339,7 @@ def _bare(call: ToolCall) -> str | None:
     return str(next(iter(named.values()))) if isinstance(named, dict) and len(named) == 1 else None
 
 
-def _fill_results(rows: list[TurnRow], facts: list[SpanFields], family: SpanTree) -> None:
+def _fill_results(rows: list[TurnRow], fields: list[SpanFields], tree: SpanTree) -> None:
     """Add the results that models were given to the calls whose own spans do not tell them.
 
     A result is looked for by call id in the call's trace, then in other traces of its session whose
@@ -407,7 +347,7 @@ def _fill_results(rows: list[TurnRow], facts: list[SpanFields], family: SpanTree
     """
     in_trace: dict[tuple[str, str], ToolResult] = {}
     in_session: dict[tuple[str, ToolCall], ToolResult] = {}
-    for span in sorted(facts, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
+    for span in sorted(fields, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
         if span.kind != "model" or not span.given:
             continue
         asked = {c.call_id: c for m in span.given for c in m.calls if c.arguments is not None}
@@ -415,7 +355,7 @@ def _fill_results(rows: list[TurnRow], facts: list[SpanFields], family: SpanTree
             if result.call_id and result.text is not None:
                 in_trace.setdefault((span.trace_id, result.call_id), result)
                 if result.call_id in asked:
-                    key = (family.session(span), asked[result.call_id])
+                    key = (tree.session(span), asked[result.call_id])
                     in_session.setdefault(key, result)
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:

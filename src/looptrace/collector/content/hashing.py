@@ -55,9 +55,9 @@ _KIND_WORDS = {"network": "connection", "dependency": "importerror", "logic": "a
 
 def hash_content(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     """Return spans (`SPAN_SCHEMA`) with hashes for all content."""
-    facts = _with_kinds(list(span_fields_of(spans)))
+    fields = _with_kinds(list(span_fields_of(spans)))
     seen: dict[HashedForm, dict[str, str]] = {"exact": {}, "result": {}, "error": {}}
-    for span in facts:
+    for span in fields:
         _columns(span, lambda form, text: seen[form].setdefault(text, ""))
     known = {
         "exact": {text: hash_of(text, key) for text in seen["exact"]},
@@ -69,18 +69,18 @@ def hash_content(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
             for form in ("result", "error")
         },
     }
-    columns = [_columns(span, lambda form, text: known[form][text]) for span in facts]
+    columns = [_columns(span, lambda form, text: known[form][text]) for span in fields]
     return spans.with_columns(
         pl.DataFrame(columns, schema={name: spans.schema[name] for name in _COLUMNS}, orient="row")
     )
 
 
-def _with_kinds(facts: list[SpanFields]) -> list[SpanFields]:
+def _with_kinds(fields: list[SpanFields]) -> list[SpanFields]:
     """Let types of errors tell what only texts tell: that of a failing call is what judges it."""
-    failed = [span.failed or _reads_failed(span.result) or False for span in facts]
+    failed = [span.failed or _reads_failed(span.result) or False for span in fields]
     told = [
         _told(span) if span.kind == "tool" and has_failed else None
-        for span, has_failed in zip(facts, failed, strict=True)
+        for span, has_failed in zip(fields, failed, strict=True)
     ]
     *kinds, _ = ERROR_KINDS  # The last one only says that there was an error.
     text = pl.col("told")
@@ -88,7 +88,7 @@ def _with_kinds(facts: list[SpanFields]) -> list[SpanFields]:
     found = pl.DataFrame({"told": told}, schema={"told": pl.String}).select(pl.coalesce(fits))
     return [
         span if kind is None else replace(span, error_type=_typed(span, kind))
-        for span, kind in zip(facts, found.to_series(), strict=True)
+        for span, kind in zip(fields, found.to_series(), strict=True)
     ]
 
 

@@ -1,0 +1,71 @@
+"""Twin spans: two instrumentations that wrote of the same call, merged into the outer span."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from looptrace.analyzer.normalize.span_fields import SpanFields
+from looptrace.analyzer.normalize.span_tree import SpanTree
+
+SpanKey = tuple[str, str]  # trace_id, span_id
+
+
+def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
+    """Merge a span that another instrumentation wrote of the same thing into its ancestor.
+
+    That is a tool's span within one of the same tool, or a model's within a model's. What one of
+    them does not know the other adds, and a failure seen by either is kept.
+    """
+    by_key = {(span.trace_id, span.span_id): span for span in fields}
+    outermost = _lasts({key: twin for key, span in by_key.items() if (twin := _twin(span, tree))})
+    for key, last in outermost.items():
+        by_key[last] = _both(by_key[last], by_key[key])
+    return [span for key, span in by_key.items() if key not in outermost]
+
+
+def _twin(span: SpanFields, tree: SpanTree) -> SpanKey | None:
+    """Return the nearest ancestor that counts, if it is of the same thing."""
+    above = next((a for a in tree.ancestors(span) if a.kind), None)
+    if span.kind not in ("tool", "model") or above is None or above.kind != span.kind:
+        return None
+    if span.kind == "tool" and above.name.lower() != span.name.lower():
+        return None
+    return above.trace_id, above.span_id
+
+
+def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:
+    """Return for each key the last of those that follow it; what leads into a circle has none."""
+    found: dict[SpanKey, SpanKey | None] = {}
+    for start in following:
+        key, passed = start, {start: None}
+        while key in following and key not in found:
+            key = following[key]
+            if key in passed:
+                break
+            passed[key] = None
+        last = found.get(key) if key in following else key
+        found |= {each: last for each in passed if each in following}
+    return {key: last for key, last in found.items() if last is not None}
+
+
+def _both(outer: SpanFields, inner: SpanFields) -> SpanFields:
+    failed = True if outer.failed or inner.failed else outer.failed
+    return replace(
+        outer,
+        failed=inner.failed if failed is None else failed,
+        call_id=outer.call_id or inner.call_id,
+        arguments=_known(outer.arguments, inner.arguments),
+        result=_known(outer.result, inner.result),
+        error_type=outer.error_type or inner.error_type,
+        error=outer.error or inner.error,
+        stacktrace=outer.stacktrace or inner.stacktrace,
+        given=outer.given or inner.given,
+        answer=outer.answer or inner.answer,
+        input_tokens=_known(outer.input_tokens, inner.input_tokens),
+        output_tokens=_known(outer.output_tokens, inner.output_tokens),
+    )
+
+
+def _known(first: Any, second: Any) -> Any:
+    return second if first is None else first
