@@ -25,6 +25,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.server.sink import SinkFull
 from looptrace.collector.store.locks import NAME, StoreError
+from looptrace.collector.store.sqlite_file import Schema, connect, explained
 from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
@@ -34,12 +35,8 @@ FILE_NAME = f"{NAME}.log.db"
 _REQUESTS_A_COMMIT = 256
 # How long whoever sends should wait until the store has caught up.
 _RETRY_AFTER_S = 5
-_BUSY_TIMEOUT_S = 10
-_MOVE_AWAY = "move it away; what it held was acknowledged and not yet in the store"
 
-_APPLICATION_ID = 0x6C6F6F6C  # "lool"; says whose file it is.
-_SCHEMA_VERSION = 1
-_SCHEMA = (
+_TABLES = (
     """
     CREATE TABLE requests (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -51,8 +48,13 @@ _SCHEMA = (
     """,
     # What was acknowledged and cannot be read any more, for a person to look at.
     "CREATE TABLE damaged AS SELECT * FROM requests",
-    f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {_SCHEMA_VERSION}",
+)
+_LOG = Schema(
+    application_id=0x6C6F6F6C,  # "lool"
+    version=1,
+    tables=_TABLES,
+    if_damaged="move it away; what it held was acknowledged and not yet in the store",
+    shrinks=True,
 )
 _ADD = "INSERT INTO requests (received_ns, spans, digest, body) VALUES (?, ?, ?, ?)"
 _READ = "SELECT seq, digest, body FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
@@ -102,14 +104,9 @@ class IngestLog:
         self.committed = threading.Event()  # set when there is something new
         self._queue: queue.SimpleQueue[_Append | _Drop | None] = queue.SimpleQueue()
         self._reading = threading.Lock()
-        try:
-            self._reader = sqlite3.connect(
-                path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-            _prepare(path, self._reader)
+        self._reader = connect(path, _LOG, one_thread=False)
+        with explained(path, _LOG):
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{path}: cannot be used ({error}); {_MOVE_AWAY}.") from error
         self._worker = Worker("looptrace-log", self._write)
         self._worker.start()
 
@@ -158,11 +155,8 @@ class IngestLog:
         self._reader.close()
 
     def _rows(self, sql: str, *values: int) -> Sequence[tuple[int, str, bytes]]:
-        with self._reading:
-            try:
-                return self._reader.execute(sql, values).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise StoreError(f"{self.path}: cannot be read ({error}); {_MOVE_AWAY}.") from error
+        with self._reading, explained(self.path, _LOG):
+            return self._reader.execute(sql, values).fetchall()
 
     def _set_aside(self, seq: int) -> None:
         self.damaged += 1
@@ -172,8 +166,7 @@ class IngestLog:
 
     def _write(self) -> None:
         """Commit what comes, all that waits at once."""
-        sql = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-        sql.execute("PRAGMA synchronous = FULL")
+        sql = connect(self.path, _LOG)
         goes_on = True
         while goes_on:
             items = [self._queue.get()]
@@ -237,22 +230,3 @@ def _packed(spans: pl.DataFrame) -> tuple[int, int, str, bytes]:
 def _unpacked(check: str, body: bytes) -> pl.DataFrame | None:
     """Return the spans of a row, None where its bytes are not those that were written."""
     return pl.read_ipc_stream(io.BytesIO(body)) if digest(body) == check else None
-
-
-def _prepare(path: Path, sql: sqlite3.Connection) -> None:
-    """Check whose file it is, and make the tables where it is nobody's yet."""
-    if not _pragma(sql, "schema_version"):
-        sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        sql.execute("PRAGMA journal_mode = WAL")
-        with sql:
-            sql.execute("BEGIN IMMEDIATE")
-            for statement in _SCHEMA:
-                sql.execute(statement)
-    found = _pragma(sql, "application_id"), _pragma(sql, "user_version")
-    if found != (_APPLICATION_ID, _SCHEMA_VERSION):
-        raise StoreError(f"{path}: is no ingest log of this version of looptrace; {_MOVE_AWAY}.")
-    sql.execute("PRAGMA synchronous = FULL")
-
-
-def _pragma(sql: sqlite3.Connection, name: str) -> int:
-    return int(sql.execute(f"PRAGMA {name}").fetchone()[0])

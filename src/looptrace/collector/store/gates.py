@@ -27,8 +27,9 @@ from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import did_you_mean
+from looptrace.collector.store.gate_tables import GATES, GateFile
 from looptrace.collector.store.outbox import enqueue
-from looptrace.collector.store.sqlite_file import GateFile, connected, read_json
+from looptrace.collector.store.sqlite_file import connect, read_json
 from looptrace.errors import InputError
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
@@ -187,7 +188,7 @@ class GateStore(GateFile):
         Raises:
             StoreError: if the file is something else, of a newer version, or cannot be used.
         """
-        return cls(path, connected(path), webhooks)
+        return cls(path, connect(path, GATES), webhooks)
 
     def record(
         self,
@@ -259,7 +260,7 @@ class GateStore(GateFile):
     def state(self, task: str) -> TaskState:
         """Return how a task stands; one that is not known is active."""
         rows = self._rows("SELECT state FROM tasks WHERE task = ?", task)
-        return read_json(rows[0][0], TaskState, self.path) if rows else TaskState(task)
+        return read_json(rows[0][0], TaskState, self.path, GATES) if rows else TaskState(task)
 
     def last_seq(self) -> int:
         """Return the number of the last event, 0 where there is none."""
@@ -271,7 +272,7 @@ class GateStore(GateFile):
         """Return the events after a number, with their numbers, in the order of recording."""
         while rows := self._rows(_EVENTS, after_seq, task, _EVENTS_A_BATCH):
             for seq, body in rows:
-                yield seq, read_json(body, GateEvent, self.path)
+                yield seq, read_json(body, GateEvent, self.path, GATES)
             after_seq = rows[-1][0]
 
     def gates(self, status: GateStatus | None = None, task: str | None = None) -> list[StoredGate]:
@@ -294,7 +295,7 @@ class GateStore(GateFile):
 
     def _opening(self, gate_id: str) -> GateEvent:
         ((opening,),) = self._rows(_OPENING, gate_id)
-        return read_json(opening, GateEvent, self.path)
+        return read_json(opening, GateEvent, self.path, GATES)
 
     def finding(self, gate_id: str) -> Finding | None:
         """Return the finding of a gate as it stood at the opening.
@@ -302,7 +303,7 @@ class GateStore(GateFile):
         None where there is no such gate, or a version opened it that did not keep its finding.
         """
         rows = self._rows("SELECT finding FROM gates WHERE id = ? AND finding NOT NULL", gate_id)
-        return read_json(rows[0][0], Finding, self.path) if rows else None
+        return read_json(rows[0][0], Finding, self.path, GATES) if rows else None
 
     def notes(self, signature: str, gate_id: str) -> tuple[ResolutionNote, ...]:
         """Return the notes that resolved other gates of this signature, newest first."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.store.sqlite_file import GateFile, read_json
+from looptrace.collector.store.gate_tables import GATES, GateFile
+from looptrace.collector.store.sqlite_file import read_json
 from looptrace.rules.vocabulary import NS_PER_S
 
 # What waits for all endpoints together; each has its share, so that none takes that of another.
@@ -109,7 +110,7 @@ class Outbox(GateFile):
     def next(self, endpoint: str) -> Delivery | None:
         """Return what is to be tried next at an endpoint, be it due or not; None is nothing."""
         for body, tries, next_try_ns in self._rows(_DUE, endpoint):
-            event = read_json(body, GateEvent, self.path)
+            event = read_json(body, GateEvent, self.path, GATES)
             return Delivery(event, endpoint, tries, next_try_ns)
         return None
 

@@ -1,13 +1,14 @@
-"""The file of the gate store: its tables, its versions, and a connection to it."""
+"""SQLite files: whose they are, their versions, and a connection with errors in one line."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
@@ -18,113 +19,29 @@ T = TypeVar("T")
 # How long to wait for another process that writes; one transaction takes milliseconds.
 BUSY_TIMEOUT_S = 10
 
-_APPLICATION_ID = 0x6C6F6F70  # "loop"; says whose file it is.
-_SCHEMA_VERSION = 3
-_OUTBOX = (
-    """
-    CREATE TABLE outbox (
-        event TEXT NOT NULL REFERENCES events (id),
-        endpoint TEXT NOT NULL, -- name of the webhook
-        created_ns INTEGER NOT NULL,
-        next_try_ns INTEGER NOT NULL,
-        tries INTEGER NOT NULL,
-        error TEXT, -- of the last try
-        dead_ns INTEGER, -- since when nothing is tried any more; null while something is
-        PRIMARY KEY (event, endpoint)
-    ) STRICT, WITHOUT ROWID
-    """,
-    "CREATE INDEX outbox_due ON outbox (endpoint, next_try_ns) WHERE dead_ns IS NULL",
-    "CREATE INDEX outbox_dead ON outbox (endpoint, dead_ns) WHERE dead_ns IS NOT NULL",
-    """
-    CREATE TABLE endpoints (
-        name TEXT PRIMARY KEY,
-        delivered INTEGER NOT NULL DEFAULT 0, -- events
-        dropped INTEGER NOT NULL DEFAULT 0, -- events that there was no room for
-        failing_ns INTEGER, -- since when every try failed; null where the last one did not
-        disabled_ns INTEGER,
-        disabled_why TEXT
-    ) STRICT
-    """,
-)
-# No event is ever deleted, so that `seq` grows without AUTOINCREMENT, which would write for known
-# events, too.
-_SCHEMA = (
-    """
-    CREATE TABLE events (
-        seq INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
-        type TEXT NOT NULL,
-        task TEXT NOT NULL,
-        agent TEXT NOT NULL,
-        rule TEXT NOT NULL,
-        finding TEXT NOT NULL,
-        at_ns INTEGER NOT NULL,
-        body TEXT NOT NULL -- the whole event as JSON
-    ) STRICT
-    """,
-    "CREATE INDEX events_of_task ON events (task, seq)",
-    """
-    CREATE TABLE tasks (
-        task TEXT PRIMARY KEY,
-        status TEXT NOT NULL,
-        pivot_count INTEGER NOT NULL,
-        loop_count INTEGER NOT NULL,
-        state TEXT NOT NULL, -- the whole state as JSON
-        updated_ns INTEGER NOT NULL -- time of the last event
-    ) STRICT
-    """,
-    """
-    CREATE TABLE gates (
-        id TEXT PRIMARY KEY,
-        event TEXT NOT NULL UNIQUE REFERENCES events (id),
-        task TEXT NOT NULL,
-        rule TEXT NOT NULL,
-        signature TEXT NOT NULL,
-        why TEXT NOT NULL,
-        loop_count INTEGER NOT NULL,
-        opened_ns INTEGER NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('open', 'resolved', 'withdrawn')),
-        resolved_ns INTEGER,
-        decision TEXT,
-        note TEXT,
-        finding TEXT -- as it stood at the opening, as JSON; null where an earlier version opened it
-    ) STRICT
-    """,
-    "CREATE UNIQUE INDEX open_gate_of_task ON gates (task) WHERE status = 'open'",
-    "CREATE INDEX gates_by_signature ON gates (signature)",
-    """
-    CREATE TABLE pivots (
-        event TEXT PRIMARY KEY REFERENCES events (id),
-        task TEXT NOT NULL,
-        pivot_count INTEGER NOT NULL,
-        entropy_count INTEGER NOT NULL, -- attempts of the loop that triggered it
-        at_ns INTEGER NOT NULL
-    ) STRICT
-    """,
-    """
-    CREATE TABLE resolutions (
-        id TEXT PRIMARY KEY,
-        gate TEXT NOT NULL REFERENCES gates (id),
-        at_ns INTEGER NOT NULL,
-        decision TEXT NOT NULL,
-        note TEXT
-    ) STRICT
-    """,
-    *_OUTBOX,
-    f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {_SCHEMA_VERSION}",
-)
-
-# What brings a file of a version to the next one.
-_MIGRATIONS = {
-    # The outbox had a row an event, and knew no endpoint that one could have been sent to.
-    1: ("DROP TABLE outbox", *_OUTBOX, "PRAGMA user_version = 2"),
-    2: ("ALTER TABLE gates ADD COLUMN finding TEXT", "PRAGMA user_version = 3"),
-}
+_PRIMARY_CODE = 0xFF
 
 
-class GateFile:
-    """One connection to the file of a gate store."""
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of one kind of file; `steps` are statements by the version that they start from.
+
+    `if_damaged` says what to do with a file that cannot be read. A file that `shrinks` gives the
+    space of deleted rows back.
+    """
+
+    application_id: int  # says whose file it is
+    version: int
+    tables: tuple[str, ...]
+    if_damaged: str
+    steps: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    shrinks: bool = False
+
+
+class SqliteFile:
+    """One connection to a file of a kind that a subclass names."""
+
+    schema: ClassVar[Schema]
 
     def __init__(self, path: Path, sql: sqlite3.Connection) -> None:
         self.path = path
@@ -132,12 +49,12 @@ class GateFile:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a gate store; it is made where there is none.
+        """Open a file; it is made where there is none.
 
         Raises:
             StoreError: if the file is something else, of a newer version, or cannot be used.
         """
-        return cls(path, connected(path))
+        return cls(path, connect(path, cls.schema))
 
     def close(self) -> None:
         """End the connection."""
@@ -155,33 +72,35 @@ class GateFile:
         self.close()
 
     def _rows(self, sql: str, *values: str | int | None) -> Sequence[tuple[Any, ...]]:
-        with _explained(self.path):
+        with explained(self.path, self.schema):
             return self._sql.execute(sql, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with _explained(self.path), self._sql:
+        with explained(self.path, self.schema), self._sql:
             self._sql.execute("BEGIN IMMEDIATE")
             yield
 
 
-def connected(path: Path) -> sqlite3.Connection:
-    """Connect to the file of a gate store; it is made where there is none.
+def connect(path: Path, schema: Schema, *, one_thread: bool = True) -> sqlite3.Connection:
+    """Connect to a file; it is made where there is none.
 
     Raises:
         StoreError: if the file is something else, of a newer version, or cannot be used.
     """
-    with _explained(path):
-        sql = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    with explained(path, schema):
+        sql = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=one_thread
+        )
         try:
-            _prepare(path, sql)
+            _prepare(path, sql, schema)
         except BaseException:
             sql.close()
             raise
     return sql
 
 
-def read_json(body: str, kind: type[T], path: Path) -> T:
+def read_json(body: str, kind: type[T], path: Path, schema: Schema) -> T:
     """Read what a column holds as JSON.
 
     Raises:
@@ -190,40 +109,64 @@ def read_json(body: str, kind: type[T], path: Path) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise StoreError(f"{path}: holds what cannot be read ({error}); {_DAMAGED}.") from error
+        why = f"holds what cannot be read ({error}); {schema.if_damaged}"
+        raise StoreError(f"{path}: {why}.") from error
 
 
-def _prepare(path: Path, sql: sqlite3.Connection) -> None:
+@contextmanager
+def explained(path: Path, schema: Schema) -> Iterator[None]:
+    """Put what keeps the file from being used on one line.
+
+    Raises:
+        StoreError: in place of an error of SQLite, unless the statement itself is wrong.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            raise
+        advice = {
+            sqlite3.SQLITE_BUSY: "another process is writing; try again",
+            sqlite3.SQLITE_CORRUPT: schema.if_damaged,
+            sqlite3.SQLITE_NOTADB: schema.if_damaged,
+        }.get(
+            getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE,
+            "check space and permissions, then try again",
+        )
+        raise StoreError(f"{path}: cannot be used ({error}); {advice}.") from error
+
+
+def _prepare(path: Path, sql: sqlite3.Connection, schema: Schema) -> None:
     """Check whose file it is, make the tables where it is nobody's yet, and bring it up to date."""
     if _is_new(sql):
+        if schema.shrinks:
+            sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
         sql.execute("PRAGMA journal_mode = WAL")
         with sql:
             sql.execute("BEGIN IMMEDIATE")
-            for statement in _SCHEMA if _is_new(sql) else ():
-                sql.execute(statement)
-    if _pragma(sql, "application_id") != _APPLICATION_ID:
+            if _is_new(sql):  # Another process may have made it meanwhile.
+                _run(sql, schema.tables, schema.version)
+                sql.execute(f"PRAGMA application_id = {schema.application_id}")
+    if _pragma(sql, "application_id") != schema.application_id:
         raise StoreError(f"{path}: is a database of something else; give another place.")
-    version = _pragma(sql, "user_version")
-    if version in _MIGRATIONS:
-        version = _migrated(sql)
-    if version != _SCHEMA_VERSION:
+    if _pragma(sql, "user_version") in schema.steps:
+        with sql:
+            sql.execute("BEGIN IMMEDIATE")
+            while (version := _pragma(sql, "user_version")) in schema.steps:
+                _run(sql, schema.steps[version], version + 1)
+    if (version := _pragma(sql, "user_version")) != schema.version:
         raise StoreError(
             f"{path}: was written by another version of looptrace (schema {version}; known is "
-            f"schema {_SCHEMA_VERSION}); update looptrace."
+            f"schema {schema.version}); update looptrace."
         )
     sql.execute("PRAGMA synchronous = FULL")
     sql.execute("PRAGMA foreign_keys = ON")
 
 
-def _migrated(sql: sqlite3.Connection) -> int:
-    """Bring a file of an earlier version up to date; returns its version then."""
-    with sql:
-        sql.execute("BEGIN IMMEDIATE")
-        # Another process may have done it meanwhile.
-        while (version := _pragma(sql, "user_version")) in _MIGRATIONS:
-            for statement in _MIGRATIONS[version]:
-                sql.execute(statement)
-    return version
+def _run(sql: sqlite3.Connection, statements: Sequence[str], version: int) -> None:
+    for statement in statements:
+        sql.execute(statement)
+    sql.execute(f"PRAGMA user_version = {version}")
 
 
 def _is_new(sql: sqlite3.Connection) -> bool:
@@ -232,25 +175,3 @@ def _is_new(sql: sqlite3.Connection) -> bool:
 
 def _pragma(sql: sqlite3.Connection, name: str) -> int:
     return int(sql.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Put what keeps the file from being used on one line."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
-            raise
-        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-        advice = _ADVICE.get(code, "check space and permissions, then try again")
-        raise StoreError(f"{path}: cannot be used ({error}); {advice}.") from error
-
-
-_PRIMARY_CODE = 0xFF
-_DAMAGED = "move it away: the next ingest finds the gates anew, without what people decided"
-_ADVICE = {
-    sqlite3.SQLITE_BUSY: "another process is writing; try again",
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_NOTADB: _DAMAGED,
-}
