@@ -79,9 +79,9 @@ def test_a_rule_of_another_distribution_judges_and_is_set(tmp_path: Path) -> Non
     ("target", "why"),
     [
         ("own_rules:Clash", "there is a rule 'repeated_call' already"),
-        ("own_rules:NoRule", "it is no class that keeps the contract of a rule"),
-        ("own_rules:Absent", "it cannot be imported"),
-        ("no_such_module:Rule", "it cannot be imported"),
+        ("own_rules:NoRule", "it must be a class that keeps the contract of a rule"),
+        ("own_rules:Absent", "it cannot be made: AttributeError"),
+        ("no_such_module:Rule", "it cannot be made: ModuleNotFoundError"),
     ],
 )
 def test_a_rule_that_cannot_be_used_names_its_distribution(
@@ -92,4 +92,4 @@ def test_a_rule_that_cannot_be_used_names_its_distribution(
 
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert f"the rule '{target}' of own-rules 1.2 cannot be used: {why}" in done.stderr
+    assert f"the plug-in '{target}' of own-rules 1.2 cannot be used: {why}" in done.stderr

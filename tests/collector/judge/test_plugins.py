@@ -61,9 +61,9 @@ def test_a_plug_in_is_found_by_its_name(install: Install) -> None:
     [
         ({}, "silent", r"there is no judge 'silent'\. There is: none, chat\."),
         ({"silent": "Silent"}, "slient", r"no judge 'slient'\. Did you mean silent\? There is: "),
-        ({"a": "broken"}, "a", r"a \(judges_module:broken\) cannot .* RuntimeError: no model here"),
-        ({"a": "absent"}, "a", "cannot be loaded: AttributeError: .*absent"),
-        ({"a": "no_judge"}, "a", r"a \(judges_module:no_judge\) has no method opinion\(question\)"),
+        ({"a": "broken"}, "a", r"'judges_module:broken' .* cannot .* RuntimeError: no model here"),
+        ({"a": "absent"}, "a", "cannot be used: .*AttributeError: .*absent"),
+        ({"a": "no_judge"}, "a", r"'judges_module:no_judge' .* with a method opinion\(question\)"),
     ],
 )
 def test_a_judge_that_cannot_be_had_is_named(

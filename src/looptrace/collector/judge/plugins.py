@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import traceback
-from importlib.metadata import entry_points
-
 from looptrace.analyzer.llm_judge import Judge
+from looptrace.analyzer.plugins import PluginError, make, offered
 from looptrace.analyzer.text.display import did_you_mean, plain
 from looptrace.errors import InputError, LooptraceError
 
@@ -33,38 +31,25 @@ def judge_named(name: str) -> Judge | None:
     """
     if name == NO_JUDGE:
         return None
-    offered = entry_points(group=GROUP)
-    # A distribution that stands on the path twice offers the same thing, not a second one.
-    named = {entry.value: entry for entry in offered if entry.name == name}
+    judges = offered(GROUP)
+    named = [point for point in judges if point.name == name]
     if not named:
-        known = (NO_JUDGE, *sorted({entry.name for entry in offered}))
-        raise JudgeError(f"there is no judge {_shown(repr(name))}. {did_you_mean(name, known)}")
+        known = (NO_JUDGE, *sorted({point.name for point in judges}))
+        shown = plain(repr(name), _SHOWN_LENGTH_MAX)
+        raise JudgeError(f"there is no judge {shown}. {did_you_mean(name, known)}")
     if len(named) > 1:
-        values = ", ".join(sorted(named))
+        values = ", ".join(point.value for point in named)
         raise JudgeError(f"there are several judges {name} ({values}); uninstall all but one.")
-    ((value, entry),) = named.items()
     try:
-        judge = entry.load()()
-    except LooptraceError as error:
-        raise JudgeError(f"the judge {name} cannot be had: {error}") from error
-    except ModuleNotFoundError as error:
-        if name == CHAT and error.name == "httpx":
+        # A protocol is checked by its methods.
+        return make(named[0], Judge, "made into an object with a method opinion(question)")  # type: ignore[type-abstract]
+    except PluginError as error:
+        cause = error.__cause__
+        if isinstance(cause, LooptraceError):
+            raise JudgeError(f"the judge {name} cannot be had: {cause}") from error
+        if name == CHAT and isinstance(cause, ModuleNotFoundError) and cause.name == "httpx":
             raise JudgeError(
                 f"the judge {CHAT} needs a package that is not installed; "
                 "run pip install 'looptrace[judge]'."
             ) from error
-        raise JudgeError(_unloadable(name, value, error)) from error
-    except Exception as error:  # A plug-in is foreign code and may raise anything at all.
-        raise JudgeError(_unloadable(name, value, error)) from error
-    if not isinstance(judge, Judge):
-        raise JudgeError(f"the judge {name} ({value}) has no method opinion(question).")
-    return judge
-
-
-def _unloadable(name: str, value: str, error: Exception) -> str:
-    why = _shown(traceback.format_exception_only(error)[-1])
-    return f"the judge {name} ({value}) cannot be loaded: {why}"
-
-
-def _shown(text: str) -> str:
-    return plain(text, _SHOWN_LENGTH_MAX)
+        raise JudgeError(f"the judge {name}: {error}") from error

@@ -1,0 +1,50 @@
+"""Plug-ins: what installed distributions offer by entry points, made or refused in one line."""
+
+from __future__ import annotations
+
+import traceback
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
+
+from looptrace.analyzer.text.display import plain
+from looptrace.errors import InstallError
+
+T = TypeVar("T")
+
+_WHY_CHARS_MAX = 200
+
+
+class PluginError(InstallError):
+    """A plug-in cannot be used; the message names its distribution and says what to do."""
+
+
+def offered(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group by name; a distribution twice on the path counts once."""
+    points = {(point.name, point.value): point for point in entry_points(group=group)}
+    return tuple(points[key] for key in sorted(points))
+
+
+def make(point: EntryPoint, kind: type[T], must: str) -> T:
+    """Import what an entry point names, and call it without arguments.
+
+    Raises:
+        PluginError: if it cannot be imported or made, or is not of this kind; `must` says what it
+            must be.
+    """
+    try:
+        made = point.load()()
+    except Exception as error:  # The code is another's, and may raise anything.
+        why = traceback.format_exception_only(error)[-1].strip()
+        raise refusal(point, f"it cannot be made: {why}") from error
+    if not isinstance(made, kind):
+        raise refusal(point, f"it must be {must}")
+    return made
+
+
+def refusal(point: EntryPoint, why: str) -> PluginError:
+    """Return the error of a plug-in: which one, of which distribution, why, and what to do."""
+    owner = f"{point.dist.name} {point.dist.version}" if point.dist else "an unnamed distribution"
+    return PluginError(
+        f"the plug-in {point.value!r} of {owner} cannot be used: {plain(why, _WHY_CHARS_MAX)}. "
+        f"Mend its entry point in the group {point.group}, or uninstall it."
+    )
