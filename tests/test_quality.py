@@ -23,11 +23,11 @@ from benchmarks.labelled import (
     score,
 )
 from benchmarks.quality import ALL, alarms_of, measured, ours
-from tests.paths import ROOT
+from tests.paths import ROOT, SHARED
 
 RECORDED = ROOT / "docs" / "quality.json"
-LABELLED = ROOT.parent / "shared" / "labelled"
-HEALTHY = ROOT.parent / "shared" / "frameworks"
+LABELLED = SHARED / "labelled"
+HEALTHY = SHARED / "frameworks"
 # Figures are rounded where they are recorded.
 TOLERANCE = 0.0001
 
@@ -44,8 +44,13 @@ def recorded() -> Any:
 
 @beside
 def test_no_rule_is_worse_than_recorded(recorded: Any) -> None:
-    """Precision and recall of the defaults, and of each rule alone, are no lower."""
-    lines, alarms = measured(labelled_runs(LABELLED), ours())
+    """Precision and recall of the defaults, and of each rule alone, are no lower.
+
+    Files that came after the figures were recorded are left out, because they have none.
+    """
+    files = {score["file"] for score in recorded["scores"]}
+    runs = [each for each in labelled_runs(LABELLED) if each.name in files]
+    lines, alarms = measured(runs, ours())
     now = {(line.target, line.detector): line.score for line in lines if line.file == ALL}
     flagged = {(one.source, one.detector): len(one.flagged) for one in alarms}
     checked = 0

@@ -252,7 +252,7 @@ def test_the_harness_finds_faults(
     monkeypatch: pytest.MonkeyPatch, decode: Callable[..., DecodedRequest]
 ) -> None:
     """P6, the control arm: a decoder that trusts its input fails under the same bodies."""
-    monkeypatch.setattr(pipeline, "decoded_traces", decode)
+    monkeypatch.setattr(pipeline, "decode_traces", decode)
     with intake(LIMITS) as receiver:
         seen, fault = asyncio.run(outcomes(receiver.app, TRACES_PATH, JSON, "identity", 200))
     assert fault is not None

@@ -266,7 +266,7 @@ def test_the_command_writes_a_model_that_the_rule_reads(tmp_path: Path) -> None:
 
 def test_the_shipped_model_says_how_good_it_is() -> None:
     """Its card lies in the same file, and was measured on tasks that it did not learn from."""
-    folder = ROOT / "src/looptrace/rules"
+    folder = ROOT / "src/looptrace/rules/prediction"
     said = json.loads((folder / "likely_loop.json").read_text("utf-8"))
 
     assert model_of(said) == SHIPPED

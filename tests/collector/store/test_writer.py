@@ -20,6 +20,7 @@ from looptrace.analyzer.engine.batch import in_order
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.ingest import ingest as ingest_command
+from looptrace.cli.main import main
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import layout, parquet, reader, writer
@@ -516,6 +517,6 @@ def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None
     assert "spans new 0, known 5, parts skipped 0; turns 5, findings " in again.output
     assert "bad.jsonl" in both.stderr
     assert "parts skipped 1" in both.output
-    refused = run(ingest_command, ["--store", str(tmp_path), str(tmp_path / "good.jsonl")])
+    refused = run(main, ["ingest", "--store", str(tmp_path), str(tmp_path / "good.jsonl")])
     assert refused.exit_code == 2
     assert "folder of something else" in refused.stderr

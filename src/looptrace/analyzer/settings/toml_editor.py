@@ -15,6 +15,7 @@ from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.analyzer.settings.sections import Settings, parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import item, values_of_rule
+from looptrace.errors import LooptraceError
 from looptrace.rules.contract import Rule
 
 _Values = dict[str, Any]
@@ -36,7 +37,7 @@ def with_thresholds(text: str, name: str, wanted: Settings) -> str | None:
     return changed if _in_effect(rule_set) == _in_effect(wanted.policy.rule_set) else None
 
 
-class _CannotBeKeptError(Exception):
+class _CannotBeKeptError(LooptraceError):
     """A change would lose a comment, or the order of what the file has."""
 
 
