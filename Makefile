@@ -15,7 +15,7 @@ demo: $(VENV)/installed ## analyse the example traces
 	@$(BIN)/looptrace analyze examples/traces --format html --output $(REPORT)
 
 quick: $(VENV)/installed-dev ## the tests of a few seconds: no server, no thousand seeds
-	$(BIN)/pytest -q -n 2 -m "not slow and not server and not thorough"
+	$(BIN)/pytest -q -n 2 -m "not slow and not thorough"
 
 test: $(VENV)/installed-dev ## run the tests, but for the slow ones
 	$(BIN)/pytest -q -n 2 -m "not slow" $(OPTIONS)

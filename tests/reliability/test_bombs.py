@@ -68,7 +68,6 @@ def test_zstd_bombs_are_refused_too(warm: Process) -> None:
     assert warm.kib("VmHWM") - before < ONE_KIB_MAX
 
 
-@pytest.mark.slow
 def test_many_bombs_at_once_are_refused(warm: Process, bomb: bytes) -> None:
     """P7: fifty bombs at once: each is refused, and the sum of them stays small."""
     with ThreadPoolExecutor(AT_ONCE) as clients:
@@ -155,7 +154,6 @@ def nested(field: int, message: bytes) -> bytes:
     return bytes([field << 3 | 2, *length, size]) + message
 
 
-@pytest.mark.slow
 def test_the_measure_sees_a_bomb_that_goes_off(bomb: bytes) -> None:
     """P7, the control arm: without the limits, the same bomb takes more than one request may."""
     loose = Limits(unpacked_bytes_max=256 * MIB, unpacked_ratio_max=2_000, in_flight_bytes_max=GIB)

@@ -156,7 +156,6 @@ def test_no_secret_reaches_reports(spans: pl.DataFrame, tmp_path: Path) -> None:
         assert found(told.output) == set(), form
 
 
-@pytest.mark.slow
 def test_no_secret_outlives_its_arrival(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """P17: a server lets no secret come as far as its log, its files or what it prints."""
     store, trace = tmp_path / "store", Trace()

@@ -35,7 +35,6 @@ def large(number: int) -> Trace:
     return trace
 
 
-@pytest.mark.slow
 def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     """P24: 503 and no acknowledgement while files cannot grow; afterwards all is well."""
     acknowledged = []

@@ -226,7 +226,6 @@ def check_answer(path: str, kind: str, status: int, answer: bytes) -> None:
         json_format.Parse(answer, message)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("packing", ["identity", "gzip"])
 @pytest.mark.parametrize("kind", [PROTO, JSON])
 @pytest.mark.parametrize("path", list(RESPONSES))

@@ -9,12 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.otlp import Trace
 from tests.reliability.serving import EARLY, OK, SERVE, Served, stored
-
-pytestmark = pytest.mark.slow
 
 SENDERS = 4
 SPANS_A_BATCH = 20

@@ -9,10 +9,6 @@ import sys
 from itertools import product
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.slow
-
 EXAMPLES = sorted(map(str, Path("examples/traces").iterdir()))
 HASH_SEEDS, THREADS = ("0", "7", "random"), ("1", "3")
 

@@ -23,8 +23,6 @@ from tests.otlp import Trace
 from tests.reliability.receivers import running
 from tests.reliability.serving import OK, Served, looping, served, until
 
-pytestmark = pytest.mark.slow
-
 requirement = pytest.mark.requirement
 
 
