@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ast
-import shutil
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from docs.modules import PACKAGE, folders, modules, with_modules
 from tests.paths import ROOT
+from tests.wheels import built_wheel
 
 FOLDER_MODULES_MAX = 16
 MODULE_LINES_MAX = 400
@@ -33,14 +30,7 @@ def test_part_is_a_link_at_the_top(part: str) -> None:
 
 def test_wheel_holds_every_file(tmp_path: Path) -> None:
     """A build that followed the links wrongly would drop a package or its data files."""
-    checkout = tmp_path / "checkout"
-    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
-        shutil.copy(ROOT / name, checkout)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
-    options = ["--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path), str(checkout)]
-    subprocess.run([*command, *options], check=True, capture_output=True)
-    names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+    names = set(built_wheel(tmp_path).namelist())
 
     source = ROOT / "src"
     kinds = ("*.py", "*.sql", "*.json", "*.typed", "*.j2", "*.css")
