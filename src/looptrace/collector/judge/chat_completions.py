@@ -7,6 +7,7 @@ The key is read from the environment when it is sent, and stands in no setting, 
 from __future__ import annotations
 
 import asyncio
+import json  # a question may hold half a surrogate pair, which msgspec refuses
 import os
 import re
 from concurrent.futures import Future
@@ -211,7 +212,7 @@ async def _replied(settings: ChatSettings, key: str, question: Question) -> _Rep
 
 def _request(settings: ChatSettings, question: Question, answer: dict[str, Any]) -> bytes:
     keys = (f"- {name}: {about['description']}" for name, about in _KEYS.items())
-    return msgspec.json.encode(
+    return json.dumps(
         {
             "model": settings.model,
             "temperature": 0,
@@ -219,10 +220,10 @@ def _request(settings: ChatSettings, question: Question, answer: dict[str, Any])
             "response_format": answer,
             "messages": [
                 {"role": "system", "content": "\n".join((_INSTRUCTIONS, *keys))},
-                {"role": "user", "content": msgspec.json.encode(question).decode()},
+                {"role": "user", "content": json.dumps(asdict(question), ensure_ascii=False)},
             ],
         }
-    )
+    ).encode()
 
 
 async def _until_answered(
