@@ -32,13 +32,14 @@ from benchmarks.labelled import (
     read_runs,
     score,
 )
+from benchmarks.stop_loss import StopLoss, stop_loss_svg, stop_loss_table, stop_losses
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.engine import batch
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.report.scatter import Point, scatter_svg
+from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 from looptrace.rules.contract import Rule
 
 OURS = "looptrace"
@@ -188,7 +189,7 @@ def _cell(one: Score) -> str:
     return f"{one.precision:.2f} / {one.recall:.2f} / {one.f1:.2f}"
 
 
-def as_json(lines: Iterable[Line], alarms: Iterable[Alarms]) -> str:
+def as_json(lines: Iterable[Line], alarms: Iterable[Alarms], losses: Iterable[StopLoss]) -> str:
     """Return the figures of all detectors that flagged anything, also those of single files."""
     scores = [
         {"target": line.target, "file": line.file, "detector": line.detector}
@@ -198,7 +199,17 @@ def as_json(lines: Iterable[Line], alarms: Iterable[Alarms]) -> str:
         if line.score.flagged
     ]
     healthy = [asdict(one) for one in alarms]
-    parts = {"version": __version__, "scores": scores, "false_alarms": healthy}
+    stops = [
+        asdict(loss)
+        | {"lost_share": _rounded(loss.lost_share), "saved_share": _rounded(loss.saved_share)}
+        for loss in losses
+    ]
+    parts = {
+        "version": __version__,
+        "scores": scores,
+        "false_alarms": healthy,
+        "stop_loss": stops,
+    }
     written = (
         f"{json.dumps(key)}: " + json.dumps(value).replace("}, {", "},\n {")
         for key, value in parts.items()
@@ -217,22 +228,28 @@ def main() -> int:
     parser.add_argument("--healthy", type=Path, help="folder of traces, of which *-ok are healthy")
     parser.add_argument("--json", type=Path, help="write all figures there")
     parser.add_argument("--plot", type=Path, help="write precision against recall there, as SVG")
+    parser.add_argument("--stop-loss-plot", type=Path, help="write saved against lost, as SVG")
     options = parser.parse_args()
     others, absent = peers.installed()
     asked = ours() | others
     for name in absent:
         print(f"{name} is not installed and left out; pip install {name}", file=sys.stderr)
     try:
-        lines, alarms = measured(labelled_runs(options.data), asked)
+        every = labelled_runs(options.data)
+        lines, alarms = measured(every, asked)
         alarms += alarms_of(options.healthy, asked) if options.healthy else []
     except MissingError as error:
         print(error, file=sys.stderr)
         return 2
+    losses = stop_losses(every, others)
     print(table(lines, alarms))
+    print(f"\nSolved runs lost / steps of the others saved:\n\n{stop_loss_table(losses)}")
     if options.json:
-        options.json.write_text(as_json(lines, alarms))
+        options.json.write_text(as_json(lines, alarms, losses))
     if options.plot:
-        options.plot.write_text(scatter_svg(_panels(lines), "recall", "precision"))
+        options.plot.write_text(scatter_svg(_panels(lines), Axis("recall"), Axis("precision")))
+    if options.stop_loss_plot:
+        options.stop_loss_plot.write_text(stop_loss_svg(losses))
     return 0
 
 

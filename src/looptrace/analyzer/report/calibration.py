@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from looptrace.analyzer.report.scatter import Point, scatter_svg
+from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.calibrate import FINISHED_AFTER_S, TASKS_MIN, Calibration
@@ -108,4 +108,6 @@ def calibration_svg(bins: Sequence[Mapping[str, Any]]) -> str:
         )
         for each in bins
     ]
-    return scatter_svg({"how often a prediction came true": points}, "predicted", "observed")
+    return scatter_svg(
+        {"how often a prediction came true": points}, Axis("predicted"), Axis("observed")
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 
 SIDE, GAP, COLUMNS = 220, 70, 3
 LEGEND_LINE, RADIUS = 20, 5
-TICKS = (0.0, 0.5, 1.0)
+TICKS: Mapping[float, str] = {0.0: "0.0", 0.5: "0.5", 1.0: "1.0"}
 # Told apart also by people who do not see all colours (Okabe and Ito).
 COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#009e73", "#cc79a7", "#777777", "#000000")
 
@@ -24,8 +25,21 @@ class Point:
     radius: float = RADIUS
 
 
-def scatter_svg(panels: Mapping[str, Sequence[Point]], x_name: str, y_name: str) -> str:
-    """Draw the points of each panel, by its title, and below all what the colours stand for."""
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What an axis shows, and its ticks: what is written at each place between 0 and 1."""
+
+    name: str
+    ticks: Mapping[float, str] = field(default_factory=lambda: TICKS)
+
+
+def scatter_svg(
+    panels: Mapping[str, Sequence[Point]], x_axis: Axis, y_axis: Axis, *, lines: bool = False
+) -> str:
+    """Draw the points of each panel, by its title, and below all what the colours stand for.
+
+    `lines` joins the points of one name in their order.
+    """
     names = list(dict.fromkeys(point.name for points in panels.values() for point in points))
     colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
     columns = min(COLUMNS, max(len(panels), 1))
@@ -42,9 +56,11 @@ def scatter_svg(panels: Mapping[str, Sequence[Point]], x_name: str, y_name: str)
         left, above = GAP + column * (SIDE + GAP), GAP + row * (SIDE + GAP)
         parts += [
             f'<g transform="translate({left},{above})">',
-            *_panel(title, points, colours, x_name, y_name),
+            *_frame(title, x_axis, y_axis),
+            *(_lines(points, colours) if lines else ()),
+            *_dots(points, colours),
+            "</g>",
         ]
-        parts += ["</g>"]
     for place, (name, colour) in enumerate(colours.items()):
         y = top + LEGEND_LINE * place
         parts.append(f'<circle cx="{GAP}" cy="{y - 4}" r="{RADIUS}" fill="{colour}"/>')
@@ -52,24 +68,38 @@ def scatter_svg(panels: Mapping[str, Sequence[Point]], x_name: str, y_name: str)
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _panel(
-    title: str, points: Sequence[Point], colours: Mapping[str, str], x_name: str, y_name: str
-) -> list[str]:
+def _frame(title: str, x_axis: Axis, y_axis: Axis) -> list[str]:
     parts = [
         f'<rect width="{SIDE}" height="{SIDE}" fill="none" stroke="#999999"/>',
         f'<text y="-8" font-weight="bold">{escape(title)}</text>',
-        f'<text x="{SIDE / 2}" y="{SIDE + 30}" text-anchor="middle">{x_name}</text>',
-        f'<text x="-30" y="{SIDE / 2}" text-anchor="middle" '
-        f'transform="rotate(-90 -30 {SIDE / 2})">{y_name}</text>',
+        f'<text x="{SIDE / 2}" y="{SIDE + 30}" text-anchor="middle">{x_axis.name}</text>',
+        f'<text x="-38" y="{SIDE / 2}" text-anchor="middle" '
+        f'transform="rotate(-90 -38 {SIDE / 2})">{y_axis.name}</text>',
     ]
-    for tick in TICKS:
-        along = tick * SIDE
-        parts.append(f'<text x="{along}" y="{SIDE + 14}" text-anchor="middle">{tick}</text>')
-        parts.append(f'<text x="-6" y="{SIDE - along + 4}" text-anchor="end">{tick}</text>')
-    parts += [
+    for place, text in x_axis.ticks.items():
+        parts.append(
+            f'<text x="{place * SIDE:g}" y="{SIDE + 14}" text-anchor="middle">{text}</text>'
+        )
+    for place, text in y_axis.ticks.items():
+        parts.append(
+            f'<text x="-6" y="{SIDE - place * SIDE + 4:g}" text-anchor="end">{text}</text>'
+        )
+    return parts
+
+
+def _dots(points: Sequence[Point], colours: Mapping[str, str]) -> list[str]:
+    return [
         f'<circle cx="{point.x * SIDE:.1f}" cy="{(1 - point.y) * SIDE:.1f}" '
         f'r="{point.radius:g}" fill="{colours[point.name]}" fill-opacity="0.8">'
         f"<title>{escape(point.note or point.name)}</title></circle>"
         for point in points
     ]
-    return parts
+
+
+def _lines(points: Sequence[Point], colours: Mapping[str, str]) -> list[str]:
+    return [
+        f'<line x1="{start.x * SIDE:.1f}" y1="{(1 - start.y) * SIDE:.1f}" '
+        f'x2="{end.x * SIDE:.1f}" y2="{(1 - end.y) * SIDE:.1f}" stroke="{colours[end.name]}"/>'
+        for start, end in pairwise(points)
+        if start.name == end.name
+    ]
