@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from looptrace.errors import LooptraceError
+
 EXIT_UNUSABLE = 2  # as for wrong usage
 
 
@@ -20,6 +22,9 @@ def main() -> None:
             "install all it needs with: pip install 'looptrace[analyzer]'",
             file=sys.stderr,
         )
+        sys.exit(EXIT_UNUSABLE)
+    except LooptraceError as error:  # A module among the rules is none.
+        print(f"Error: {error}", file=sys.stderr)
         sys.exit(EXIT_UNUSABLE)
     command_line()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -402,3 +403,17 @@ def test_missing_packages_are_named() -> None:
     assert found.returncode == 2
     assert found.stderr.startswith("looptrace: the command line needs click")
     assert "Traceback" not in found.stderr
+
+
+def test_a_file_among_the_rules_that_is_none_is_named(tmp_path: Path) -> None:
+    """Who writes a rule is told which file is wrong, in one line."""
+    package = Path(shutil.copytree(ROOT / "src/looptrace", tmp_path / "looptrace"))
+    (package / "rules/calls/half_written.py").write_text("")
+    command = [sys.executable, "-m", "looptrace", "--version"]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+
+    assert result.returncode == 2
+    assert result.stderr == (
+        "Error: looptrace.rules.calls.half_written: it holds no rule; "
+        "a module of a family holds one.\n"
+    )
