@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.rules.contract import ACTIONS, Rule, SettingError
+from looptrace.errors import InstallError
+from looptrace.rules.calls.repeated_call import RepeatedCall
+from looptrace.rules.contract import ACTIONS, Evaluation, Rule, SettingError
 from looptrace.rules.docs import examples, summary
 from looptrace.rules.registry import RULES
+from looptrace.rules.turns import Lane
 from tests.drivers import batch
 
 LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Looping")]
@@ -68,3 +71,18 @@ def test_names_are_unique() -> None:
     """A finding names its rule, so two rules cannot share a name."""
     names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names)
+
+
+class Reader(RepeatedCall):
+    """A call comes again."""
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Read the texts of the lane, for which the rule does not ask."""
+        assert lane.texts
+        return RepeatedCall.evaluate(self, lane)
+
+
+def test_texts_that_no_rule_asked_for_are_refused() -> None:
+    """Texts are kept for rules that say that they read them; the author learns what to write."""
+    with pytest.raises(InstallError, match=r"`reads_texts = True`"):
+        batch(turns_in("read(a)->1 x3"), [Reader()])

@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from looptrace.errors import InstallError
+
 __all__ = [
     "KINDS",
     "STATUSES",
@@ -261,6 +263,8 @@ class Lane:
     @property
     def texts(self) -> list[str | None]:
         """What each turn of the lane put out: a tool's result, a model's words, a request."""
+        if len(self.rows) and not self.turns.texts:
+            raise InstallError("A rule asks for texts without saying `reads_texts = True`.")
         return [self.turns.texts[row] for row in self.rows.tolist()]
 
     @property

@@ -121,6 +121,7 @@ class _Parser:
         last: list[_Turn] = []
         for token in self._tokens():
             if token["bracket"] == closing and closing:
+                self._check_pause()
                 return turns + last
             if token["times"]:
                 rounds = range(1, int(token["times"]) + 1)
@@ -133,7 +134,13 @@ class _Parser:
             last = self._item(token)
         if closing:
             raise NotationError(f"{closing!r} is missing at the end of {self.text!r}")
+        self._check_pause()
         return turns + last
+
+    def _check_pause(self) -> None:
+        """Refuse a pause at the end of a group, which would be none of its rounds."""
+        if self.pause_s:
+            raise NotationError(f"~{self.pause_s} stands before no turn in {self.text!r}")
 
     def _item(self, token: re.Match[str]) -> list[_Turn]:
         if token["agent"]:
