@@ -186,7 +186,7 @@ class Rule(ABC):
 
     @abstractmethod
     def say(self, loop: Loop) -> str:
-        """Put a loop into a person's words, without its turn numbers."""
+        """Return a loop in a person's words, without its turn numbers."""
 
     def action(self, attempts: int, seconds: float = inf) -> Action:  # noqa: ARG002
         """Return the highest rung of the ladder that this many attempts reach.

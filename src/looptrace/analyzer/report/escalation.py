@@ -122,7 +122,7 @@ def escalation_of(
     opinion: Opinion | NoOpinion | None = None,
     notes: Iterable[tuple[str, str]] = (),
 ) -> Escalation:
-    """Put together what led to a gate that was opened.
+    """Return what led to a gate that was opened.
 
     `finding` is that of the gate, however far it has grown since; `turns` (`TURN_SCHEMA`, numbered)
     and `events` may be those of many tasks; `notes` are what helped before, each with its date.
@@ -198,7 +198,7 @@ def _cost(loop: pl.DataFrame, gate: GateEvent) -> Cost:
 
 
 def _bounded(event: GateEvent) -> GateEvent:
-    """Put the texts of an event on one line each."""
+    """Return an event with each of its texts on one line."""
     return replace(
         event,
         task=plain(event.task, NAME_LENGTH_MAX),

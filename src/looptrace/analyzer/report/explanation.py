@@ -65,7 +65,7 @@ def _print_indented(console: Console, lines: list[str]) -> None:
 
 
 def _with_decided(reached: Text, decided: list[GateEvent]) -> Text:
-    """Put what was decided at a turn below how far the rules got."""
+    """Return the decisions of a turn, to stand below how far the rules got."""
     lines = [reached] if reached else []
     for event in decided:
         style = ACTION_STYLE[event.action] if event.action else "bold"

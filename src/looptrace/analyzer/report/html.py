@@ -211,7 +211,7 @@ _Events = dict[tuple[int, bool], list[_Event]]  # by `place_of`
 
 
 def _events_of_tasks(events: tuple[GateEvent, ...], opinions: Opinions) -> dict[str, _Events]:
-    """Put events to the turns at which they came about, by task."""
+    """Return events by task and turn."""
     by_task: dict[str, _Events] = {}
     for event in events:
         of_task = by_task.setdefault(event.task, {})

@@ -82,7 +82,7 @@ def _override(node: Node, table: Struct, bases: Mapping[str, Form]) -> Override:
 
 
 def _covers(later: Override, earlier: Override, name: str) -> bool:
-    """Say whether a later override of a rule fits every turn that an earlier one fits."""
+    """Return whether a later override of a rule fits every turn that an earlier one fits."""
     return name in later.rules and later.selectors.items() <= earlier.selectors.items()
 
 
@@ -105,6 +105,6 @@ def effective_overrides(rules: Sequence[Rule], overrides: Sequence[Override]) ->
 
 
 def _may_meet(one: Override, other: Override) -> bool:
-    """Say whether a turn can fit both."""
+    """Return whether a turn can fit both."""
     first, second = one.selectors, other.selectors
     return all(first[name] == second[name] for name in first.keys() & second.keys())

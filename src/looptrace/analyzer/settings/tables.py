@@ -72,7 +72,7 @@ def _column(item: Field[Any], kind: Any) -> Any:
     if item.default is MISSING:
         return item.name, kind
     if item.default in (None, ""):
-        (stated,) = [one for one in _members(kind) if one is not NoneType]
+        (stated,) = [member for member in _members(kind) if member is not NoneType]
         return item.name, stated | UnsetType, UNSET
     return item.name, kind, item.default
 
@@ -103,7 +103,11 @@ class Setting:
     @property
     def inner(self) -> list[Setting]:
         """The settings of the table, or of each table in the list."""
-        tables = [one for one in (self.kind, *get_args(self.kind)) if _is_table(described(one)[0])]
+        tables = [
+            member
+            for member in (self.kind, *get_args(self.kind))
+            if _is_table(described(member)[0])
+        ]
         return settings_in(described(tables[0])[0])
 
 
@@ -121,9 +125,9 @@ def described(kind: Any) -> tuple[Any, dict[str, Any]]:
     about: dict[str, Any] = {}
     if get_origin(kind) is Annotated:
         kind, *metas = get_args(kind)
-        said = [(name, getattr(meta, name)) for meta in metas for name in _META]
-        about = {name: value for name, value in said if value is not None}
-    stated = [one for one in _members(kind) if one not in (NoneType, UnsetType)]
+        declared = [(name, getattr(meta, name)) for meta in metas for name in _META]
+        about = {name: value for name, value in declared if value is not None}
+    stated = [member for member in _members(kind) if member not in (NoneType, UnsetType)]
     if stated != [kind]:
         kind, inner = described(*stated)
         about = inner | about

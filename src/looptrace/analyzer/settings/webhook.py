@@ -122,7 +122,7 @@ class Webhook:
                 ) from error
 
     def wants(self, event: GateEvent) -> bool:
-        """Say whether an event fits the format and all filters; what it does not say fits none."""
+        """Return whether an event fits the format and all filters; an absent field fits none."""
         if self.format in _OF_STATES and event.type not in _ENDS:
             return False
         filters = ((getattr(self, name), getattr(event, of)) for name, of in FILTERS.items())

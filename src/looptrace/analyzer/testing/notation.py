@@ -181,7 +181,7 @@ class _Parser:
         )
 
     def _new_steps(self, repeated: list[_Turn], once: list[_Turn]) -> list[_Turn]:
-        """Put the parallel calls of each round into a step of their own."""
+        """Return repeated turns with a step of its own for the parallel calls of each round."""
         for i, turn in enumerate(repeated):
             if turn.step:
                 round_number = i // len(once)

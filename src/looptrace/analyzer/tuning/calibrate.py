@@ -136,15 +136,15 @@ def calibrated(
 
 def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFrame:
     """Return the turns coded and counted, with `kind_of` each task and what `became` of it."""
-    judged = detect(part, settings.policy)
-    undecided = {state.task for state in judged.states if state.gate}
+    detection = detect(part, settings.policy)
+    undecided = {state.task for state in detection.states if state.gate}
     decisions: dict[str, set[str | None]] = defaultdict(set)
-    for event in judged.events:
+    for event in detection.events:
         if event.type == "gate_resolved":
             decisions[event.task].add(event.decision)
     # What a person said in the trace itself tells nothing of whether there was a loop.
-    undecided |= {task for task, said in decisions.items() if None in said}
-    looped = {task for task, said in decisions.items() if said - {NOT_A_LOOP, None}}
+    undecided |= {task for task, given in decisions.items() if None in given}
+    looped = {task for task, given in decisions.items() if given - {NOT_A_LOOP, None}}
     rows = add_counters(encode_columns(part), settings.policy.rule_set.counting)
     last = pl.struct("kind", "name").filter(~IS_USER).last().over("task")
     is_done = (last.struct["kind"] == "attempt") & (last.struct["name"] == "done")
@@ -197,7 +197,8 @@ class _Kind:
             overrides = _others(self.kind, name, self._rule_set.overrides)
             rule_set = replace(self._rule_set, rules=(rule,), overrides=overrides)
             places = [
-                one.lane.rows[one.evaluation.fires] for one in evaluate_rules(self._turns, rule_set)
+                evaluated.lane.rows[evaluated.evaluation.fires]
+                for evaluated in evaluate_rules(self._turns, rule_set)
             ]
             fired = {task for rows in places for task in self._turns["task"].gather(rows).unique()}
             self._alarmed[name, value] = frozenset(fired)
@@ -287,9 +288,9 @@ def _best(kinds: Sequence[_Kind], tasks: Mapping[str | None, int], allowed: int)
 
     def thresholds(share: int) -> _Thresholds:
         return {
-            (one.kind, name): one.smallest(name, share * tasks[one.kind] // every)
-            for one in kinds
-            for name in one.rules
+            (trial.kind, name): trial.smallest(name, share * tasks[trial.kind] // every)
+            for trial in kinds
+            for name in trial.rules
         }
 
     too_many = bisect_left(
@@ -303,26 +304,26 @@ def _alarms(kinds: Sequence[_Kind], thresholds: _Thresholds) -> int:
     return sum(
         len(
             frozenset[str]().union(
-                *(one.alarmed(name, thresholds[one.kind, name]) for name in one.rules)
+                *(trial.alarmed(name, thresholds[trial.kind, name]) for name in trial.rules)
             )
         )
-        for one in kinds
+        for trial in kinds
     )
 
 
 def _proposals(kinds: Sequence[_Kind], then: _Thresholds) -> Iterable[Proposal]:
-    for one in kinds:
-        for name, rule in one.rules.items():
-            before, after = one.now(name), then[one.kind, name]
+    for trial in kinds:
+        for name, rule in trial.rules.items():
+            before, after = trial.now(name), then[trial.kind, name]
             if before != after:
                 yield Proposal(
-                    kind=one.kind,
+                    kind=trial.kind,
                     rule=name,
                     setting=threshold_of(rule) or "",
                     now=before,
                     then=after,
-                    alarms_now=len(one.alarmed(name, before)),
-                    alarms_then=len(one.alarmed(name, after)),
+                    alarms_now=len(trial.alarmed(name, before)),
+                    alarms_then=len(trial.alarmed(name, after)),
                 )
 
 
@@ -330,22 +331,22 @@ def _with(settings: Settings, kinds: Sequence[_Kind], then: _Thresholds) -> Sett
     """Return the settings with these thresholds: of a kind in an override, else for all turns."""
     rule_set = settings.policy.rule_set
     new = {
-        (one.kind, name): with_threshold(rule, then[one.kind, name])
-        for one in kinds
-        for name, rule in one.rules.items()
+        (trial.kind, name): with_threshold(rule, then[trial.kind, name])
+        for trial in kinds
+        for name, rule in trial.rules.items()
     }
     rules = tuple(new.get((None, rule.name), rule) for rule in rule_set.rules)
     bases = {rule.name: rule for rule in rules}
     for_kinds = [
-        Override({n: r for (k, n), r in new.items() if k == one.kind}, task_kind=one.kind)
-        for one in kinds
-        if one.kind is not None
+        Override({n: r for (k, n), r in new.items() if k == trial.kind}, task_kind=trial.kind)
+        for trial in kinds
+        if trial.kind is not None
     ]
     differ = [
-        replace(one, rules={n: r for n, r in one.rules.items() if r != bases.get(n)})
-        for one in for_kinds
+        replace(override, rules={n: r for n, r in override.rules.items() if r != bases.get(n)})
+        for override in for_kinds
     ]
-    known = {one.task_kind for one in for_kinds}
+    known = {override.task_kind for override in for_kinds}
     kept = [
         replace(override, rules={n: r for n, r in override.rules.items() if not _is_set(r)})
         if override.selectors == {"task_kind": override.task_kind} and override.task_kind in known

@@ -76,19 +76,21 @@ def hash_content(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
 
 
 def _with_kinds(fields: list[SpanFields]) -> list[SpanFields]:
-    """Let types of errors tell what only texts tell: that of a failing call is what judges it."""
+    """Set the type of an error from its text, because the text itself is not kept."""
     failed = [span.failed or _reads_failed(span.result) or False for span in fields]
-    told = [
+    message = [
         _told(span) if span.kind == "tool" and has_failed else None
         for span, has_failed in zip(fields, failed, strict=True)
     ]
     *kinds, _ = ERROR_KINDS  # The last one only says that there was an error.
-    text = pl.col("told")
+    text = pl.col("message")
     fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in kinds]
-    found = pl.DataFrame({"told": told}, schema={"told": pl.String}).select(pl.coalesce(fits))
+    kinds_found = pl.DataFrame({"message": message}, schema={"message": pl.String}).select(
+        pl.coalesce(fits)
+    )
     return [
         span if kind is None else replace(span, error_type=_typed(span, kind))
-        for span, kind in zip(fields, found.to_series(), strict=True)
+        for span, kind in zip(fields, kinds_found.to_series(), strict=True)
     ]
 
 
@@ -101,12 +103,12 @@ def _told(span: SpanFields) -> str | None:
 
 
 def _typed(span: SpanFields, kind: str) -> str:
-    said = span.error_type or _type_in(span.result) or "Error"
-    return f"{said}_{_KIND_WORDS.get(kind, kind)}"
+    error_type = span.error_type or _type_in(span.result) or "Error"
+    return f"{error_type}_{_KIND_WORDS.get(kind, kind)}"
 
 
 def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None, str, str]:
-    """Give what is written of a span: name, status, message, attributes and events."""
+    """Return the parts of a span that are written: name, status, message, attributes, events."""
     failed = span.failed or (None if span.failed is False else _reads_failed(span.result))
     error = None if span.error is None else texts("error", span.error)
     return (
@@ -136,15 +138,15 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
     yield semconv.ERROR_TYPE, span.error_type or (_type_in(span.result) if failed else None)
     yield semconv.GEN_AI_TOOL_CALL_ARGUMENTS, _arguments(span.arguments, texts)
     yield semconv.GEN_AI_TOOL_CALL_RESULT, _result(span.result, failed, texts)
-    said: HashedForm = "exact" if span.kind == "agent" else "result"
-    yield semconv.GEN_AI_INPUT_MESSAGES, _messages(span.given, said, texts)
+    form: HashedForm = "exact" if span.kind == "agent" else "result"
+    yield semconv.GEN_AI_INPUT_MESSAGES, _messages(span.given, form, texts)
     yield semconv.GEN_AI_OUTPUT_MESSAGES, _messages(span.answer, "exact", texts)
     yield semconv.GEN_AI_USAGE_INPUT_TOKENS, span.input_tokens
     yield semconv.GEN_AI_USAGE_OUTPUT_TOKENS, span.output_tokens
 
 
 def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:
-    """Give recorded progress; that files, dependencies and code count together loses nothing."""
+    """Return recorded progress; files, dependencies and code are one count, which loses nothing."""
     names = {"markers": "files_created"}
     for name in ProgressFigures.__slots__:
         yield f"{semconv.PROGRESS_PREFIX}{names.get(name, name)}", getattr(figures, name)
@@ -153,27 +155,27 @@ def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:
 def _exceptions(span: SpanFields, error: str | None, texts: Hash) -> Iterable[dict[str, Any]]:
     if span.stacktrace is None:
         return
-    told = {
+    figures = {
         semconv.EXCEPTION_TYPE: span.error_type,
         semconv.EXCEPTION_MESSAGE: error,
         semconv.EXCEPTION_STACKTRACE: texts("error", span.stacktrace),
     }
-    known = {key: value for key, value in told.items() if value is not None}
+    known = {key: value for key, value in figures.items() if value is not None}
     yield {"name": "exception", "time_ns": span.end_ns, "attributes": known}
 
 
 def _interventions(span: SpanFields, texts: Hash) -> Iterable[dict[str, Any]]:
     for done in span.interventions:
-        said = {
+        outputs = {
             semconv.DECISION: _named(done.decision, texts),
             semconv.NOTE: None if done.note is None else texts("exact", done.note),
         }
-        known = {key: value for key, value in said.items() if value is not None}
+        known = {key: value for key, value in outputs.items() if value is not None}
         yield {"name": semconv.INTERVENTION_EVENT, "time_ns": done.at_ns, "attributes": known}
 
 
 def _messages(
-    messages: tuple[Message, ...] | None, said: HashedForm, texts: Hash
+    messages: tuple[Message, ...] | None, form: HashedForm, texts: Hash
 ) -> list[dict[str, Any]] | None:
     if messages is None:
         return None
@@ -181,7 +183,7 @@ def _messages(
         {
             "role": message.role,
             "parts": [
-                *_text(message, "exact" if message.role == "assistant" else said, texts),
+                *_text(message, "exact" if message.role == "assistant" else form, texts),
                 *(_call(call, texts) for call in message.calls),
                 *(_answer(result, texts) for result in message.results),
             ],
@@ -190,24 +192,24 @@ def _messages(
     ]
 
 
-def _text(message: Message, said: HashedForm, texts: Hash) -> Iterable[dict[str, str]]:
+def _text(message: Message, form: HashedForm, texts: Hash) -> Iterable[dict[str, str]]:
     if message.text is None:
         yield {"type": "text", "content": "[redacted]"}
     elif message.text:
-        yield {"type": "text", "content": texts(said, message.text)}
+        yield {"type": "text", "content": texts(form, message.text)}
 
 
 def _call(call: ToolCall, texts: Hash) -> dict[str, Any]:
     known = {"id": call.call_id, "arguments": _arguments(call.arguments, texts)}
-    told = {key: value for key, value in known.items() if value is not None}
-    return {"type": "tool_call", "name": call.name, **told}
+    fields = {key: value for key, value in known.items() if value is not None}
+    return {"type": "tool_call", "name": call.name, **fields}
 
 
 def _answer(result: ToolResult, texts: Hash) -> dict[str, Any]:
     failed = _reads_failed(result.text) if result.failed is None else result.failed
     known = {"id": result.call_id, "response": _result(result.text, failed, texts)}
-    told = {key: value for key, value in known.items() if value is not None}
-    return {"type": "tool_call_response", **told}
+    fields = {key: value for key, value in known.items() if value is not None}
+    return {"type": "tool_call_response", **fields}
 
 
 def _arguments(arguments: str | None, texts: Hash) -> object:
@@ -229,8 +231,8 @@ def _result(result: str | None, failed: bool | None, texts: Hash) -> object:
     if result is None:
         return None
     form: HashedForm = "error" if failed else "result"
-    said = result if not result or says_nothing(result) else texts(form, result)
-    return said if failed is None else {"isError": failed, "content": said}
+    content = result if not result or says_nothing(result) else texts(form, result)
+    return content if failed is None else {"isError": failed, "content": content}
 
 
 def _named(name: str | None, texts: Hash) -> str | None:
@@ -238,14 +240,14 @@ def _named(name: str | None, texts: Hash) -> str | None:
 
 
 def _reads_failed(result: str | None) -> bool | None:
-    """Tell whether a result says that its call failed, which its hash does not; None if not."""
-    said = result is not None and any(failure.search(result) for failure in _FAILURES)
-    return True if said else None
+    """Return whether a result says that its call failed, which its hash does not; None if not."""
+    failed = result is not None and any(failure.search(result) for failure in _FAILURES)
+    return True if failed else None
 
 
 def _type_in(result: str | None) -> str | None:
-    found = _TYPE.search(result or "")
-    return found[1] if found else None
+    match = _TYPE.search(result or "")
+    return match[1] if match else None
 
 
 def _json(value: object) -> str:

@@ -148,7 +148,7 @@ def redact_texts(texts: pl.Series, key: bytes) -> pl.Series:
 
 
 def _instead(secret: str, key: bytes) -> str:
-    """Give what stands for a secret; what only looked like one stays."""
+    """Return the placeholder of a secret; a match that is no secret stays."""
     if is_redacted(secret) or _DONE.fullmatch(secret) or _is_no_card(secret):
         return secret
     # The deeper the JSON lies that a secret is in, the more backslashes are in it.
@@ -157,7 +157,7 @@ def _instead(secret: str, key: bytes) -> str:
 
 
 def _is_no_card(number: str) -> bool:
-    """Tell a number whose last digit is not the one that Luhn's formula asks of a card's."""
+    """Return whether a number fails Luhn's formula, which card numbers keep."""
     if not _CARD.fullmatch(number):
         return False
     digits = [int(digit) for digit in reversed(number) if digit.isdigit()]

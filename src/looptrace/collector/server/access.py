@@ -137,7 +137,7 @@ def check_tls(access: Access) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address is one that only this machine reaches."""
+    """Return whether only this machine reaches a name or an address."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -177,7 +177,7 @@ def grpc_credentials(access: Access) -> grpc.ServerCredentials | None:
 
 
 def is_allowed(authorization: Iterable[str], access: Access) -> bool:
-    """Tell whether the values of the header `Authorization` hold one of the tokens, if it needs."""
+    """Return whether the `Authorization` header holds one of the tokens, where one is needed."""
     if not access.tokens:
         return True
     given = list(authorization)
@@ -189,7 +189,7 @@ def is_allowed(authorization: Iterable[str], access: Access) -> bool:
 
 
 def foreign(headers: Mapping[str, list[str]], access: Access) -> str | None:
-    """Say why a request may come from somebody else's page; None where it does not."""
+    """Return why a request may come from somebody else's page; None where it does not."""
     hosts, origins = headers.get("host", []), headers.get("origin", [])
     if len(hosts) != 1 or len(origins) > 1:
         return "one Host is due, and at most one Origin"
@@ -238,7 +238,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler:
-        """Let a call pass to its handler, or to one that refuses it."""
+        """Pass a call to its handler, or to one that refuses it."""
         said = handler_call_details.invocation_metadata
         given = [str(value) for name, value in said if name == "authorization"]
         is_open = handler_call_details.method.startswith(_OPEN_SERVICE)

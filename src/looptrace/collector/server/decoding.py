@@ -97,7 +97,7 @@ class _Stream(Protocol):
     def unused_data(self) -> bytes: ...
 
     def unpack(self, data: bytes) -> bytes:
-        """Give at most CHUNK_BYTES; of no data, more of what came before. Nothing: send more."""
+        """Return at most CHUNK_BYTES; without data, the rest of a piece. Empty: send more."""
 
 
 class _Inflate:
@@ -137,7 +137,7 @@ class _Zstd:
 
 
 def decompress(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[int], None]) -> bytes:
-    """Give a body as it was before it was packed; `packing` is one of PACKINGS, or empty.
+    """Return an unpacked body; `packing` is one of PACKINGS, or empty.
 
     `on_bytes` is told of the bytes that are held, before there are more. Raises RefusalError.
     """
@@ -192,7 +192,7 @@ def _bounds(limits: Limits) -> Bounds:
 
 
 def _taken(decoded: DecodedSpans) -> DecodedRequest:
-    """Tell spans that were left out from a request that is none."""
+    """Distinguish spans that were left out from a request that is none."""
     bad = [problem for problem in decoded.problems if problem.is_span]
     worse = [problem for problem in decoded.problems if not (problem.is_span or problem.foreign)]
     unread = [problem for problem in decoded.problems if problem.foreign]
@@ -217,7 +217,7 @@ def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:
 
 
 def _depth(text: str, depth_max: int) -> int:
-    """Give how deep JSON is nested; 0 where it has too few brackets to be too deep."""
+    """Return the depth of JSON; 0 where it has too few brackets to be too deep."""
     if text.count("[") + text.count("{") <= depth_max:
         return 0
     depth = deepest = 0
@@ -228,7 +228,7 @@ def _depth(text: str, depth_max: int) -> int:
 
 
 def _unpacked(body: bytes, packing: str) -> Iterator[bytes]:
-    """Give the unpacked bytes of a body in parts; raises RefusalError."""
+    """Yield the unpacked bytes of a body in parts; raises RefusalError."""
     rest = body
     try:
         for _ in range(STREAMS_MAX):
@@ -246,7 +246,7 @@ def _unpacked(body: bytes, packing: str) -> Iterator[bytes]:
 
 
 def _stream(data: bytes, packing: str) -> _Stream:
-    """Give what unpacks the next stream of some data."""
+    """Return the decompressor of the next stream of some data."""
     if packing == "zstd":
         return _Zstd()
     if packing == "gzip":
@@ -258,7 +258,7 @@ def _stream(data: bytes, packing: str) -> _Stream:
 
 
 def _parts(stream: _Stream, data: bytes) -> Iterator[bytes]:
-    """Give what a stream unpacks to; it may end before its end."""
+    """Yield the unpacked parts of a stream, which may be cut off."""
     part = stream.unpack(data)
     while part:
         yield part

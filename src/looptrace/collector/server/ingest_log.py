@@ -145,7 +145,7 @@ class IngestLog:
         return Logged(rows[-1][0], pl.concat(tables))
 
     def drop(self, seq: int) -> None:
-        """Let the rows up to this number go."""
+        """Delete the rows up to this number."""
         self._queue.put(_Drop(seq))
 
     def close(self) -> None:

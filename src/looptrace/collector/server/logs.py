@@ -34,7 +34,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to(stream: IO[str], level: int = logging.INFO) -> logging.Handler:
-    """Let the server's loggers write to a stream; returns what writes there."""
+    """Attach the server's loggers to a stream; returns the handler."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
     for name in _LOGGERS:

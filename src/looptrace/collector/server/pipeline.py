@@ -46,7 +46,7 @@ class InFlight:
                 claim.is_over = True
 
     def take(self, claim: Claim, size: int) -> None:
-        """Hold more bytes; raises RefusalError where there is no room for them."""
+        """Reserve bytes; raises RefusalError where there is no room for them."""
         with self._lock:
             if claim.is_over:  # Its client went away while a thread unpacks.
                 raise RefusalError(Reason.CLIENT_GONE, "the client went away")
@@ -66,7 +66,7 @@ class Claim:
         self.is_over = False
 
     def add(self, size: int) -> None:
-        """Hold more; raises RefusalError where all requests together hold too much."""
+        """Reserve more; raises RefusalError where all requests together hold too much."""
         self._in_flight.take(self, size)
 
 

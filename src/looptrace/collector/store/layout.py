@@ -23,7 +23,7 @@ _VERSIONS_READ = (1, SCHEMA_VERSION)
 
 
 def is_store(path: Path) -> bool:
-    """Tell whether a path is a store's folder."""
+    """Return whether a path is a store's folder."""
     return (path / MARKER).is_file()
 
 

@@ -115,7 +115,7 @@ def ask_typed(store_dir: Path, sql: str) -> AbstractContextManager[QueryResult]:
 
 
 def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) -> None:
-    """Let DuckDB work on another thread: on this one it would not always hear Ctrl-C."""
+    """Run DuckDB on another thread, because it misses Ctrl-C on this one."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         future = pool.submit(work)
         try:
@@ -132,7 +132,7 @@ def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) ->
 
 
 def _explained(error: duckdb.Error) -> QueryError | StoreError:
-    """Put DuckDB's message on one line, without its excerpt of SQL that nobody typed."""
+    """Return DuckDB's message as one line, without its excerpt of SQL that nobody typed."""
     message = " ".join(str(error).partition("\n\nLINE ")[0].split())
     if DATA in message:
         return StoreError(f"{message}; move that file away and ingest the traces of its day again.")

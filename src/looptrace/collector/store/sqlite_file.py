@@ -115,7 +115,7 @@ def read_json(body: str, kind: type[T], path: Path, schema: Schema) -> T:
 
 @contextmanager
 def explained(path: Path, schema: Schema) -> Iterator[None]:
-    """Put what keeps the file from being used on one line.
+    """Return why the file cannot be used, as one line.
 
     Raises:
         StoreError: in place of an error of SQLite, unless the statement itself is wrong.

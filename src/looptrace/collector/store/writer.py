@@ -152,7 +152,7 @@ class Writer:
         self._dir = store_dir
         self._policy = policy
         self._gates = gates
-        self._said: set[str] = set()  # decisions that the turns hold
+        self._resolution_ids: set[str] = set()  # decisions that the turns hold
 
     def ingest(self, spans: pl.DataFrame) -> Ingested:
         """Add spans (`SPAN_SCHEMA`), and decide on gates.
@@ -173,13 +173,13 @@ class Writer:
         seq_before = self._gates.last_seq()
         known = count_known(self._dir, spans)
         touched, replaced = place(self._dir, spans)
-        said = self._gates.resolutions()
+        resolutions = self._gates.resolutions()
         touched |= dict.fromkeys(stale | _decided(self._dir, self._gates))
         opened = 0
         for derived in self._derive(touched):
             opened += self._decide(derived)
         _forget_tasks(self._dir, self._gates)
-        self._said.update(each.id for each in said)
+        self._resolution_ids.update(each.id for each in resolutions)
         (self._dir / RULES_FILE).write_text(settings, encoding="utf-8")
         unfinished.unlink()
         return Ingested(
@@ -194,8 +194,8 @@ class Writer:
         )
 
     def has_decisions(self) -> bool:
-        """Tell whether people decided something that the turns do not hold yet."""
-        return any(each.id not in self._said for each in self._gates.resolutions())
+        """Return whether the turns lack a decision that people made."""
+        return any(each.id not in self._resolution_ids for each in self._gates.resolutions())
 
     def add(self, spans: pl.DataFrame) -> None:
         """Add spans, and what people decided, where somebody else decides on gates.
@@ -206,15 +206,17 @@ class Writer:
             StoreError: if a file cannot be read or written.
         """
         spans, _ = distinct_spans(spans)
-        said = [each for each in self._gates.resolutions() if each.id not in self._said]
+        resolutions = [
+            each for each in self._gates.resolutions() if each.id not in self._resolution_ids
+        ]
         (self._dir / UNFINISHED_FILE).touch()
         touched, _ = place(self._dir, spans)
-        if said:
-            for bucket in buckets_with(self._dir, {each.trace_id for each in said}):
+        if resolutions:
+            for bucket in buckets_with(self._dir, {each.trace_id for each in resolutions}):
                 touched[bucket] = None
         for _ in self._derive(touched):
             pass  # Somebody else decides.
-        self._said.update(each.id for each in said)
+        self._resolution_ids.update(each.id for each in resolutions)
         (self._dir / UNFINISHED_FILE).unlink()
 
     def expire(self, days_max: int, bytes_max: int) -> list[str]:
@@ -255,14 +257,16 @@ class Writer:
         spans = pl.concat([changed.spans for changed in buckets])
         turns, _ = turns_of(spans, self._policy.sameness)
         tasks = set(turns["task"])
-        said = resolution_turns(each for each in self._gates.resolutions() if each.task in tasks)
-        turns = numbered(pl.concat([turns, said]))
+        resolutions = resolution_turns(
+            each for each in self._gates.resolutions() if each.task in tasks
+        )
+        turns = numbered(pl.concat([turns, resolutions]))
         detection = detect(turns, self._policy)
         for changed in buckets:
             yield self._write(changed, turns, detection)
 
     def _write(self, changed: _Changed, turns: pl.DataFrame, detection: Detection) -> _Derived:
-        """Put what belongs to a bucket in the place of what was stored of its traces."""
+        """Replace the stored rows of a bucket's traces by new ones."""
         bucket, of_task = changed.bucket, pl.col("task").is_in
         traces = changed.spans["trace_id"].unique().implode()
         own = set(turns.filter(pl.col("trace_id").is_in(traces))["task"])
@@ -284,10 +288,10 @@ class Writer:
 
     def _decide(self, derived: _Derived) -> int:
         """Record what was detected; returns how many gates opened."""
-        found = derived.detection
-        loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in found.states}
-        states = [*found.states, *map(TaskState, sorted(loops_no_more))]
-        new = self._gates.record(found.events, states, time.time_ns(), found.openings)
+        detection = derived.detection
+        loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in detection.states}
+        states = [*detection.states, *map(TaskState, sorted(loops_no_more))]
+        new = self._gates.record(detection.events, states, time.time_ns(), detection.openings)
         return sum(event.type == "gate_opened" for event in new)
 
 
@@ -338,7 +342,7 @@ def _decided(store_dir: Path, gates: GateStore) -> set[int]:
 
 
 def _forget_tasks(store_dir: Path, gates: GateStore) -> None:
-    """Let tasks wait for nothing that turned out to be parts of others."""
+    """Drop waiting tasks that turned out to be parts of others."""
     buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
     gone = gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
     gates.record((), map(TaskState, sorted(gone)), time.time_ns())

@@ -154,7 +154,7 @@ class LikelyLoop(Rule):
 
 
 def tells(lane: Lane, window: int) -> Flags:
-    """Say at which turns half of a window is there, so that the signs tell something."""
+    """Mark the turns with half of a window before them; with fewer the signs mean little."""
     return lane.position + 1 >= window // 2
 
 
@@ -203,7 +203,7 @@ def _share(lane: Lane, holds: Flags, window: int) -> Figures:
 
 
 def _seen(lane: Lane, codes: Codes, window: int) -> Flags:
-    """Say which turns are known to equal one of those before them, within a window."""
+    """Mark the turns that are known to equal an earlier one within a window."""
     seen = np.zeros(len(codes), dtype=np.bool_)
     for back in range(1, window):
         seen |= same_as(lane, codes, back)
