@@ -19,6 +19,7 @@ MARKS = {
     # labelled runs.
     "slow": (
         "tests/analyzer/engine/test_any_settings.py",
+        "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_the_order_of_ends",
         "tests/analyzer/engine/test_live.py::test_nothing_is_planted_in_the_rules",
         "tests/analyzer/engine/test_live.py::test_planted_faults_are_caught",
         "tests/analyzer/engine/test_outages.py::test_batch_and_live_agree_on_outages",

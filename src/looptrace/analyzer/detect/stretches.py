@@ -128,7 +128,7 @@ class Stretch:
     def id(self) -> str:
         """The id of the finding; it stays the same however long the loop grows."""
         first = self.first[0]
-        identity = (self.rule.name, self.task, self.agent, first.trace_id, first.span_id)
+        identity = (self.rule.name, self.task, first.trace_id, first.span_id)
         return digest("\x1f".join((*identity, first.call_id or "", str(self.period))))
 
     @property

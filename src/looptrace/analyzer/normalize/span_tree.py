@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from looptrace.analyzer.normalize.span_fields import SpanFields
@@ -81,15 +81,20 @@ class SpanTree:
         )
 
 
-def span_tree_of(spans: list[SpanFields]) -> tuple[SpanTree, list[Skipped]]:
-    """Relate the spans, and report circles of parents."""
+def span_tree_of(
+    spans: list[SpanFields], session_of: Mapping[str, str]
+) -> tuple[SpanTree, list[Skipped]]:
+    """Relate the spans, and report circles of parents.
+
+    `session_of` has the sessions of traces that are not among these and may be linked.
+    """
     by_id = {(span.trace_id, span.span_id): span for span in spans}
     parents: dict[str, str] = {}
     for span in sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id)):
         if span.task and span.task_parent and span.task != span.task_parent:
             parents.setdefault(span.task, span.task_parent)
     said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
-    tree = SpanTree(by_id, _sessions(spans), parents, said)
+    tree = SpanTree(by_id, _sessions(spans, session_of), parents, said)
     return tree, _circles(tree)
 
 
@@ -111,8 +116,8 @@ def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: find(name) for name in list(leader)}
 
 
-def _sessions(spans: list[SpanFields]) -> dict[str, str]:
-    """Give every trace a session: its first one, else that of the traces it is linked with."""
+def _sessions(spans: list[SpanFields], session_of: Mapping[str, str]) -> dict[str, str]:
+    """Return the session of each trace: its first one, else that of the traces it links to."""
     traces = {span.trace_id for span in spans}
     pairs = [(trace, trace) for trace in traces]
     pairs += [(s.trace_id, other) for s in spans for other in s.links if other in traces]
@@ -124,6 +129,10 @@ def _sessions(spans: list[SpanFields]) -> dict[str, str]:
         if span.session:
             of_trace.setdefault(span.trace_id, span.session)
             of_group.setdefault(group_of[span.trace_id], span.session)
+    for span in by_start:
+        for other in span.links:
+            if other in session_of and other not in traces:
+                of_group.setdefault(group_of[span.trace_id], session_of[other])
     for span in by_start:
         of_group.setdefault(group_of[span.trace_id], span.trace_id)
     return {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}

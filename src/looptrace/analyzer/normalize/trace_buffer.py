@@ -14,6 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.normalize.session_history import SESSIONS_MAX, SessionHistory
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.turn_builder import turns_of_fields
 from looptrace.analyzer.schema.turns import TURN_KEY
@@ -26,8 +27,8 @@ SPANS_PER_TRACE_MAX = 2_000
 CHARS_MAX = 64 << 20
 # What a span takes beside its texts.
 _CHARS_PER_SPAN = 1_000
-# Sessions of which is known in which trace they began.
-SESSIONS_MAX = 100_000
+# Traces of a session that wait for results, which its later traces show.
+TRACES_WAITING_MAX = 100
 
 # What turns of a trace may still change of: their place is decided among all turns of the task.
 _PLACED = ("turn", "order_ns")
@@ -56,7 +57,7 @@ class _Trace:
 
     spans: dict[str, _Span] = field(default_factory=dict)  # by id
     known: dict[tuple[str, ...], _Turn] = field(default_factory=dict)
-    began: list[str] = field(default_factory=list)  # sessions
+    session: str = ""
     chars: int = 0
 
     def hold(self, span: _Span) -> None:
@@ -71,6 +72,12 @@ class _Trace:
     def _drop(self, span_id: str) -> None:
         if span := self.spans.pop(span_id, None):
             self.chars -= span.chars
+
+    def calls(self) -> Iterator[str]:
+        """Yield the id of each call that a model of the trace asked for."""
+        for span, _ in self.spans.values():
+            if span.kind == "model":
+                yield from (call.call_id for call in span.calls if call.call_id)
 
     def learn(self, turn: _Turn) -> bool:
         """Note a turn; says whether there is news of it.
@@ -95,8 +102,9 @@ class TraceBuffer:
         self._chars_max = chars_max
         self._chars = 0
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
-        # The trace where each session began.
-        self._begun: BoundedDict[str, str] = BoundedDict(SESSIONS_MAX)
+        self._sessions = SessionHistory.bounded()
+        # The traces of each session with calls whose results are not known yet.
+        self._waiting: BoundedDict[str, BoundedDict[str, None]] = BoundedDict(SESSIONS_MAX)
 
     def __len__(self) -> int:
         return len(self._traces)
@@ -111,7 +119,10 @@ class TraceBuffer:
         traces = spans["trace_id"].unique(maintain_order=True)
         opened = spans.clear() if above is None else above
         inherited = span_fields_of(opened.filter(pl.col("trace_id").is_in(traces.implode())))
+        results_seen = self._sessions.results_seen
         news = self._turns(traces, inherited)
+        if self._sessions.results_seen > results_seen and (answered := self._answered(traces)):
+            news = pl.concat([news, self._turns(answered)])
         self._make_room()
         return news
 
@@ -130,17 +141,35 @@ class TraceBuffer:
     def _turns(
         self, names: Iterable[str], above: Iterable[SpanFields] = (), *, ended: bool = False
     ) -> pl.DataFrame:
+        names = list(names)
         spans = (span.fields for name in names for span in self._traces[name].spans.values())
         turns, _ = turns_of_fields(
-            spans, self._sameness, above=above, begun=self._begun, ended=ended
+            spans, self._sameness, above=above, sessions=self._sessions, ended=ended
         )
-        began = turns.select("session", "trace_id").unique("session", maintain_order=True)
-        for session, name in began.iter_rows():
-            if session not in self._begun:
-                self._begun[session] = name
-                self._traces[name].began.append(session)
+        self._note_waiting(names, turns)
         news = [self._traces[turn.key[0]].learn(turn) for turn in _identified(turns)]
         return turns.filter(pl.Series(news, dtype=pl.Boolean))
+
+    def _note_waiting(self, names: Iterable[str], turns: pl.DataFrame) -> None:
+        """Note which of these traces have calls without a result."""
+        told = turns.filter(pl.col("result").is_not_null()).select("trace_id", "call_id")
+        answered = set(told.iter_rows())
+        for name in names:
+            trace = self._traces[name]
+            trace.session = self._sessions.of_trace.get(name, name)
+            asked = {(name, call) for call in trace.calls()}
+            if asked - answered:
+                waiting = self._waiting.setdefault(trace.session, BoundedDict(TRACES_WAITING_MAX))
+                waiting[name] = None
+            elif trace.session in self._waiting:
+                self._waiting[trace.session].pop(name, None)
+
+    def _answered(self, names: Iterable[str]) -> list[str]:
+        """Return the other traces of the same sessions that wait for results."""
+        names = set(names)
+        sessions = {self._traces[name].session for name in names}
+        waiting = [name for session in sessions for name in self._waiting.get(session, ())]
+        return [name for name in waiting if name not in names and name in self._traces]
 
     def _make_room(self) -> None:
         """Let the traces go that were touched longest ago; the last one stays."""
@@ -148,7 +177,8 @@ class TraceBuffer:
             _, trace = self._traces.popitem(last=False)
             self._chars -= trace.chars
             self.dropped += 1
-            self._begun.update(dict.fromkeys(trace.began, _BEFORE))
+            if trace.session in self._sessions.began:
+                self._sessions.began[trace.session] = _BEFORE
 
 
 def _chars(spans: pl.DataFrame) -> pl.Series:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +17,7 @@ import polars as pl
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
+from looptrace.analyzer.normalize.session_history import SessionHistory, given_results
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.twin_spans import _known, merge_twins
@@ -47,33 +48,32 @@ def turns_of_fields(
     sameness: Sameness = NOTHING,
     *,
     above: Iterable[SpanFields] = (),
-    begun: Mapping[str, str] | None = None,
+    sessions: SessionHistory | None = None,
     ended: bool = True,
 ) -> tuple[pl.DataFrame, list[Skipped]]:
     """Turn spans that were read, in any order, into turns as `turns_of` does.
 
     Where spans are still coming, those `above` are still open and only tell what the others
-    inherit, `begun` names the trace in which each session began, and a trace that has not `ended`
-    keeps back the calls of its last response, which may get spans of their own.
+    inherit, `sessions` has what earlier traces of a session showed and learns from these, and a
+    trace that has not `ended` keeps back the calls of its last response, which may get spans of
+    their own, until their results are known.
     """
+    sessions = sessions or SessionHistory()
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
-    tree, skipped = span_tree_of([*fields, *above])
+    tree, skipped = span_tree_of([*fields, *above], sessions.of_trace)
+    sessions.learn(fields, tree)
     fields = merge_twins(fields, tree)
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
     for span in fields:
         if span.kind or span.status or span.figures.known or span.interventions:
             by_trace[span.trace_id].append(span)
     rows: list[TurnRow] = []
-    sessions_seen: set[str] = set()
     in_order = sorted(
         by_trace.items(), key=lambda item: (min(s.start_ns for s in item[1]), item[0])
     )
-    for trace_id, members in in_order:
-        session = tree.sessions[trace_id]
-        first = (begun or {}).get(session, trace_id) == trace_id and session not in sessions_seen
-        rows += _Trace(members, tree, first_of_session=first, ended=ended).rows()
-        sessions_seen.add(session)
-    _fill_results(rows, fields, tree)
+    for _, members in in_order:
+        rows += _Trace(members, tree, sessions, ended=ended).rows()
+    _fill_results(rows, fields, sessions)
     table = pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
     return numbered(add_fingerprints(table, sameness)), skipped
 
@@ -82,10 +82,12 @@ class _Trace:
     """The spans of one trace while they become turns."""
 
     def __init__(
-        self, spans: list[SpanFields], tree: SpanTree, *, first_of_session: bool, ended: bool
+        self, spans: list[SpanFields], tree: SpanTree, sessions: SessionHistory, *, ended: bool
     ) -> None:
         in_order = sorted(spans, key=lambda s: (s.end_ns, s.start_ns, s.span_id))
+        trace_id = in_order[0].trace_id
         self.tree = tree
+        self.sessions = sessions
         self.tools = [span for span in in_order if span.kind == "tool"]
         self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
         self.agents = [span for span in in_order if span.kind == "agent"]
@@ -94,7 +96,7 @@ class _Trace:
         self.interventions = [span for span in in_order if span.interventions]
         self.starts = sorted(span.start_ns for span in self.models)
         self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
-        self.replay = first_of_session
+        self.replay = sessions.begins_in(trace_id, tree.sessions[trace_id])
         self.ended = ended
         self.asked = self._asked()
 
@@ -205,9 +207,14 @@ class _Trace:
         )
 
     def _is_over(self, index: int) -> bool:
-        """Tell whether a call without a span of its own will not get one any more."""
-        _, model, ago = self.asked[index]
-        return self.ended or bool(ago) or bisect_left(self.starts, model.end_ns) < len(self.starts)
+        """Return whether a call without a span of its own will not get one any more."""
+        call, model, ago = self.asked[index]
+        return (
+            self.ended
+            or bool(ago)
+            or bisect_left(self.starts, model.end_ns) < len(self.starts)
+            or (self.tree.session(model), call) in self.sessions.results
+        )
 
     def _call_row(self, index: int) -> TurnRow:
         """Make a turn of a call that has no span of its own; it ends when the next model starts."""
@@ -339,32 +346,23 @@ def _bare(call: ToolCall) -> str | None:
     return str(next(iter(named.values()))) if isinstance(named, dict) and len(named) == 1 else None
 
 
-def _fill_results(rows: list[TurnRow], fields: list[SpanFields], tree: SpanTree) -> None:
+def _fill_results(rows: list[TurnRow], fields: list[SpanFields], sessions: SessionHistory) -> None:
     """Add the results that models were given to the calls whose own spans do not tell them.
 
     A result is looked for by call id in the call's trace, then in other traces of its session whose
     history shows the same call under that id: some frameworks number the calls of each run alike.
     """
     in_trace: dict[tuple[str, str], ToolResult] = {}
-    in_session: dict[tuple[str, ToolCall], ToolResult] = {}
-    for span in sorted(fields, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
-        if span.kind != "model" or not span.given:
-            continue
-        asked = {c.call_id: c for m in span.given for c in m.calls if c.arguments is not None}
-        for result in (r for message in span.given for r in message.results):
-            if result.call_id and result.text is not None:
-                in_trace.setdefault((span.trace_id, result.call_id), result)
-                if result.call_id in asked:
-                    key = (tree.session(span), asked[result.call_id])
-                    in_session.setdefault(key, result)
+    for span, result, _ in given_results(fields):
+        in_trace.setdefault((span.trace_id, str(result.call_id)), result)
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
             continue
         call = ToolCall(row["call_id"], row["name"], row["arguments"])
-        found = in_trace.get((row["trace_id"], row["call_id"]))
-        found = found or in_session.get((row["session"], call))
-        if found:
-            _fill_result(row, found)
+        given = in_trace.get((row["trace_id"], row["call_id"]))
+        given = given or sessions.results.get((row["session"], call))
+        if given:
+            _fill_result(row, given)
 
 
 def _fill_result(row: TurnRow, found: ToolResult) -> None:

@@ -1,0 +1,60 @@
+"""What the traces of a session show of one another: where it began, and the results of calls.
+
+Frameworks that make a trace of each model call tell the result of a call only in the history that
+a later trace repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from looptrace.analyzer.normalize.messages import ToolCall, ToolResult
+from looptrace.analyzer.normalize.span_fields import SpanFields
+from looptrace.analyzer.normalize.span_tree import SpanTree
+from looptrace.bounded_dict import BoundedDict
+
+# Sessions and traces of which is known how they belong together.
+SESSIONS_MAX = 100_000
+# Results that are known of all sessions; a call is answered within a few turns.
+RESULTS_MAX = 10_000
+
+
+@dataclass(slots=True)
+class SessionHistory:
+    """What is known of the sessions of many traces; without bounds it is as large as they are."""
+
+    began: dict[str, str] = field(default_factory=dict)  # the first trace of each session
+    of_trace: dict[str, str] = field(default_factory=dict)  # the session of each trace
+    results: dict[tuple[str, ToolCall], ToolResult] = field(default_factory=dict)  # by session
+    results_seen: int = 0  # of all sessions so far
+
+    @classmethod
+    def bounded(cls) -> SessionHistory:
+        """Return a history that forgets the oldest."""
+        return cls(BoundedDict(SESSIONS_MAX), BoundedDict(SESSIONS_MAX), BoundedDict(RESULTS_MAX))
+
+    def learn(self, spans: Iterable[SpanFields], tree: SpanTree) -> None:
+        """Learn the results in the histories of spans, where they show the calls too."""
+        for span, result, call in given_results(spans):
+            if call and (key := (tree.session(span), call)) not in self.results:
+                self.results[key] = result
+                self.results_seen += 1
+
+    def begins_in(self, trace_id: str, session: str) -> bool:
+        """Return whether a session begins in a trace; the first trace asked for is the one."""
+        self.of_trace[trace_id] = session
+        return self.began.setdefault(session, trace_id) == trace_id
+
+
+def given_results(
+    spans: Iterable[SpanFields],
+) -> Iterator[tuple[SpanFields, ToolResult, ToolCall | None]]:
+    """Yield each result that a model was given, with its span, and its call where that is shown."""
+    for span in sorted(spans, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
+        if span.kind != "model" or not span.given:
+            continue
+        asked = {c.call_id: c for m in span.given for c in m.calls if c.arguments is not None}
+        for result in (r for message in span.given for r in message.results):
+            if result.call_id and result.text is not None:
+                yield span, result, asked.get(result.call_id)
