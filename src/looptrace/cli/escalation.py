@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import Judge
-from looptrace.analyzer.report.escalation import escalation_of
+from looptrace.analyzer.report.escalation import PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.text.times import utc_day
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_option, opinions
@@ -66,7 +66,7 @@ def escalation(
         analysis.turns,
         analysis.events,
         opinion=answers.get(event.gate),
-        notes=_notes(paths, event),
+        notes=_notes(paths, event, settings.policy.rule_set.meaning),
     )
     text = (
         escalation_json(report, settings.directives)
@@ -77,14 +77,13 @@ def escalation(
     context.exit(traces.EXIT_UNREADABLE if analysis.skipped else 0)
 
 
-def _notes(paths: Sequence[str], gate: GateEvent) -> list[tuple[str, str]]:
-    """Return what people wrote when they resolved such gates before, with the day; of a store."""
+def _notes(paths: Sequence[str], gate: GateEvent, meaning: Meaning | None) -> list[PastNote]:
+    """Return what people wrote when they resolved such gates before; of a store."""
     folder = traces.store_of(paths)
     if folder is None:
         return []
     with reader.open_gates(folder) as gates:
-        notes = gates.notes(gate.signature, gate.gate)
-    return [(note.note, utc_day(note.resolved_ns)) for note in notes]
+        return [note.reported() for note in gates.notes(gate, meaning)]
 
 
 def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent:

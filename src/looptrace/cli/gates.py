@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -13,10 +13,14 @@ import click
 import msgspec
 from rich.console import Console
 
+from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.gates.resolutions import Likeness
 from looptrace.analyzer.report.tables import number_text, print_numbers, print_pairs, print_section
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
+from looptrace.cli.config import config_option
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
@@ -26,6 +30,12 @@ from looptrace.collector.store.reader import open_gates, worked
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
 _AGENTS_SHOWN_MAX = 10
+# What is said of a note of a loop that is not the same.
+_OF_LIKE: Mapping[Likeness, str] = {
+    "same": "",
+    "type": " (loop of the same type)",
+    "meaning": " (loop that means the same)",
+}
 
 # In the environment, because a command line is seen by all who are on the machine.
 _TOKEN = "LOOPTRACE_TOKEN"  # noqa: S105 - its name
@@ -70,10 +80,14 @@ def list_gates(where: str, every: bool, form: str) -> None:
 @_where
 @click.argument("gate_id", metavar="ID")
 @_format
-def show(where: str, gate_id: str, form: str) -> None:
-    """Show the gate ID: why it opened, what failed before, and notes that worked."""
+@config_option
+def show(where: str, gate_id: str, form: str, settings: Settings) -> None:
+    """Show the gate ID: why it opened, what failed before, and notes that worked.
+
+    Notes of loops that only mean the same are shown where the settings compare meaning.
+    """
     with _gates_at(where) as source:
-        details = source.gate(gate_id)
+        details = source.gate(gate_id, settings.policy.rule_set.meaning)
     if form == "json":
         _print_json(details)
     else:
@@ -131,7 +145,7 @@ class _GateSource(Protocol):
 
     def gates(self, status: GateStatus | None = None, /) -> list[StoredGate]: ...
 
-    def gate(self, gate_id: str, /) -> GateDetails: ...
+    def gate(self, gate_id: str, meaning: Meaning | None, /) -> GateDetails: ...
 
     def resolve(self, gate_id: str, decision: str, note: str | None, /) -> StoredGate: ...
 
@@ -189,7 +203,8 @@ def _print_details(details: GateDetails) -> None:
         for past in details.event.history
     ]
     notes = [
-        f"{utc_s(note.resolved_ns)} {note.decision or 'message'}: {note.note}"
+        f"{utc_s(note.resolved_ns)} {note.decision or 'message'}{_OF_LIKE[note.likeness]}: "
+        f"{note.note}"
         for note in details.notes
     ]
     print_section(f"gate {gate.id}", (), console)

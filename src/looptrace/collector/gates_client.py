@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_bodies import ApiError, DecisionBody, GateAnswer, GateList
 from looptrace.collector.sdk.gate_stream import Server, events_of
@@ -38,8 +39,8 @@ class RemoteGates:
         query = f"?{urlencode({'status': status})}" if status else ""
         return self._asked("GET", _GATES + query, GateList).gates
 
-    def gate(self, gate_id: str) -> GateDetails:
-        """Return a gate with what led to it."""
+    def gate(self, gate_id: str, _meaning: Meaning | None = None) -> GateDetails:
+        """Return a gate with what led to it; how meaning is compared is the server's setting."""
         return self._asked("GET", f"{_GATES}/{quote(gate_id, safe='')}", GateDetails)
 
     def resolve(self, gate_id: str, decision: str, note: str | None) -> StoredGate:

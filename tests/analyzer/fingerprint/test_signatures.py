@@ -19,6 +19,7 @@ from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.text.payloads import arguments_of
 from tests.drivers import findings_of
 
@@ -94,6 +95,19 @@ def test_signatures_have_the_forms_that_are_asked_for() -> None:
 
 
 @pytest.mark.requirement("C1")
+def test_attempts_and_handoffs_have_signatures() -> None:
+    """Notes and authority are found again by what blocks, what was completed, what was asked."""
+    turns = turns_in(
+        'attempt(blocked, no key)->page attempt(pending)->"page 1" attempt(done) '
+        'handoff(B, "Review it.")->ok $a switch(blocked, no key)'
+    )
+    blocked, pending, done, request, switch = turns["signature"]
+    assert (blocked, pending, done) == ("blocked:no-key", "pending:page-1", "done")
+    assert request.startswith("request:B:Review-it.#")
+    assert switch == "a:blocked:no-key"
+
+
+@pytest.mark.requirement("C4")
 def test_what_a_signature_leaves_out_keeps_things_apart() -> None:
     """Two errors with the same words are not the same error."""
     assert same("signature", raised("no rate for 1"), raised("no rate for 1"))

@@ -55,6 +55,7 @@ def event_of(event_type: EventType) -> GateEvent:
         note="note",
         history=(FAILURE,),
         exact=False,
+        signature_coarse="coarse",
     )
 
 

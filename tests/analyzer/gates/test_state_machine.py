@@ -20,6 +20,9 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.testing.notation import turns_in
+from looptrace.rules.attempts.blocked_task_spin import BlockedTaskSpin
+from looptrace.rules.attempts.degradation import Degradation
+from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
 from looptrace.rules.attempts.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
@@ -253,6 +256,38 @@ def test_a_warning_becomes_an_order() -> None:
     events = told("attempt(pending)->page x5", NoProgressRepeat())
 
     assert brief(events) == ["warn 3", "force_next 5"]
+
+
+@requirement("B4")
+def test_each_work_that_repeats_is_warned_of() -> None:
+    """A warning of one loop of attempts does not swallow that of the next, which is another."""
+    events = told(
+        "attempt(pending)->page x3 attempt(pending)->form x3 attempt(pending)->page x3",
+        NoProgressRepeat(),
+    )
+
+    assert brief(events) == ["warn 3", "warn 6"]
+    assert [event.signature for event in events] == ["pending:page", "pending:form"]
+
+
+@requirement("B4")
+def test_what_has_no_signature_is_warned_of_by_each_rule() -> None:
+    """Figures have none; that they get worse and that nothing gets better are two warnings."""
+    ladder = (Rung(3, "warn"),)
+    rules = (Degradation(ladder=ladder), NoMeasurableProgress(attempts_min=4, ladder=ladder))
+    events = told("progress(tests_failed={n}) x6", *rules)
+
+    assert {event.rule for event in events} == {"degradation", "no_measurable_progress"}
+
+
+@requirement("B3")
+def test_authority_for_one_blocker_does_not_count_for_another() -> None:
+    """What an agent may do about a missing key says nothing of missing rights."""
+    text = "attempt(blocked, no key) x3 attempt(blocked, no rights) x4"
+    events = told(text, BlockedTaskSpin())
+
+    assert brief(events) == ["unblock_authority 3", "unblock_authority 6", "gate 7"]
+    assert events[1].blockers == ("no rights",)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from looptrace.analyzer.report.escalation import (
     DONE_LENGTH_MAX,
     TEXT_LENGTH_MAX,
     Escalation,
+    PastNote,
     escalation_of,
 )
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
@@ -185,10 +186,10 @@ def hostile_turns(text: str) -> pl.DataFrame:
 def test_no_trace_breaks_out_of_the_markdown(hostile: str) -> None:
     """The page of a hostile trace has the shape of any other; its texts are in code alone."""
     opinion = NoOpinion(hostile[:100].replace("\n", " "))
-    notes = [(hostile, hostile)]
+    notes = [PastNote(hostile, hostile)]
     text = escalation_markdown(escalated(hostile_turns(hostile), opinion=opinion, notes=notes))
     usual = escalation_markdown(
-        escalated(hostile_turns("x"), opinion=NoOpinion("x"), notes=[("x", "x")])
+        escalated(hostile_turns("x"), opinion=NoOpinion("x"), notes=[PastNote("x", "x")])
     )
 
     def shape(markdown: str) -> list[str]:
@@ -207,7 +208,7 @@ def test_no_trace_breaks_out_of_the_markdown(hostile: str) -> None:
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_json_of_a_hostile_trace_is_json(hostile: str) -> None:
     """It keeps to the schema, on printable lines, with texts of bounded length."""
-    text = escalation_json(escalated(hostile_turns(hostile), notes=[(hostile, "today")]))
+    text = escalation_json(escalated(hostile_turns(hostile), notes=[PastNote(hostile, "today")]))
     report = json.loads(text.encode())
 
     assert conflicts(report, "escalation.schema.json") == []
@@ -221,14 +222,16 @@ def test_json_of_a_hostile_trace_is_json(hostile: str) -> None:
 def test_json_says_the_same() -> None:
     """A program finds the pattern, the marked turns, what errors said, and the options."""
     opinion = Opinion(is_regressive=True, no_progress=True, is_external=False, reasoning="So.")
-    notes = [("Pin the version.", "2026-03-14")]
+    notes = [PastNote("Pin the version.", "2026-03-14", "type")]
     report = json.loads(escalation_json(escalated(LOOP, opinion=opinion, notes=notes)))
 
     assert conflicts(report, "escalation.schema.json") == []
     assert [turn["role"] for turn in report["iterations"]].count("repeat") == 2
     assert report["failures"][0]["error"] == "expected 42, got 41"
     assert report["gate"]["opinion"]["reasoning"] == "So."
-    assert report["notes"] == [{"text": "Pin the version.", "date": "2026-03-14"}]
+    assert report["notes"] == [
+        {"text": "Pin the version.", "date": "2026-03-14", "likeness": "type"}
+    ]
     del report["options"][0]["meaning"]
     report["failures"][0]["turn"] = "2"
     assert set(conflicts(report, "escalation.schema.json")) == {
@@ -243,7 +246,7 @@ def test_opinion_and_notes_are_shown_where_there_are_some() -> None:
     """An opinion is marked as one, and what helped before has its day."""
     plain = escalation_markdown(escalated(LOOP))
     text = escalation_markdown(
-        escalated(LOOP, opinion=NoOpinion("it is away"), notes=[("Pin `x`.", "2026-03-14")])
+        escalated(LOOP, opinion=NoOpinion("it is away"), notes=[PastNote("Pin `x`.", "2026-03-14")])
     )
 
     assert "judge" not in plain

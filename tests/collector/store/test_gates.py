@@ -24,6 +24,7 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.resolutions import resolution_turns
@@ -508,8 +509,64 @@ def test_notes_that_worked_are_shown_with_the_same_signature(gates: GateStore) -
     assert [note.note for note in notes] == ["Note of t2.", "Note of t1."]
     first = gates.gates(task="t1")[0]
     assert notes[1] == ResolutionNote(
-        first.id, "t1", "continue", "Note of t1.", first.resolved_ns or 0
+        first.id, "t1", "continue", "Note of t1.", first.resolved_ns or 0, "same"
     )
+
+
+def notes_after(gates: GateStore, earlier: str, later: str, meaning: Meaning | None = None) -> str:
+    """Resolve the gate of a loop with a note; return how a later loop's gate comes by it."""
+    for number, text in enumerate((earlier, later)):
+        recorded(gates, text, f"t{number}")
+        (gate,) = gates.gates("open")
+        if number == 0:
+            gates.resolve(gate.id, "continue", "This helped.", gate.opened_ns + 1)
+            recorded(gates, text, "t0")
+    return " ".join(note.likeness for note in gates.gate(gate.id, meaning).notes)
+
+
+@requirement("A16")
+@pytest.mark.parametrize(
+    ("earlier", "later", "likeness"),
+    [
+        ('run(a)->!"TypeError: x is null" x5', 'run(a)->!"TypeError: x is null" x5', "same"),
+        ('run(a)->!"TypeError: x is null" x5', 'run(b)->!"TypeError: size of y" x5', "type"),
+        ('run(a)->!"TypeError: x is null" x5', 'run(a)->!"ValueError: x is null" x5', ""),
+        ('run(a)->!"TypeError: x is null" x5', 'make(a)->!"TypeError: x is null of" x5', ""),
+        ("attempt(blocked, no key) x4", "attempt(blocked, no key) x4", "same"),
+        ("attempt(blocked, no key) x4", "attempt(blocked, no rights) x4", ""),
+        (
+            'handoff(B, "Review the code.")->ok x5',
+            'handoff(B, "Review the code.")->ok x5',
+            "same",
+        ),
+        (
+            'handoff(B, "Review the code.")->ok x5',
+            'handoff(B, "Count the rows.")->ok x5',
+            "type",
+        ),
+        (
+            'handoff(B, "Review the code.")->ok x5',
+            'handoff(C, "Count the rows.")->ok x5',
+            "",
+        ),
+    ],
+)
+def test_a_note_is_shown_with_loops_like_its_own(
+    gates: GateStore, earlier: str, later: str, likeness: str
+) -> None:
+    """The same failure, one of its type by the same tool, a request to the same agent."""
+    assert notes_after(gates, earlier, later) == likeness
+
+
+@requirement("A16")
+@pytest.mark.parametrize(("meaning", "likeness"), [(Meaning("letters"), "meaning"), (None, "")])
+def test_a_note_is_shown_with_what_means_the_same(
+    gates: GateStore, meaning: Meaning | None, likeness: str
+) -> None:
+    """Where the settings compare meaning, blockers in other words are like each other."""
+    first = "attempt(blocked, the licence key is missing) x4"
+    second = "attempt(blocked, missing the licence keys) x4"
+    assert notes_after(gates, first, second, meaning) == likeness
 
 
 def test_a_gate_shows_the_failures_before_it(gates: GateStore) -> None:

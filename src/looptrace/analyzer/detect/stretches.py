@@ -11,63 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from looptrace.analyzer.detect.loop_rows import LoopRow, loop_rows
 from looptrace.analyzer.text.digests import digest
-from looptrace.analyzer.text.display import label
 from looptrace.analyzer.text.payloads import names_in
 from looptrace.rules.contract import Evaluation, Loop, Rule
 from looptrace.rules.turns import Codes, Flags, Lane
 from looptrace.rules.vocabulary import NS_PER_S
-
-_HEX_DIGITS = 16
-
-
-class LoopRow(NamedTuple):
-    """What a stretch keeps of one of its turns.
-
-    The sums are the tokens up to it of its agent, the totals those of its task.
-    """
-
-    task: str
-    agent: str
-    epoch: int
-    resets_seen: int
-    turn: int
-    kind: str
-    name: str | None
-    arguments: str | None
-    text: str | None
-    phase: str | None
-    phase_before: str | None
-    trace_id: str
-    span_id: str
-    call_id: str | None
-    session: str
-    service: str | None
-    start_ns: int
-    end_ns: int
-    failed: bool | None
-    signature: str | None
-    response: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-    input_tokens_sum: int
-    output_tokens_sum: int
-    input_tokens_total: int
-    output_tokens_total: int
-
-    @property
-    def label(self) -> str:
-        """The turn as a person names it."""
-        return label({name: getattr(self, name) for name in _LABELLED})
-
-    @property
-    def sign(self) -> str:
-        """The signature of a call, else the hash of a response."""
-        return self.signature or (self.response or "")[:_HEX_DIGITS]
-
-
-_LABELLED = ("kind", "name", "arguments", "text", "phase")
-
 
 Key = tuple[str, str, str, int, int, int]
 
@@ -135,6 +84,12 @@ class Stretch:
     def signature(self) -> str:
         """The signatures of the turns of one round."""
         return " → ".join(row.sign for row in self.first)
+
+    @property
+    def signature_coarse(self) -> str:
+        """The coarse signatures of the turns of one round; "" where one has none."""
+        signs = [row.sign_coarse for row in self.first]
+        return " → ".join(signs) if all(signs) else ""
 
     @property
     def blockers(self) -> tuple[str, ...]:
@@ -389,10 +344,3 @@ def _stretch(
         span_id=span_id,
         fired=fired,
     )
-
-
-def loop_rows(table: pl.DataFrame, rows: Codes) -> Iterator[LoopRow]:
-    """Read whole turns, column by column, which is several times as fast as row by row."""
-    places = pl.Series(rows)
-    columns = [table[name].gather(places).to_list() for name in LoopRow._fields]
-    return map(LoopRow._make, zip(*columns, strict=True))

@@ -12,7 +12,8 @@ from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.detect.stretches import Growth, LoopRow, Stretch, loop_rows
+from looptrace.analyzer.detect.loop_rows import LoopRow, loop_rows
+from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent

@@ -84,8 +84,10 @@ UNTESTED = r"(?i)^(set-?up|doc|config|refactor)"
 # What signatures are written from.
 _SIGNED = (
     *("kind", "name", "request", "result", "error", "message", "answer", "hidden", "error_type"),
-    *("location", "failing", "call", "outcome"),
+    *("location", "failing", "call", "outcome", "subtask"),
 )
+# Kinds of turn other than calls that have a signature.
+_REPORTED = ("handoff", "attempt", "switch")
 
 # Arguments that tell what was changed where, and what was searched for.
 _TEXT = r'"((?:[^"\\]|\\.)+)'
@@ -99,6 +101,9 @@ SEARCHED = rf'"(?i-u:query|q|pattern|search|search_?term|keywords?|regex|term|qu
 # A file without its folders; of a place, unless it is a temporary one.
 FILE_NAME = r"([^/\\]+)$"
 FILE_OF_PLACE = r"([^/\\<>:\s]+\.[^/\\<>:\s]+)(?::[0-9]+)?$"
+
+# A text of which a slug leaves out nothing.
+_ONLY_WORDS = r"^[\w.]+( [\w.]+)*$"
 
 # Signatures of the forms that C1 names are longer than others, which it ends after 50 characters.
 SIGNATURE_CHARS_MAX = 50
@@ -212,17 +217,21 @@ def _kind_of_type(error_type: str) -> str | None:
 def _signature(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
     """Write the signature by form of output: a head to read, and a digest where it leaves out any.
 
-    What is neither a failure nor a test run is compared in full, by call and outcome.
+    What is neither a failure nor a test run is compared in full, by call and outcome. Attempts are
+    told by status and blockers, else by the work that they report; hand-offs by the request.
     """
+    kind = pl.col("kind").cast(pl.String)
     form = (
-        pl.when(pl.col("failing") > 0)
+        pl.when(kind.is_in(_REPORTED))
+        .then(kind)
+        .when(pl.col("failing") > 0)
         .then(pl.lit("test-fail"))
         .when(pl.col("failed"))
         .then(pl.lit("error"))
         .otherwise(_map_distinct(turns["name"], _form_of))
     )
     signed = turns.select(_SIGNED, form=form).with_row_index("row")
-    signed = signed.filter((pl.col("kind") == "tool") & ~_polls(sameness))
+    signed = signed.filter(pl.col("kind").is_in(["tool", *_REPORTED]) & ~_polls(sameness))
     signatures = blank(turns.height)
     for (name,), part in signed.partition_by("form", as_dict=True).items():
         signatures = signatures.scatter(part["row"], _write_signatures(part, _FORMS[str(name)]))
@@ -277,7 +286,7 @@ def _of_error(turns: pl.DataFrame) -> pl.DataFrame:
     typed = pl.concat_str(type_, gist, file, separator="-", ignore_nulls=True)
     by_text = pl.concat_str(type_, "message", file.fill_null(""), separator="\n")
     by_call = pl.concat_str(type_, "name", "request", separator="\n")
-    only_words = pl.col("message").str.contains(r"^[\w.]+( [\w.]+)*$")
+    only_words = pl.col("message").str.contains(_ONLY_WORDS)
     says_all = only_words & (pl.col("message").str.len_chars() <= GIST_CHARS_MAX)
     hidden = pl.col("hidden")
     shown = pl.when(hidden).then(pl.concat_str(type_, "name", separator="-")).otherwise(typed)
@@ -312,7 +321,32 @@ def _of_other(turns: pl.DataFrame) -> pl.DataFrame:
     return _of_call(turns, pl.concat_str("name", request, separator=":"))
 
 
+def _of_handoff(turns: pl.DataFrame) -> pl.DataFrame:
+    """Compare what was asked of whom, whatever the answer was."""
+    asked = pl.concat_str("name", _slug(pl.col("request")), separator=":", ignore_nulls=True)
+    return turns.select(
+        head=pl.concat_str(pl.lit("request:"), asked), whole="call", says_all=pl.lit(value=False)
+    )
+
+
+def _of_attempt(turns: pl.DataFrame) -> pl.DataFrame:
+    """Compare what blocks an attempt, else the work; a status alone says all that is known."""
+    blocked = (pl.col("name") == "blocked") & pl.col("request").is_not_null()
+    report = pl.when(blocked).then("request").otherwise("result")
+    whose = pl.when(pl.col("kind") == "switch").then("subtask")
+    whole = pl.when(blocked).then("call").otherwise("outcome")
+    only_words = report.str.contains(_ONLY_WORDS) | report.is_null()
+    return turns.select(
+        head=pl.concat_str(whose, "name", _slug(report), separator=":", ignore_nulls=True),
+        whole=pl.concat_str(whose, "name", whole, separator="-", ignore_nulls=True),
+        says_all=only_words,
+    )
+
+
 _FORMS = {
+    "handoff": _of_handoff,
+    "attempt": _of_attempt,
+    "switch": _of_attempt,
     "test-fail": _of_tests,
     "error": _of_error,
     "file": _of_change,

@@ -74,3 +74,4 @@ class GateEvent:
     note: str | None = None
     history: tuple[Failure, ...] = ()  # of a gate: the last failures before it
     exact: bool = True  # the loop's turns are the same beyond doubt
+    signature_coarse: str = ""  # by which notes of like loops are looked for; "" where none are

@@ -151,7 +151,9 @@ def _grown(state: TaskState, moment: Growth, recovery: Recovery) -> Step:
 def _warn(state: TaskState, moment: Growth, _recovery: Recovery, attempts: int) -> Step:
     """Warn once, however many rules see the same."""
     loop = moment.loop
-    key = f"{loop.agent} {loop.signature}"
+    # Figures have no signature, and what a rule sees in them no other does.
+    known = all(row.sign for row in loop.first)
+    key = f"{loop.agent} {loop.signature if known else loop.rule.name}"
     if key in state.told:
         return state, ()
     told = _last({**state.told, key: loop.rule.lane.outlasts_completion}, TOLD_KEPT_MAX)
@@ -262,6 +264,7 @@ def _tell(
         pivots=after.pivots,
         blockers=loop.blockers,
         exact=loop.exact_at(fired),
+        signature_coarse=loop.signature_coarse,
     )
     return after, (event,)
 

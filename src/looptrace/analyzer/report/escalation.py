@@ -15,6 +15,7 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.gates.events import Failure, GateEvent
+from looptrace.analyzer.gates.resolutions import Likeness
 from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX, NAME_LENGTH_MAX, NoOpinion, Opinion
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
@@ -69,10 +70,11 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class PastNote:
-    """What helped with the same signature before, in a person's words, and the day."""
+    """What helped with such a loop before, in a person's words, the day, and how like it was."""
 
     text: str
     date: str
+    likeness: Likeness = "same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,12 @@ def escalation_of(
     turns: pl.DataFrame,
     events: Sequence[GateEvent] = (),
     opinion: Opinion | NoOpinion | None = None,
-    notes: Iterable[tuple[str, str]] = (),
+    notes: Iterable[PastNote] = (),
 ) -> Escalation:
     """Return what led to a gate that was opened.
 
     `finding` is that of the gate, however far it has grown since; `turns` (`TURN_SCHEMA`, numbered)
-    and `events` may be those of many tasks; `notes` are what helped before, each with its date.
+    and `events` may be those of many tasks; `notes` are what helped before.
     """
     mine = turns.filter((pl.col("task") == gate.task) & (pl.col("turn") <= gate.turn))
     mine = mine.filter(~IS_USER | (pl.col("turn") < gate.turn))
@@ -147,7 +149,7 @@ def escalation_of(
         cost=_cost(loop, gate),
         options=OPTIONS,
         opinion=opinion,
-        notes=tuple(_note(*note) for note in notes)[:NOTES_MAX],
+        notes=tuple(map(_bounded_note, notes))[:NOTES_MAX],
     )
 
 
@@ -228,5 +230,7 @@ def _short(text: str | None) -> str | None:
     return None if text is None else plain(text, TEXT_LENGTH_MAX)
 
 
-def _note(text: str, date: str) -> PastNote:
-    return PastNote(plain(text, TEXT_LENGTH_MAX), plain(date, NAME_LENGTH_MAX))
+def _bounded_note(note: PastNote) -> PastNote:
+    return replace(
+        note, text=plain(note.text, TEXT_LENGTH_MAX), date=plain(note.date, NAME_LENGTH_MAX)
+    )

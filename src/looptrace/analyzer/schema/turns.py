@@ -49,7 +49,7 @@ TURN_SCHEMA = pl.Schema(
         # What `fingerprint` makes of the row; equal texts are the same thing.
         "call": pl.String(),  # hash of tool and arguments; of what a model was given
         "outcome": pl.String(),  # hash of result or error, volatile parts masked
-        "signature": pl.String(),  # what a call did or how it failed, short and readable
+        "signature": pl.String(),  # what was done or asked, blocks or failed, short and readable
         "response": pl.String(),  # hash of a model's text and of the calls it asks for
         # Hash of the response that a model's history ends with. It is null where this response or
         # that one asks for calls.

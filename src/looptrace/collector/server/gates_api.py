@@ -33,7 +33,7 @@ from looptrace.analyzer.report.escalation_markdown import escalation_json, escal
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.text.times import utc_day, utc_ms
+from looptrace.analyzer.text.times import utc_ms
 from looptrace.collector.api_bodies import (
     ApiError,
     DecisionBody,
@@ -276,7 +276,7 @@ class GatesApi:
 
     def _gate(self, gate_id: str, *, markdown: bool) -> Response:
         with reader.open_gates(self.store_dir) as gates:
-            details = gates.gate(gate_id)
+            details = gates.gate(gate_id, self.settings.policy.rule_set.meaning)
             events = [event for _, event in gates.events(task=details.gate.task)]
             finding = gates.finding(gate_id)
         report = self._report(details, events, finding)
@@ -302,7 +302,7 @@ class GatesApi:
         finding = finding or self._detected(turns, details.event.finding)
         if finding is None or not _has_turns(turns, finding):
             return None
-        notes = [(note.note, utc_day(note.resolved_ns)) for note in details.notes]
+        notes = [note.reported() for note in details.notes]
         return escalation_of(details.event, finding, turns, events, notes=notes)
 
     def _detected(self, turns: pl.DataFrame, finding_id: str) -> Finding | None:

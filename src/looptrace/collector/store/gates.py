@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -21,12 +21,21 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.resolutions import Resolution
+from looptrace.analyzer.gates.resolutions import (
+    LIKENESSES,
+    Likeness,
+    Resolution,
+    Signs,
+    likeness,
+)
 from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.report.escalation import PastNote
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import did_you_mean
+from looptrace.analyzer.text.times import utc_day
 from looptrace.collector.store.gate_tables import GATES, GateFile
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json
@@ -37,8 +46,9 @@ Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
 NOTE_CHARS_MAX = 4_000
-# Notes of earlier gates that are shown with a gate.
+# Notes of earlier gates that are shown with a gate, out of so many of the newest.
 NOTES_MAX = 10
+_NOTES_COMPARED_MAX = 1_000
 _EVENTS_A_BATCH = 1_000
 _IDS_SHOWN_MAX = 5
 
@@ -108,10 +118,11 @@ _GATES = """
 """
 _OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
 _NOTES = """
-    SELECT id AS gate, task, decision, note, resolved_ns FROM gates
-    WHERE signature = ? AND signature <> '' AND id <> ? AND status = 'resolved'
-        AND note <> '' AND decision IS NOT 'cancel'
-    ORDER BY resolved_ns DESC, id LIMIT ?
+    SELECT gates.id, gates.task, decision, note, resolved_ns, gates.signature,
+        coalesce(json_extract(events.body, '$.signature_coarse'), '')
+    FROM gates JOIN events ON events.id = gates.event
+    WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel' AND gates.id <> ?
+    ORDER BY resolved_ns DESC, gates.id LIMIT ?
 """
 
 
@@ -148,20 +159,26 @@ class StoredGate:
 
 @dataclass(frozen=True, slots=True)
 class ResolutionNote:
-    """What a person wrote when resolving an earlier gate."""
+    """What a person wrote when resolving an earlier gate, and how like its loop was."""
 
     gate: str
     task: str
     decision: str | None
     note: str
     resolved_ns: int
+    likeness: Likeness = "same"
+
+    def reported(self) -> PastNote:
+        """Return it as an escalation shows it."""
+        return PastNote(self.note, utc_day(self.resolved_ns), self.likeness)
 
 
 @dataclass(frozen=True, slots=True)
 class GateDetails:
     """A gate, the event that opened it with the failures before, and notes that worked.
 
-    The notes are those of resolved gates with the same signature, newest first.
+    The notes are those of resolved gates with the same signature, then with one of the same type,
+    then with one that means the same; of each the newest first.
     """
 
     gate: StoredGate
@@ -279,8 +296,8 @@ class GateStore(GateFile):
         """Return gates, the open ones first, then the newest."""
         return [StoredGate(*row) for row in self._rows(_GATES, None, status, task)]
 
-    def gate(self, gate_id: str) -> GateDetails:
-        """Return a gate with what led to it.
+    def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
+        """Return a gate with what led to it; notes are looked for by meaning where one is given.
 
         Raises:
             GateError: if there is none with this id.
@@ -290,8 +307,8 @@ class GateStore(GateFile):
             ids = [gate.id for gate in self.gates()]
             near = get_close_matches(gate_id, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
             raise NoGateError(f"there is no gate {gate_id!r}. {did_you_mean(gate_id, near)}")
-        gate = StoredGate(*rows[0])
-        return GateDetails(gate, self._opening(gate_id), self.notes(gate.signature, gate_id))
+        event = self._opening(gate_id)
+        return GateDetails(StoredGate(*rows[0]), event, self.notes(event, meaning))
 
     def _opening(self, gate_id: str) -> GateEvent:
         ((opening,),) = self._rows(_OPENING, gate_id)
@@ -305,11 +322,23 @@ class GateStore(GateFile):
         rows = self._rows("SELECT finding FROM gates WHERE id = ? AND finding NOT NULL", gate_id)
         return read_json(rows[0][0], Finding, self.path, GATES) if rows else None
 
-    def notes(self, signature: str, gate_id: str) -> tuple[ResolutionNote, ...]:
-        """Return the notes that resolved other gates of this signature, newest first."""
-        return tuple(
-            ResolutionNote(*row) for row in self._rows(_NOTES, signature, gate_id, NOTES_MAX)
-        )
+    def notes(
+        self, opening: GateEvent, meaning: Meaning | None = None
+    ) -> tuple[ResolutionNote, ...]:
+        """Return the notes that resolved other gates of loops like that of an opening.
+
+        Those of the same signature come first, then those of the same type, then those that mean
+        the same where a meaning is given; of each the newest first.
+        """
+        mine = Signs(opening.signature, opening.signature_coarse)
+        rows = self._rows(_NOTES, opening.gate, _NOTES_COMPARED_MAX)
+        notes = [
+            replace(ResolutionNote(*row), likeness=like)
+            for *row, signature, coarse in rows
+            if (like := likeness(mine, Signs(signature, coarse), meaning))
+        ]
+        notes.sort(key=lambda note: LIKENESSES.index(note.likeness))
+        return tuple(notes[:NOTES_MAX])
 
     def resolve(
         self, gate_id: str, decision: str, note: str | None, at_ns: int | None = None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, recent
 
 
 @dataclass(frozen=True, slots=True)
 class NoProgressRepeat(Rule):
-    """Attempts at a task report the same completed work.
+    """Attempts at a task report the same completed work, with the same status and blockers.
 
     ## Looping
     - `attempt(in_progress)->"login page" x3`
@@ -21,6 +23,8 @@ class NoProgressRepeat(Rule):
     - `attempt(in_progress)->"{n} of 9 pages" x5`: the work grows.
     - `attempt(in_progress) x5`: nobody said what was completed.
     - `attempt(in_progress)->a attempt(in_progress)->b attempt(in_progress)->a`: different work.
+    - `attempt(pending)->a attempt(in_progress)->a attempt(done)->a`: the status changes.
+    - `attempt(blocked, key {n})->a x4`: other blockers each time.
     - `$a attempt(in_progress)->none $b attempt(in_progress)->none x2`: two sub-tasks begin.
     """
 
@@ -39,10 +43,12 @@ class NoProgressRepeat(Rule):
         return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the attempts in a row that report the same work, all within the window."""
-        reached = in_a_row(lane, lane.outcome)
+        """Count the attempts in a row that report the same, all within the window."""
+        blockers = np.where(lane.call == UNKNOWN, 1, lane.call)  # Most attempts have none.
+        report = pair(lane.outcome, pair(lane.status, blockers))
+        reached = in_a_row(lane, report)
         reached = recent(lane, reached, self.attempts_min, self.window_s)
-        return repeats(reached, self.attempts_min, pair(lane.outcome, lane.subtask))
+        return repeats(reached, self.attempts_min, pair(report, lane.subtask))
 
     def say(self, loop: Loop) -> str:
         """Name the work."""

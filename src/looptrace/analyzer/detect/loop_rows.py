@@ -1,0 +1,85 @@
+"""The turns that a loop keeps: whose they are, what they are called, and their signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from looptrace.analyzer.text.display import label
+from looptrace.rules.turns import Codes
+
+_HEX_DIGITS = 16
+
+# Forms of signatures that say alike things of all turns with one name; what any other call did
+# differs too much from the next of its tool.
+_COARSE_FORMS = ("test-fail", "file", "search", "request")
+# Kinds of failures that are none.
+_UNTYPED = (None, "unknown", "untold")
+
+
+class LoopRow(NamedTuple):
+    """What a stretch keeps of one of its turns.
+
+    The sums are the tokens up to it of its agent, the totals those of its task.
+    """
+
+    task: str
+    agent: str
+    epoch: int
+    resets_seen: int
+    turn: int
+    kind: str
+    name: str | None
+    arguments: str | None
+    text: str | None
+    phase: str | None
+    phase_before: str | None
+    trace_id: str
+    span_id: str
+    call_id: str | None
+    session: str
+    service: str | None
+    start_ns: int
+    end_ns: int
+    failed: bool | None
+    error_type: str | None
+    error_kind: str | None
+    signature: str | None
+    response: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    input_tokens_sum: int
+    output_tokens_sum: int
+    input_tokens_total: int
+    output_tokens_total: int
+
+    @property
+    def label(self) -> str:
+        """The turn as a person names it."""
+        return label({name: getattr(self, name) for name in _LABELLED})
+
+    @property
+    def sign(self) -> str:
+        """The signature of a call, else the hash of a response."""
+        return self.signature or (self.response or "")[:_HEX_DIGITS]
+
+    @property
+    def sign_coarse(self) -> str:
+        """Type and tool of a failure, form and tool of another call, or who is asked; else ""."""
+        form = (self.signature or "").partition(":")[0]
+        type_ = self.error_type or self.error_kind
+        if form in _COARSE_FORMS:
+            return f"{form}:{self.name}"
+        return f"error:{type_}-{self.name}" if self.failed and type_ not in _UNTYPED else ""
+
+
+_LABELLED = ("kind", "name", "arguments", "text", "phase")
+
+
+def loop_rows(table: pl.DataFrame, rows: Codes) -> Iterator[LoopRow]:
+    """Read whole turns, column by column, which is several times as fast as row by row."""
+    places = pl.Series(rows)
+    columns = [table[name].gather(places).to_list() for name in LoopRow._fields]
+    return map(LoopRow._make, zip(*columns, strict=True))
