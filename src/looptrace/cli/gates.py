@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 
 from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.gates.decisions import DECISIONS
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Likeness
 from looptrace.analyzer.report.tables import number_text, print_numbers, print_pairs, print_section
@@ -24,7 +25,7 @@ from looptrace.cli.config import config_option
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
-from looptrace.collector.store.gates import DECISIONS, GateDetails, GateStatus, StoredGate
+from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.reader import open_gates, worked
 
 _CELL_LENGTH_MAX = 120
@@ -168,7 +169,9 @@ def _server(url: str) -> Server:
 def _line(notice: GateNotice) -> str:
     what = notice.type.replace("_", " ")
     by = f", {notice.rule}" if notice.rule else ""
-    return plain(f"{what}: task {notice.task}{by}: {notice.reason}", _LINE_LENGTH_MAX)
+    words = [notice.decision, notice.note] if notice.decision else [notice.reason]
+    text = ": ".join(word for word in words if word)
+    return plain(f"{what}: task {notice.task}{by}: {text}", _LINE_LENGTH_MAX)
 
 
 def _print_json(value: Any) -> None:

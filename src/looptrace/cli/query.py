@@ -13,7 +13,7 @@ from rich.console import Console
 
 from looptrace import queries
 from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows
-from looptrace.analyzer.text.display import did_you_mean
+from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.collector.store.sql import QueryResult, ask, ask_typed
 
 

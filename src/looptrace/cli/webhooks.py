@@ -15,7 +15,8 @@ import click
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
-from looptrace.analyzer.text.display import did_you_mean, plain
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli import traces
 from looptrace.cli.config import config_option

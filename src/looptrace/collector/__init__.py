@@ -3,7 +3,7 @@
 The names here are for an agent's author, and need nothing but OpenTelemetry.
 """
 
-from looptrace.collector.sdk.agent_gate import AgentGate, GateOpenError, GateState
+from looptrace.collector.sdk.agent_gate import AgentGate, GateOpenError, GateState, TaskCancelled
 from looptrace.collector.sdk.instrument import instrument
 from looptrace.collector.sdk.processor import (
     LoopSpanProcessor,
@@ -31,6 +31,7 @@ __all__ = [
     "QueueCounts",
     "QueueLimits",
     "Recording",
+    "TaskCancelled",
     "agent",
     "attempt",
     "handoff",

@@ -7,8 +7,9 @@ from typing import Annotated, get_args
 import msgspec
 from msgspec import Meta
 
+from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import GateEvent, TaskStatus
-from looptrace.collector.store.gates import Decision, ResolutionNote, StoredGate
+from looptrace.collector.store.gates import ResolutionNote, StoredGate
 
 
 class ApiError(msgspec.Struct):

@@ -25,6 +25,9 @@ def attributes_of(notice: GateNotice, *, content: bool = False) -> dict[str, Att
         semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(notice.loop_count),
         semconv.GEN_AI_EVALUATION_EXPLANATION: words,
     }
+    # A note beside a decision is meant for others; without one it is a message of the trace.
+    if notice.decision or content:
+        values[semconv.NOTE] = notice.note
     if not content:
         values[semconv.SIGNATURE] = digest(notice.signature)
     return {name: value for name, value in values.items() if value not in (None, "")}

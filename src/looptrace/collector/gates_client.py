@@ -12,10 +12,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_bodies import ApiError, DecisionBody, GateAnswer, GateList
 from looptrace.collector.sdk.gate_stream import Server, events_of
-from looptrace.collector.store.gates import GateDetails, GateError, GateStatus, StoredGate
+from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, TypeVar, ca
 import numpy as np
 
 from looptrace.errors import InputError
+from looptrace.rules.actions import ACTIONS, Action
 from looptrace.rules.turns import Codes, Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import Pattern, gathered
 
@@ -30,10 +31,6 @@ __all__ = [
     "repeats",
     "setting",
 ]
-
-# What a finding asks for, from the mildest to the strongest.
-Action = Literal["warn", "retry_later", "pivot", "force_next", "unblock_authority", "gate"]
-ACTIONS: tuple[Action, ...] = get_args(Action)
 
 # When a rule is checked among the others of a turn: guards stand before the loops or after them.
 Checked = Literal["before_loops", "with_loops", "after_loops"]

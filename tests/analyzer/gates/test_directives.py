@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.gates.decisions import DECISIONS, Decision
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
-from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.events import EventType, GateEvent, TaskStatus
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS
 
@@ -20,6 +21,12 @@ LOOPS = (
     f'fetch({QUOTED})->!"429 {QUOTED}" x3',
     f"run({QUOTED})->{QUOTED} x3",
 )
+
+
+def event_at(kind: EventType, decision: Decision, note: str | None = None) -> GateEvent:
+    """Return an event with a decision."""
+    state: TaskStatus = "active"
+    return GateEvent("e", kind, "example", 1, 1, state, state, decision=decision, note=note)
 
 
 def events_of(*texts: str) -> list[GateEvent]:
@@ -59,11 +66,24 @@ def test_nothing_of_earlier_turns_is_quoted() -> None:
 
     assert {event.action for event in events} == set(ACTIONS)
     assert all(texts)
+    assert all("ask example" in (text or "") for text in texts)
     assert not any(QUOTED in (text or "") for text in texts)
 
 
+@pytest.mark.requirement("A18")
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_a_decision_is_a_directive_with_its_note(decision: Decision) -> None:
+    """The agent goes on with what the person wrote, and nothing in it acts on a screen."""
+    resolved = event_at("gate_resolved", decision, "Use b.\n\x1b[31mThen stop.")
+    text = Directives().text_of(resolved) or ""
+
+    assert "task example" in text
+    assert text.endswith("They say: Use b.\n\N{REPLACEMENT CHARACTER}[31mThen stop.")
+    assert "They say" not in (Directives().text_of(event_at("gate_resolved", decision)) or "")
+
+
 def test_a_reset_asks_nothing_of_the_agent() -> None:
-    """Only what has an action has a directive."""
+    """A completion has none."""
     events = events_of("run(a)->b x3 attempt(done) run(c)->d")
 
     assert [Directives().text_of(event) is None for event in events] == [False, True]

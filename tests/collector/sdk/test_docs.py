@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "agent.md"
@@ -27,7 +29,17 @@ class Agent:
             global agent_steps
             agent_steps += 1
         processor.force_flush()
+    def read(self, directive):
+        print(directive)
 agent = Agent()
+"""
+WAITING = """
+import threading
+gate = processor.gate("ticket-42")
+def decide(state):
+    if state.open:
+        threading.Timer(0.1, gate.resolve, ("continue", "Use the other key.")).start()
+processor.on_gate(decide)
 """
 AFTER = {
     "stop": "tracer = provider.get_tracer('page')\n",
@@ -36,7 +48,7 @@ AFTER = {
 
 
 def blocks() -> list[str]:
-    """Return the code of the page: to set up, to stop, to record."""
+    """Return the code of the page: to set up, to stop, to wait, to record."""
     return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -49,17 +61,28 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_agent_of_the_page_stops() -> None:
     """The fifth equal call opens the gate, and the exception names what to do."""
-    set_up, stop, _ = blocks()
+    set_up, stop, _, _ = blocks()
     done = run(BEFORE + set_up + AFTER["stop"] + stop)
 
-    assert "GateOpenError: Work on this task stops here: it has gone in a loop 5 times." in (
+    assert "GateOpenError: Work on task ticket-42 stops here: it has gone in a loop 5 times." in (
         done.stderr
     )
 
 
+@pytest.mark.requirement("A18")
+def test_the_agent_of_the_page_waits_for_a_person() -> None:
+    """Each gate is followed by what the person decided, and the agent goes on to its end."""
+    set_up, _, wait, _ = blocks()
+    done = run(BEFORE + set_up + AFTER["stop"] + WAITING + wait + "print(agent_steps)")
+
+    assert done.stdout.count("They say: Use the other key.") == 3
+    assert done.stdout.endswith("\n20\n")
+    assert done.stderr == ""
+
+
 def test_the_recording_of_the_page_runs() -> None:
     """Every form of it is accepted."""
-    set_up, _, record = blocks()
+    set_up, _, _, record = blocks()
     counted = "processor.force_flush()\nprint(processor.counts.dropped, processor.counts.errors)\n"
     done = run("from opentelemetry import trace\n" + set_up + AFTER["record"] + record + counted)
 

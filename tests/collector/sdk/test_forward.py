@@ -141,8 +141,11 @@ def test_a_gate_comes_back_to_the_agent(fake: Fake, setup: Setup) -> None:
         method, path, _, body = fake.asked[-1]
         assert (method, path) == ("POST", "/v1/gates/g1/resolve")
         assert json.loads(body) == {"decision": "reviewed", "note": "Use b.py."}
-        fake.tell(3, **said, type="gate_resolved", gate="g1")
+        decided = {"decision": "reviewed", "note": "Use b.py.", "directive": "Go on."}
+        fake.tell(3, **said, type="gate_resolved", gate="g1", **decided)
         assert gate.wait(WAIT_S)
+        state = gate.check()
+        assert {name: getattr(state, name) for name in decided} == decided
 
 
 def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Setup) -> None:

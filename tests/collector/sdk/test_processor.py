@@ -20,12 +20,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Span
 
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.otlp.sdk_spans import row_of
-from looptrace.collector.sdk.agent_gate import GateOpenError, GateState
+from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, TaskCancelled
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
 
@@ -141,6 +142,69 @@ def test_the_author_resolves_a_gate(local: Setup) -> None:
         assert not gate.check().open
         local.call()
         local.processor.force_flush()
+        assert gate.check().open
+
+
+@requirement("A18")
+def test_a_decision_is_what_the_agent_goes_on_with(local: Setup) -> None:
+    """Who decides knows something; it reaches the agent, however soon counting begins anew."""
+    with local.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
+        gate = local.processor.gate("talk")
+        for _ in range(5):
+            local.call()
+        local.processor.force_flush()
+        assert gate.check().decision is None
+        gate.resolve("continue", "Use b.py.")
+
+        state = gate.raise_if_open()
+        assert (state.decision, state.note, state.open) == ("continue", "Use b.py.", False)
+        assert "task talk goes on" in (state.directive or "")
+        assert (state.directive or "").endswith("Use b.py.")
+        assert isinstance(agent, ReadableSpan)
+        resolved = [dict(event.attributes or {}) for event in agent.events][2]
+        assert (resolved["looptrace.decision"], resolved["looptrace.note"]) == (
+            "continue",
+            "Use b.py.",
+        )
+        for _ in range(3):
+            local.call()
+        local.processor.force_flush()
+        assert gate.check().action == "warn"
+
+
+@requirement("A18")
+def test_a_cancelled_task_ends_with_an_error_of_its_own(local: Setup) -> None:
+    """An agent that only waits until it may go on must not take a cancellation for that."""
+    with local.tracer.start_as_current_span("agent", attributes=AGENT):
+        gate = local.processor.gate("talk")
+        for _ in range(5):
+            local.call()
+        local.processor.force_flush()
+        threading.Timer(0.1, gate.resolve, args=("cancel", "No longer needed.")).start()
+
+        with pytest.raises(TaskCancelled, match=r"No longer needed\.$") as raised:
+            gate.wait(WAIT_S)
+        assert raised.value.state.decision == "cancel"
+        for _ in range(3):
+            local.call()
+        local.processor.force_flush()
+        with pytest.raises(TaskCancelled):
+            gate.raise_if_open()
+
+
+@requirement("A18")
+def test_a_decision_that_is_none_is_refused(local: Setup) -> None:
+    """A word that nobody knows would resolve the gate as if somebody had thought of it."""
+    with local.tracer.start_as_current_span("agent", attributes=AGENT):
+        gate = local.processor.gate("talk")
+        for _ in range(5):
+            local.call()
+        local.processor.force_flush()
+
+        with pytest.raises(GateError, match="continue, reviewed, cancel, not_a_loop"):
+            gate.resolve("banana")
+        with pytest.raises(GateError, match="the note has more than"):
+            gate.resolve("continue", "x" * (NOTE_CHARS_MAX + 1))
         assert gate.check().open
 
 

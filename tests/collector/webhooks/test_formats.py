@@ -35,6 +35,7 @@ events = st.builds(
     trace_id=texts,
     span_id=texts,
     decision=st.none() | texts,
+    note=st.none() | texts,
     blockers=st.lists(texts, max_size=20).map(tuple),
     gate=st.text("0123456789abcdef", min_size=16, max_size=16),
     rule=st.sampled_from(["cycle", "chant"]),
@@ -57,13 +58,23 @@ def test_a_body_is_json_of_less_than_20_kb(form: Format, about: GateEvent, gate_
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_people_and_tools_said_is_not_sent(form: Format) -> None:
-    """A note and a message of an error may hold anything, and a receiver is somewhere else."""
+def test_messages_of_people_and_tools_are_not_sent(form: Format) -> None:
+    """Both may hold anything, and a receiver is somewhere else."""
     failure = Failure(1, 1, "a", "l", "s", "k", "t", "SECRET-ERROR", "0" * 32, "0" * 16)
     about = opened(1, note="SECRET-NOTE", history=(failure,), reason="why")
     data, _ = body_of(form, about, GATE_URL, "key")
     assert b"SECRET" not in data
     assert b"why" in data
+
+
+@pytest.mark.requirement("A18")
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_note_of_a_decision_is_sent(form: Format) -> None:
+    """A service that runs the agent hands on what a person decided, and why."""
+    about = replace(resolved(1), decision="continue", note="Use the other key.")
+    data, _ = body_of(form, about, GATE_URL, "key")
+    assert b"continue" in data
+    assert b"Use the other key." in data
 
 
 def test_the_standard_body_says_all_of_an_event() -> None:
@@ -73,7 +84,7 @@ def test_the_standard_body_says_all_of_an_event() -> None:
     assert set(found) == {"type", "timestamp", "data"}
     assert found["type"] == "looptrace.gate.opened"
     assert found["timestamp"] == "1970-01-01T00:00:00.000Z"
-    left_out = {"type", "at_ns", "note", "history"}
+    left_out = {"type", "at_ns", "history"}
     names = {field.name for field in fields(GateEvent)}
     assert set(found["data"]) == names - left_out | {"url"}
     assert found["data"]["blockers"] == ["no key"]

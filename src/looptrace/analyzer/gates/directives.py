@@ -1,8 +1,9 @@
 """Directives: the texts that tell an agent to change course, out of templates.
 
-A template is a file `<name>.txt.j2`, named by the rule or, where a rule has none, by the action. It
-may use what `text_of` gives it and nothing else. Nothing of earlier turns is quoted, so that an
-agent does not read its own mistakes once more; the blockers of a task are what its author recorded.
+A template is a file `<name>.txt.j2`, named by the rule or, where a rule has none, by the action; of
+a person's decision it is `resolved`. It may use what `text_of` passes and nothing else. Nothing of
+earlier turns is quoted, so that an agent does not read its own mistakes once more; the blockers of
+a task are what its author recorded, and the note of a decision is meant for the agent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.recovery import DEFAULT, Recovery
@@ -21,6 +23,8 @@ from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
 
 SUFFIX = ".txt.j2"
+# The template of what a person decided.
+RESOLVED = "resolved"
 # A blocker is a name or a sentence.
 BLOCKER_LENGTH_MAX = 200
 # More of them do not help to decide.
@@ -38,6 +42,8 @@ _SAMPLE = {
     "max_pivots": 2,
     "blockers": ["key"],
     "retry_after_s": 60,
+    "decision": "continue",
+    "note": "Use the other key.",
 }
 
 # A rule's own text is for when the agent goes on; a gate says that it must not.
@@ -56,17 +62,17 @@ class Directives:
     recovery: Recovery = DEFAULT
 
     def text_of(self, event: GateEvent) -> str | None:
-        """Write the directive of an event; None where it asks nothing of the agent.
+        """Return the directive of an event; None where it asks nothing of the agent.
 
         A template may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
-        `max_pivots`, `blockers` (a list) and `retry_after_s`.
+        `max_pivots`, `blockers` (a list), `retry_after_s`, `decision` and `note`.
 
         Raises:
             DirectiveError: if a template of the folder cannot be used.
         """
-        if event.action is None:
+        if event.action is None and event.type != "gate_resolved":
             return None
-        names = [f"{event.action}{SUFFIX}"]
+        names = [f"{event.action or RESOLVED}{SUFFIX}"]
         if event.action in _OF_RULES:
             names.insert(0, f"{event.rule}{SUFFIX}")
         try:
@@ -108,6 +114,8 @@ class Directives:
             max_pivots=self.recovery.max_pivots,
             blockers=blockers,
             retry_after_s=event.retry_after_s,
+            decision=event.decision,
+            note=_note_of(event),
         ).strip()
 
     @cached_property
@@ -121,10 +129,19 @@ class Directives:
 OWN = Directives()
 
 
-_COPIED = [field.name for field in fields(GateNotice) if field.name != "directive"]
+_MADE = ("directive", "note")
+_COPIED = [field.name for field in fields(GateNotice) if field.name not in _MADE]
 
 
 def notice_of(event: GateEvent, directives: Directives) -> GateNotice:
     """Return what an agent needs of an event."""
     copied = {name: getattr(event, name) for name in _COPIED}
-    return GateNotice(**copied, directive=directives.text_of(event))
+    return GateNotice(**copied, directive=directives.text_of(event), note=_note_of(event))
+
+
+def _note_of(event: GateEvent) -> str | None:
+    """Return the note without control characters, no longer than a decision's may be."""
+    if event.note is None:
+        return None
+    lines = event.note[:NOTE_CHARS_MAX].splitlines()
+    return "\n".join(plain(line, NOTE_CHARS_MAX) for line in lines)

@@ -36,7 +36,7 @@ NAMES: Mapping[str, TypeNames] = {
     ),
 }
 
-# What a person or a tool said; it leaves looptrace in an escalation alone.
+# What a person or a tool wrote; a report leaves it out.
 CONTENT = frozenset({"note", "error"})
 
 # Attributes of spans, by the field.
@@ -51,6 +51,7 @@ ATTRIBUTES: Mapping[str, str] = {
     semconv.LOOP_COUNT: "loop_count",
     semconv.SIGNATURE: "signature",
     semconv.GATE_ID: "gate",
+    semconv.DECISION: "decision",
 }
 
 # Fields of a webhook: those as they are, then those that hold a text, which is cut.

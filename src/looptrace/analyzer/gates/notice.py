@@ -24,3 +24,5 @@ class GateNotice:
     loop_count: int = 0
     turn_first: int = 0
     turn: int = 0
+    decision: str | None = None  # of a person, on the gate that is resolved
+    note: str | None = None  # with the decision, for the agent

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, defstruct, structs
 
 from looptrace.analyzer.settings.toml_reader import Node, SettingsError, shown
-from looptrace.analyzer.text.display import did_you_mean
 from looptrace.analyzer.text.names import SECRET
+from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.rules.contract import SettingError
 
 _T = TypeVar("_T")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json  # a text may hold half a surrogate pair, which msgspec refuses
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -25,9 +24,6 @@ _VALUES_MAX = 8
 
 # Longer arguments are shown as text: parsing megabytes for one label would make a report slow.
 _ARGUMENTS_LENGTH_MAX = 100_000
-
-# A mistyped name is not longer, and looking for near ones takes the square of the length.
-_WORD_LENGTH_MAX = 60
 
 # White space collapses, so some more than the wanted length is read, but never megabytes.
 _READ_FACTOR = 8
@@ -106,12 +102,3 @@ def _is_simple(text: str) -> bool:
     except ValueError:
         return True
     return False
-
-
-def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """Return what somebody may have meant by a name that there is not, and which there are."""
-    shown = list(names)
-    word = name[:_WORD_LENGTH_MAX] if isinstance(name, str) else ""
-    close = get_close_matches(word, shown, n=1)
-    meant = f"Did you mean {close[0]}? " if close else ""
-    return f"{meant}There is: {', '.join(shown)}." if shown else "There is none."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.plugins import PluginError, make, offered
-from looptrace.analyzer.text.display import did_you_mean, plain
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.errors import InputError, LooptraceError
 
 # Each names a callable without arguments that returns a judge.

@@ -5,37 +5,57 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from looptrace.analyzer.gates.decisions import check_decision
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.bounded_dict import BoundedDict
 from looptrace.errors import LooptraceError
+from looptrace.rules.actions import ACTIONS
 
 _logger = logging.getLogger(__name__)
 
 # Tasks whose state is held; of more, the one that changed longest ago is forgotten.
 TASKS_MAX = 10_000
+# Weaker directives that stand beside the strongest.
+BESIDE_MAX = 10
+
+# Both ends of a gate: what was told before them is over.
+_ENDS = ("gate_opened", "gate_resolved")
+# By action; a person's decision, which has none, comes above them all.
+_STRENGTHS: Mapping[str | None, int] = {
+    action: strength for strength, action in enumerate((*ACTIONS, None))
+}
 
 
 @dataclass(frozen=True, slots=True)
 class GateState:
     """The state of a task, after its last gate event.
 
-    Where there was no event, all but `task` and `broken` have their defaults.
+    Where there was no event, all but `task` and `broken` have their defaults. Of several
+    directives that nobody has looked at, the strongest is `directive`.
     """
 
     task: str
     open: bool = False  # the task must not go on until a person has decided
     action: str | None = None  # what the rule asks for, such as "warn" or "gate"
     directive: str | None = None  # what the agent should read now; a reset clears it
+    beside: tuple[str, ...] = ()  # weaker directives that came with it, the strongest first
     reason: str = ""  # in a person's words
     rule: str = ""
     gate: str = ""  # id of the gate
     event: str = ""  # id of the last event; another one means that there is news
     trace_id: str = ""  # of the turn that the last event is about, in hex
     span_id: str = ""
+    decision: str | None = None  # of a person, on the task's last gate; None while it is open
+    note: str | None = None  # with the decision
     broken: bool = False  # looptrace itself failed, so that the state is unknown
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether a person has given the task up."""
+        return self.decision == "cancel"
 
 
 class GateOpenError(LooptraceError, RuntimeError):
@@ -49,7 +69,28 @@ class GateOpenError(LooptraceError, RuntimeError):
         self.state = state
 
 
+class TaskCancelled(LooptraceError, RuntimeError):  # noqa: N818 - a decision, and no failure
+    """A person has given the task up: the decision on its gate is `cancel`.
+
+    Its text has the person's note; `state` is the state of the task.
+    """
+
+    def __init__(self, state: GateState) -> None:
+        note = f": {state.note}" if state.note else ""
+        super().__init__(f"task {state.task} was cancelled by a person{note}")
+        self.state = state
+
+
 Callback = Callable[[GateState], None]
+
+
+@dataclass(slots=True)
+class _Held:
+    """The state of a task, the notice that it comes from, and whether somebody has looked at it."""
+
+    state: GateState
+    notice: GateNotice
+    is_read: bool = False
 
 
 class Gates:
@@ -60,13 +101,20 @@ class Gates:
 
     def __init__(self, broken: Callable[[], bool]) -> None:
         self._broken = broken
-        self._states: BoundedDict[str, GateState] = BoundedDict(TASKS_MAX)
+        self._held: BoundedDict[str, _Held] = BoundedDict(TASKS_MAX)
         self._callbacks: list[Callback] = []
         self._changed = threading.Condition()
 
     def state(self, task: str) -> GateState:
+        """Return the state of a task, and note that it was read."""
+        if (held := self._held.get(task)) is not None:
+            held.is_read = True
+        return self.unread_state(task)
+
+    def unread_state(self, task: str) -> GateState:
         """Return the state of a task; one without events may go on."""
-        state = self._states.get(task) or GateState(task)
+        held = self._held.get(task)
+        state = held.state if held else GateState(task)
         return replace(state, broken=True) if self._broken() else state
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
@@ -74,37 +122,66 @@ class Gates:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
-    def update(self, notice: GateNotice) -> GateState:
-        """Take an event in; return the task's new state."""
-        state = GateState(
-            task=notice.task,
-            open=notice.type == "gate_opened",
-            action=notice.action,
-            directive=notice.directive,
-            reason=notice.reason,
-            rule=notice.rule,
-            gate=notice.gate,
-            event=notice.id,
-            trace_id=notice.trace_id,
-            span_id=notice.span_id,
-        )
+    def update(self, notice: GateNotice) -> None:
+        """Take an event in."""
         with self._changed:
-            # A trace stands for its task, for whoever does not name one.
-            for name in (notice.task, notice.trace_id):
-                self._states[name] = state
-                self._states.move_to_end(name)
+            held = self._held.get(notice.task)
+            state = _state_of(notice, held)
+            if not (held and _belongs_to_decision(notice, held)):
+                shown = _with_unread(state, held) if held and not held.is_read else state
+                # A trace stands for its task, for whoever does not name one.
+                latest = _Held(shown, notice)
+                for name in (notice.task, notice.trace_id):
+                    self._held[name] = latest
+                    self._held.move_to_end(name)
             self._changed.notify_all()
         for callback in list(self._callbacks):
             try:
                 callback(state)
             except Exception:  # The author's own code; the engine goes on.
                 _logger.exception("a looptrace callback failed")
-        return state
 
     def wait(self, task: str, timeout_s: float) -> bool:
         """Wait until a task may go on; return False after `timeout_s` seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self.state(task).open, timeout_s)
+            return self._changed.wait_for(lambda: not self.unread_state(task).open, timeout_s)
+
+
+def _state_of(notice: GateNotice, held: _Held | None) -> GateState:
+    """Return the state after a notice, if all before it was read."""
+    before = held.state if held and notice.type not in _ENDS else notice
+    return GateState(
+        task=notice.task,
+        open=notice.type == "gate_opened",
+        action=notice.action,
+        directive=notice.directive,
+        reason=notice.reason,
+        rule=notice.rule,
+        gate=notice.gate,
+        event=notice.id,
+        trace_id=notice.trace_id,
+        span_id=notice.span_id,
+        decision=before.decision,
+        note=before.note if before.decision else None,
+    )
+
+
+def _belongs_to_decision(notice: GateNotice, held: _Held) -> bool:
+    """Return whether it is the reset that comes with a decision, and says less."""
+    at = (notice.trace_id, notice.span_id)
+    decided = held.notice.type == "gate_resolved" and notice.type == "counter_reset"
+    return decided and at == (held.notice.trace_id, held.notice.span_id)
+
+
+def _with_unread(state: GateState, held: _Held) -> GateState:
+    """Return the state with the directives before it, which nobody has looked at."""
+    before = held.state
+    if not state.action or state.open or not before.directive:
+        return state
+    if _STRENGTHS.get(before.action, 0) > _STRENGTHS.get(state.action, 0):
+        beside = (*before.beside, state.directive or "")
+        return replace(before, event=state.event, beside=beside[:BESIDE_MAX])
+    return replace(state, beside=(before.directive, *before.beside)[:BESIDE_MAX])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +201,12 @@ class AgentGate:
         """Return the state of the task where it may go on.
 
         Raises:
+            TaskCancelled: if a person has given the task up.
             GateOpenError: if it must not; with `fail_closed` also if looptrace is broken.
         """
         state = self.check()
+        if state.is_cancelled:
+            raise TaskCancelled(state)
         if state.open or (state.broken and self.fail_closed):
             raise GateOpenError(state)
         return state
@@ -134,17 +214,28 @@ class AgentGate:
     def resolve(self, decision: str = "reviewed", note: str | None = None) -> None:
         """Let the task go on, as a person has decided.
 
-        `decision` is `continue`, `reviewed`, `cancel` or `not_a_loop`; `note` is shown when the
-        same loop comes back.
+        `decision` is `continue`, `reviewed`, `cancel` or `not_a_loop`; `note` reaches the agent
+        with it, and is shown when the same loop comes back.
 
         Raises:
+            GateError: if there is no such decision, or the note is too long.
             OSError: if a server keeps the gate and cannot be reached, or refuses the decision.
         """
-        self.resolve_with(self.check(), decision, note)
+        check_decision(decision, note)
+        self.resolve_with(self.gates.unread_state(self.task), decision, note)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until a person has decided; return False after `timeout_s` seconds."""
-        return self.gates.wait(self.task, timeout_s)
+        """Wait until a person has decided; return False after `timeout_s` seconds.
+
+        Raises:
+            TaskCancelled: if a person has given the task up.
+        """
+        if not self.gates.wait(self.task, timeout_s):
+            return False
+        state = self.gates.unread_state(self.task)
+        if state.is_cancelled:
+            raise TaskCancelled(state)
+        return True
 
     async def wait_async(self, timeout_s: float) -> bool:
         """Wait as `wait` does, without holding up the event loop."""

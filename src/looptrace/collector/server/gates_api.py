@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
@@ -47,7 +48,6 @@ from looptrace.collector.server.openapi import JSON, Answer, Parameter, document
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import (
     GateDetails,
-    GateError,
     GateStatus,
     NoGateError,
     StoredGate,

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 import msgspec
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.gates.decisions import GateError, check_decision
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import (
     LIKENESSES,
@@ -34,18 +35,14 @@ from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.report.escalation import PastNote
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
-from looptrace.analyzer.text.display import did_you_mean
+from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.times import utc_day
 from looptrace.collector.store.gate_tables import GATES, GateFile
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json
-from looptrace.errors import InputError
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
-Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
-DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
-NOTE_CHARS_MAX = 4_000
 # Notes of earlier gates that are shown with a gate, out of so many of the newest.
 NOTES_MAX = 10
 _NOTES_COMPARED_MAX = 1_000
@@ -124,10 +121,6 @@ _NOTES = """
     WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel' AND gates.id <> ?
     ORDER BY resolved_ns DESC, gates.id LIMIT ?
 """
-
-
-class GateError(InputError):
-    """A gate cannot be shown or resolved; the message is one line that says why."""
 
 
 class NoGateError(GateError):
@@ -352,12 +345,7 @@ class GateStore(GateFile):
             GateError: if there is no such gate or decision, or the gate is open no longer.
             StoreError: if the file cannot be written.
         """
-        if decision not in DECISIONS:
-            raise GateError(
-                f"there is no decision {decision!r}. {did_you_mean(decision, DECISIONS)}"
-            )
-        if note and len(note) > NOTE_CHARS_MAX:
-            raise GateError(f"the note has more than {NOTE_CHARS_MAX} characters.")
+        check_decision(decision, note)
         with self._transaction():
             gate = self.gate(gate_id).gate
             if gate.status == "withdrawn":

@@ -1,7 +1,8 @@
 """An event as its receivers want it: one function a format, each giving a body and its type.
 
-Texts are cut so that no body comes near 20 kB. What a person or a tool said (notes, errors) is not
-sent; what is, the reason and the signature, is what every report shows.
+Texts are cut so that no body comes near 20 kB. Messages of the trace and of errors are not sent;
+the reason and the signature are what every report shows, and the note of a decision is meant for
+others.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from looptrace.analyzer.text.times import utc_ms
 # What the Standard Webhooks specification allows.
 BODY_BYTES_MAX = 20_000
 _REASON_CHARS_MAX = 500
+_NOTE_CHARS_MAX = 1_000
 _NAME_CHARS_MAX = 120
 _BLOCKERS_MAX = 8
 _JSON = "application/json"
@@ -75,7 +77,8 @@ def _slack(event: GateEvent, url: str, _key: str) -> Body:
         if (value := getattr(event, name))
     ]
     words = _escaped(plain(event.reason, _REASON_CHARS_MAX))
-    text = "\n".join(part for part in (title, words, ", ".join(facts)) if part)
+    parts = (title, words, ", ".join(facts), _escaped(_note(event) or ""))
+    text = "\n".join(part for part in parts if part)
     section = {"type": "section", "text": {"type": "mrkdwn", "text": text[:_SLACK_CHARS_MAX]}}
     return _json({"text": _headline(event), "blocks": [section]}), _JSON
 
@@ -113,7 +116,8 @@ def _alertmanager(event: GateEvent, url: str, _key: str) -> Body:
         "task": _cut(event.task),
     }
     data = _data(event, url)
-    notes = {name: str(data[name]) for name in ("agent", "service", "reason", "signature")}
+    names = ("agent", "service", "reason", "signature", "decision", "note")
+    notes = {name: str(data[name]) for name in names if data[name] is not None}
     status = "resolved" if resolved else "firing"
     alert = {
         "status": status,
@@ -157,9 +161,15 @@ def _data(event: GateEvent, url: str) -> dict[str, Any]:
             for name in WEBHOOK_TEXTS
             for text in (getattr(event, name),)
         },
+        "note": _note(event),
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
         "url": url,
     }
+
+
+def _note(event: GateEvent) -> str | None:
+    """Return the note of a decision; without a decision it is a message of the trace."""
+    return _cut(event.note, _NOTE_CHARS_MAX) if event.note and event.decision else None
 
 
 def _headline(event: GateEvent) -> str:

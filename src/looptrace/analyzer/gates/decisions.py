@@ -1,0 +1,29 @@
+"""What a person may decide about a gate. It imports neither Polars nor DuckDB."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.errors import InputError
+
+Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
+DECISIONS: tuple[Decision, ...] = get_args(Decision)
+
+NOTE_CHARS_MAX = 4_000
+
+
+class GateError(InputError):
+    """A gate cannot be shown or resolved; the message is one line that says why."""
+
+
+def check_decision(decision: str, note: str | None) -> None:
+    """Refuse a decision that there is not, and a note that is too long.
+
+    Raises:
+        GateError: if there is one.
+    """
+    if decision not in DECISIONS:
+        raise GateError(f"there is no decision {decision!r}. {did_you_mean(decision, DECISIONS)}")
+    if note and len(note) > NOTE_CHARS_MAX:
+        raise GateError(f"the note has more than {NOTE_CHARS_MAX} characters.")

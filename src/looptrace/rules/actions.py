@@ -1,0 +1,9 @@
+"""What a finding may ask for. It imports nothing that an agent's process lacks."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+# From the mildest to the strongest.
+Action = Literal["warn", "retry_later", "pivot", "force_next", "unblock_authority", "gate"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
