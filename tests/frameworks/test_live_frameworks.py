@@ -33,7 +33,7 @@ PACKAGES = {
 }
 requirement = pytest.mark.requirement
 TIMEOUT_S = 120
-GATE = "Work on this task stops here"
+GATE = "Work on task ticket-42 stops here"
 # What differs from run to run: times, ids, and whatever depends on when a gate was told.
 VARIES = re.compile(
     r"\d+ ms|\d+ times;|tokens: \d+|\d{4}-\d\d-\d\dT\S+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -47,6 +47,7 @@ from looptrace.collector import (
     QueueCounts,
     QueueLimits,
     Recording,
+    TaskCancelled,
     agent,
     attempt,
     handoff,
@@ -90,7 +91,10 @@ def step(processor: LoopSpanProcessor) -> str:
         gate.resolve("continue", note="The key was renewed.")
     stop()
     counts: QueueCounts = processor.counts
-    waited: bool = gate.wait(timeout_s=1.5)
+    try:
+        waited: bool = gate.wait(timeout_s=1.5)
+    except TaskCancelled as cancelled:
+        return str(cancelled.state.note)
     return f"{state.directive or state.reason} {counts.dropped['failed']} {waited}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json  # texts may hold half surrogate pairs, which msgspec refuses
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import polars as pl
@@ -74,7 +74,7 @@ def event_object(
     """
     is_gate = event.type == "gate_opened"
     record = _without_content(asdict(event)) | {
-        "directive": directives.text_of(event),
+        "directive": directives.text_of(replace(event, note=None)),
         "opinion": opinion_object(opinion) if is_gate else None,
     }
     record["history"] = [_without_content(failure) for failure in record["history"]]
