@@ -136,7 +136,7 @@ def test_an_agent_is_stopped_and_goes_on_by_a_persons_word(server: Served) -> No
 
     with (
         tracer.start_as_current_span("invoke_agent", attributes=agent) as span,
-        pytest.raises(GateOpenError, match="Work on task .* stops here"),
+        pytest.raises(GateOpenError, match=r"Work on task .* stops here"),
     ):
         work()
     assert any(event.name == "looptrace.gate" for event in span.events)  # type: ignore[attr-defined]

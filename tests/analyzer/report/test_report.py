@@ -774,7 +774,7 @@ def test_json_report_has_every_event_with_its_directive() -> None:
     assert types == ["loop_detected", "gate_opened", "gate_resolved", "counter_reset"]
     assert {one["at"] for one in (warned, gate)} == {"2026-03-02T09:00:00.123456Z"}
     assert warned["directive"].endswith("do something else.")
-    assert resolved["directive"].endswith("than before.")  # A report quotes no message of the trace.
+    assert resolved["directive"].endswith("than before.")  # No note is quoted.
     assert reset["directive"] is None
     assert (gate["why"], gate["loop_count"], gate["history"][0]["turn"]) == ("LADDER", 4, 9)
     assert gate["opinion"] == asdict(OPINION) | {"no_opinion": None}

@@ -84,7 +84,7 @@ def test_the_standard_body_says_all_of_an_event() -> None:
     assert set(found) == {"type", "timestamp", "data"}
     assert found["type"] == "looptrace.gate.opened"
     assert found["timestamp"] == "1970-01-01T00:00:00.000Z"
-    left_out = {"type", "at_ns", "history"}
+    left_out = {"type", "at_ns", "history", "signature_coarse"}
     names = {field.name for field in fields(GateEvent)}
     assert set(found["data"]) == names - left_out | {"url"}
     assert found["data"]["blockers"] == ["no key"]
