@@ -6,6 +6,9 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 FRAMEWORKS := $(VENV)-frameworks
 REPORT := build/demo/report.html
 
+# Containers often forbid compiled modules; each test process would then compile all tests anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo quick test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench load soak examples requirements npm-exporters clean
 

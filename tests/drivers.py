@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -33,12 +33,23 @@ def batch(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> list[Find
 def live(
     turns: pl.DataFrame, rules: Sequence[Rule] | None = None, seed: int | None = None
 ) -> list[Finding]:
-    """Judge turns as they arrive: one at a time, or in batches whose sizes a seed chooses."""
-    sizes = random.Random(seed)
+    """Judge turns as they arrive: each tick brings a turn of each task, or as a seed chooses."""
     engine = LiveEngine(DetectionPolicy(ruleset(rules)))
-    start = 0
-    while start < turns.height:
-        size = 1 if seed is None else sizes.randint(1, 12)
-        engine.feed(turns[start : start + size])
-        start += size
+    for tick in _ticks(turns, seed):
+        engine.feed(tick)
     return engine.findings()
+
+
+def _ticks(turns: pl.DataFrame, seed: int | None) -> Iterator[pl.DataFrame]:
+    """Yield the turns of all tasks side by side, of each one by one or up to twelve at a time."""
+    chance = random.Random(seed)
+    ticks: list[int] = []
+    turns = turns.sort("task", maintain_order=True)
+    for count in turns["task"].rle().struct["len"]:
+        tick, end = 0, len(ticks) + count
+        while len(ticks) < end:
+            size = 1 if seed is None else chance.randint(0, 12)
+            ticks += [tick] * min(size, end - len(ticks))
+            tick += 1
+    ticking = turns.with_columns(tick=pl.Series(ticks))
+    yield from ticking.sort("tick", maintain_order=True).partition_by("tick", include_key=False)

@@ -27,7 +27,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -64,7 +64,7 @@ class NotationError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class WrittenTurn:
     """One turn as it is written; the texts may still hold `{n}`."""
 
     agent: str
@@ -77,7 +77,9 @@ class _Turn:
     pause_s: int = 0  # before it
     step: int = 0
 
-    def with_number(self, n: int) -> _Turn:
+    def with_number(self, n: int) -> WrittenTurn:
+        """Return the turn of round `n`."""
+
         def put(text: str) -> str:
             return text.replace("{n}", str(n))
 
@@ -91,11 +93,26 @@ def turns_in(text: str) -> pl.DataFrame:
     Raises:
         NotationError: if the text is not in the notation.
     """
-    written = _Parser(text).parse()
-    ends = accumulate(turn.pause_s + 1 for turn in written)
-    rows = [_row(turn, i, end) for i, (turn, end) in enumerate(zip(written, ends, strict=True))]
-    _link_responses(rows, written)
+    return tasks_in({TASK: text})
+
+
+def tasks_in(texts: Mapping[str, str]) -> pl.DataFrame:
+    """Return the turns (`TURN_SCHEMA`) of several tasks, as texts by the name of the task.
+
+    Raises:
+        NotationError: if a text is not in the notation.
+    """
+    rows = [row for task, text in texts.items() for row in _rows(task, parse(text))]
     return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+
+
+def parse(text: str) -> list[WrittenTurn]:
+    """Return the turns of a text as they are written, without what follows from them.
+
+    Raises:
+        NotationError: if the text is not in the notation.
+    """
+    return _Parser(text).parse()
 
 
 class _Parser:
@@ -110,15 +127,15 @@ class _Parser:
         self.pause_s = 0
         self.steps = 0
 
-    def parse(self) -> list[_Turn]:
+    def parse(self) -> list[WrittenTurn]:
         turns = self._sequence("")
         if not turns:
             raise NotationError(f"there are no turns in {self.text!r}")
         return turns
 
-    def _sequence(self, closing: str) -> list[_Turn]:
-        turns: list[_Turn] = []
-        last: list[_Turn] = []
+    def _sequence(self, closing: str) -> list[WrittenTurn]:
+        turns: list[WrittenTurn] = []
+        last: list[WrittenTurn] = []
         for token in self._tokens():
             if token["bracket"] == closing and closing:
                 self._check_pause()
@@ -142,7 +159,7 @@ class _Parser:
         if self.pause_s:
             raise NotationError(f"~{self.pause_s} stands before no turn in {self.text!r}")
 
-    def _item(self, token: re.Match[str]) -> list[_Turn]:
+    def _item(self, token: re.Match[str]) -> list[WrittenTurn]:
         if token["agent"]:
             self.agent = token["agent"][1:]
             return []
@@ -165,11 +182,11 @@ class _Parser:
             return inner
         return [self._turn(token)]
 
-    def _turn(self, token: re.Match[str]) -> _Turn:
+    def _turn(self, token: re.Match[str]) -> WrittenTurn:
         result = token["text"] if token["text"] is not None else token["word"]
         known_result = None if token["text"] is None and token["word"] in ("?", None) else result
         pause_s, self.pause_s = self.pause_s, 0
-        return _Turn(
+        return WrittenTurn(
             agent=self.agent,
             name=token["name"],
             arguments=token["arguments"],
@@ -180,7 +197,7 @@ class _Parser:
             pause_s=pause_s,
         )
 
-    def _new_steps(self, repeated: list[_Turn], once: list[_Turn]) -> list[_Turn]:
+    def _new_steps(self, repeated: list[WrittenTurn], once: list[WrittenTurn]) -> list[WrittenTurn]:
         """Return repeated turns with a step of its own for the parallel calls of each round."""
         for i, turn in enumerate(repeated):
             if turn.step:
@@ -199,12 +216,19 @@ class _Parser:
             yield token
 
 
-def _row(turn: _Turn, index: int, end_s: int) -> dict[str, Any]:
+def _rows(task: str, written: list[WrittenTurn]) -> list[dict[str, Any]]:
+    """Return the rows of a task, one turn a second."""
+    ends = accumulate(turn.pause_s + 1 for turn in written)
+    rows = [
+        _row(turn, end) | {"task": task, "session": task, "trace_id": task, "span_id": f"{i:04d}"}
+        for i, (turn, end) in enumerate(zip(written, ends, strict=True))
+    ]
+    _link_responses(rows, written)
+    return rows
+
+
+def _row(turn: WrittenTurn, end_s: int) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(TURN_SCHEMA) | {
-        "task": TASK,
-        "session": TASK,
-        "trace_id": TASK,
-        "span_id": f"{index:04d}",
         "agent": turn.agent,
         "phase": turn.phase,
         "subtask": turn.subtask,
@@ -232,7 +256,7 @@ def _row(turn: _Turn, index: int, end_s: int) -> dict[str, Any]:
     }
 
 
-def _link_responses(rows: list[dict[str, Any]], written: list[_Turn]) -> None:
+def _link_responses(rows: list[dict[str, Any]], written: list[WrittenTurn]) -> None:
     """Link each response to the agent's last one, unless it has the context of a new request."""
     last: dict[str, str | None] = {}
     for row, turn in zip(rows, written, strict=True):
@@ -243,14 +267,14 @@ def _link_responses(rows: list[dict[str, Any]], written: list[_Turn]) -> None:
             last[turn.agent] = row["text"]
 
 
-def _handoff_columns(turn: _Turn) -> dict[str, Any]:
+def _handoff_columns(turn: WrittenTurn) -> dict[str, Any]:
     agent, _, request = (part.strip() for part in turn.arguments.partition(","))
     text = None if request == "?" else request.strip('"')
     columns = {"arguments": text, "text": text, "result": turn.result}
     return {"kind": "handoff", "name": agent} | columns
 
 
-def _attempt_columns(turn: _Turn) -> dict[str, Any]:
+def _attempt_columns(turn: WrittenTurn) -> dict[str, Any]:
     status, comma, blockers = (part.strip() for part in turn.arguments.partition(","))
     arguments = blockers if comma and blockers != "?" else None
     return {"kind": turn.name, "name": status, "arguments": arguments, "result": turn.result}
