@@ -17,14 +17,14 @@ demo: $(VENV)/installed ## analyse the example traces
 	@$(BIN)/looptrace analyze examples/traces
 	@$(BIN)/looptrace analyze examples/traces --format html --output $(REPORT)
 
-quick: $(VENV)/installed-dev ## the tests of a few seconds: no server, no thousand seeds
-	$(BIN)/pytest -q -n 2 -m "not slow and not thorough"
+quick: $(VENV)/installed-dev ## the tests that take a moment each, in half a minute
+	$(BIN)/pytest -q -n 2 -m "not slow and not thorough" --dist worksteal
 
 test: $(VENV)/installed-dev ## run the tests, but for the slow ones
-	$(BIN)/pytest -q -n 2 -m "not slow" $(OPTIONS)
+	$(BIN)/pytest -q -n 2 -m "not slow" --dist worksteal $(OPTIONS)
 
-test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen, thousands of seeds
-	$(BIN)/pytest -q -n 2 -m "slow"
+test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen, all seeds
+	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "slow or seeded" --dist worksteal
 
 test-frameworks: $(FRAMEWORKS)/installed ## agents of real frameworks loop and stop; installs them
 	$(FRAMEWORKS)/bin/pytest -q tests/frameworks

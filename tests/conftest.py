@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -12,8 +14,9 @@ settings.register_profile("looptrace", deadline=None)
 settings.load_profile("looptrace")
 
 # By folder, file or test, because a mark at every test would be forgotten at the next one.
-# Thorough is what takes more than half a second of one core a test, as whole commands and live
-# engines do.
+# Thorough is what takes more than some tenth of a second of one core a test, or as much by the
+# dozen, as whole commands and live engines do. Seeded tests go through a share of their seeds, and
+# with the slow ones through all.
 MARKS = {
     # What starts servers, runs thousands of seeds, kills processes by the dozen, or reads the
     # labelled runs.
@@ -38,15 +41,69 @@ MARKS = {
         "tests/test_quality.py::test_no_healthy_trace_is_flagged",
         "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
     ),
+    "seeded": (
+        "tests/analyzer/engine/test_live.py::test_batch_and_live_agree",
+        "tests/analyzer/engine/test_live.py::test_long_loops_agree",
+        "tests/analyzer/engine/test_live.py::test_monologues_agree",
+        "tests/analyzer/engine/test_live.py::test_phases_of_a_long_task_agree",
+        "tests/analyzer/fingerprint/test_similarity.py::test_live_is_batch",
+        "tests/analyzer/gates/test_state_machine.py::test_batch_and_live_tell_the_same",
+        "tests/analyzer/normalize/test_turn_builder.py::test_no_value_stops_the_analysis",
+        "tests/analyzer/normalize/test_turn_builder.py::test_parallel_calls_may_end_in_any_order",
+        "tests/analyzer/settings/test_settings.py::test_schema_accepts_any_settings",
+        "tests/analyzer/tuning/test_explain.py::test_every_claim_holds",
+    ),
     "thorough": (
+        "tests/analyzer/detect/test_overrides.py::test_a_file_overrides_for_a_phase_and_for_an_agent",
+        "tests/analyzer/detect/test_overrides.py::test_a_rule_is_off_where_an_override_says_so",
+        "tests/analyzer/detect/test_overrides.py::test_an_iterative_phase_is_flagged_when_it_stops_getting_better",
+        "tests/analyzer/detect/test_overrides.py::test_each_selector_chooses_its_turns",
+        "tests/analyzer/detect/test_overrides.py::test_one_loop_stays_one_finding_when_what_holds_changes",
+        "tests/analyzer/detect/test_rule_plugins.py",
         "tests/analyzer/engine",
+        "tests/analyzer/fingerprint/test_similarity.py::test_a_loop_that_lasts_is_told_live_as_in_batch",
+        "tests/analyzer/fingerprint/test_similarity.py::test_figures_names_and_code_tell_requests_apart",
+        "tests/analyzer/fingerprint/test_similarity.py::test_hostile_texts_are_compared_word_by_word",
+        "tests/analyzer/fingerprint/test_similarity.py::test_live_is_batch",
+        "tests/analyzer/fingerprint/test_similarity.py::test_live_is_batch_with_sentences",
+        "tests/analyzer/fingerprint/test_similarity.py::test_the_default_threshold_holds_for_pairs_that_were_held_out",
+        "tests/analyzer/fingerprint/test_similarity.py::test_the_extra_is_asked_for_where_it_is_missing",
         "tests/analyzer/gates/test_state_machine.py",
+        "tests/analyzer/normalize/test_trace_buffer.py",
+        "tests/analyzer/normalize/test_turn_builder.py::test_deep_chain_of_parents",
+        "tests/analyzer/normalize/test_turn_builder.py::test_no_value_stops_the_analysis",
+        "tests/analyzer/normalize/test_turn_builder.py::test_order_of_spans_says_nothing",
+        "tests/analyzer/normalize/test_turn_builder.py::test_parallel_calls_may_end_in_any_order",
+        "tests/analyzer/report/test_escalation.py::test_json_of_a_hostile_trace_is_json",
+        "tests/analyzer/report/test_escalation.py::test_no_trace_breaks_out_of_the_markdown",
+        "tests/analyzer/report/test_report.py::test_json_report_is_utf8_and_loses_nothing",
+        "tests/analyzer/schema/test_columns.py::test_only_columns_that_say_so_have_nulls",
+        "tests/analyzer/settings/test_settings.py::test_schema_accepts_any_settings",
+        "tests/analyzer/test_llm_judge.py::test_no_text_is_too_much",
         "tests/analyzer/tuning",
         "tests/cli",
+        "tests/collector/files/test_reader.py::test_cut_off_request_is_read_up_to_the_cut",
+        "tests/collector/files/test_reader.py::test_decompression_bomb_is_one_line",
+        "tests/collector/files/test_reader.py::test_long_line_is_read_or_reported",
+        "tests/collector/files/test_reader.py::test_no_bytes_raise",
+        "tests/collector/files/test_reader.py::test_real_traces_are_read_whole",
+        "tests/collector/files/test_sources.py::test_decompression_bomb_is_refused",
+        "tests/collector/judge/test_chat_completions.py::test_nonsense_and_failures_are_no_opinion",
+        "tests/collector/judge/test_chat_completions.py::test_slow_answers_are_cut_off",
+        "tests/collector/judge/test_chat_completions.py::test_the_key_is_never_shown",
+        "tests/collector/otlp/test_json_documents.py::test_any_objects_are_cut_apart",
         "tests/collector/sdk",
         "tests/collector/server",
         "tests/collector/store",
         "tests/collector/webhooks",
+        "tests/queries/test_queries.py::test_a_query_gives_what_its_header_says",
+        "tests/queries/test_queries.py::test_a_query_that_takes_too_much_memory_is_stopped",
+        "tests/queries/test_queries.py::test_hostile_values_are_only_values",
+        "tests/queries/test_queries.py::test_the_process_ends_quietly",
+        "tests/queries/test_queries.py::test_typed_sql_reads_the_store_and_nothing_else",
+        "tests/rules/test_external_failure.py",
+        "tests/rules/test_likely_loop.py",
+        "tests/rules/test_progress.py",
         "tests/rules/test_cases.py",
         "tests/rules/test_rounds.py",
         "tests/test_benchmarks.py",
@@ -62,7 +119,13 @@ MARKS = {
         "tests/test_layout.py::test_wheel_holds_every_file",
     ),
 }
-_MARK_OF = {place: mark for mark, places in MARKS.items() for place in places}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files unread whose tests are all left out, because reading them takes seconds."""
+    left_out = [mark for mark in MARKS if f"not {mark}" in config.option.markexpr]
+    path = str(collection_path.relative_to(ROOT))
+    return True if any(path in MARKS[mark] for mark in left_out) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,6 +133,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = item.path.relative_to(ROOT)
         name = getattr(item, "originalname", item.name)
-        places = (f"{path}::{name}", *map(str, (path, *path.parents)))
-        for mark in dict.fromkeys(_MARK_OF[place] for place in places if place in _MARK_OF):
-            item.add_marker(getattr(pytest.mark, mark))
+        places = {f"{path}::{name}", *map(str, (path, *path.parents))}
+        for mark, marked in MARKS.items():
+            if not places.isdisjoint(marked):
+                item.add_marker(getattr(pytest.mark, mark))

@@ -20,7 +20,7 @@ from tests.conftest import MARKS as PLACED
 from tests.paths import ROOT
 
 FUNCTION_LINES_MAX = 50
-MARKS = ("slow", "thorough")
+MARKS = ("slow", "seeded", "thorough")
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -109,12 +109,30 @@ def test_the_groups_of_tests_are_all_tests() -> None:
         path, _, name = place.partition("::")
         assert (ROOT / path).exists(), place
         assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), place
-    marks = [dict(zip(MARKS, values, strict=True)) for values in product((False, True), repeat=2)]
+    marks = [
+        dict(zip(MARKS, values, strict=True))
+        for values in product((False, True), repeat=len(MARKS))
+    ]
 
     for each in marks:
         runs = {name: eval(group, {}, each) for name, group in groups.items()}  # noqa: S307
-        assert runs["test"] != runs["test-slow"], each
+        assert runs["test"] | runs["test-slow"], each
+        assert each["seeded"] or runs["test"] != runs["test-slow"], each
         assert runs["quick"] <= runs["test"], each
+    assert "LOOPTRACE_ALL_SEEDS=1" in dict(commands)["test-slow"]
     ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert re.search(r"^make test$", ci, re.MULTILINE)
     assert re.search(r"^make test-slow$", ci, re.MULTILINE)
+
+
+def test_what_goes_through_a_share_of_its_seeds_is_marked() -> None:
+    """Without the mark, `make test-slow` would leave it out, and most of its seeds never ran."""
+    sharing = {
+        f"{path.relative_to(ROOT)}::{match[1]}"
+        for path in TESTS
+        for match in re.finditer(
+            r"\bseeds\(\d+\)(?:(?!\ndef ).)*?\ndef (\w+)", path.read_text("utf-8"), re.DOTALL
+        )
+    }
+
+    assert sharing == set(PLACED["seeded"])

@@ -33,6 +33,7 @@ from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch, findings_of, ruleset
+from tests.seeds import seeds
 
 # Few tools, arguments and results, so that random turns hold loops of every kind.
 step = st.fixed_dictionaries(
@@ -127,7 +128,7 @@ def arrived(turns: pl.DataFrame, seed: int, rule_set: RuleSet = DEFAULT) -> list
     return engine.findings()
 
 
-@settings(max_examples=200)
+@settings(max_examples=seeds(200))
 @given(
     st.lists(step, min_size=1, max_size=80),
     st.integers(0, 2**32),
@@ -152,7 +153,7 @@ def test_batch_and_live_agree(
     assert len({finding.id for finding in found}) == len(found)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(seeds(4)))
 def test_phases_of_a_long_task_agree(seed: int) -> None:
     """Visits are counted on when the turns of the earlier ones are long gone."""
     chance = random.Random(seed)
@@ -171,7 +172,7 @@ def test_phases_of_a_long_task_agree(seed: int) -> None:
     assert max(finding.attempts for finding in found) > PhaseVisits().max_visits
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(seeds(6)))
 def test_monologues_agree(seed: int) -> None:
     """Talk is cut by calls of its own agent, and by nothing else, in either driver."""
     chance = random.Random(seed)
@@ -208,7 +209,7 @@ def looping_steps(seed: int, longest: int = 30) -> list[dict[str, Any]]:
     return steps
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(seeds(6)))
 def test_long_loops_agree(seed: int) -> None:
     """A loop that outgrows what the live engine keeps is counted on, not begun anew."""
     turns = table(looping_steps(seed))

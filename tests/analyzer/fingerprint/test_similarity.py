@@ -42,6 +42,7 @@ from looptrace.rules.agents.collaboration_loop import CollaborationLoop
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import findings_of
+from tests.seeds import seeds
 
 requirement = pytest.mark.requirement
 
@@ -214,7 +215,7 @@ requests = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=seeds(60))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["t1", "t2"]), requests, st.sampled_from([1, 1, 1, HORIZON_S])),

@@ -31,6 +31,7 @@ from looptrace.rules.responses.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.engine.test_live import overrides, step, table
 from tests.drivers import ruleset
+from tests.seeds import seeds
 
 requirement = pytest.mark.requirement
 EVENTS_MAX = 10  # of one loop, however long
@@ -326,7 +327,7 @@ def assert_sound(judged: Detection) -> None:
     assert {s.task: s.gate.id for s in judged.states if s.gate} == open_gate
 
 
-@settings(max_examples=200)
+@settings(max_examples=seeds(200))
 @given(
     st.lists(step, min_size=1, max_size=80),
     st.integers(0, 2**32),

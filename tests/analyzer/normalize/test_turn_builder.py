@@ -25,6 +25,7 @@ from looptrace.analyzer.text.payloads import arguments_of
 from looptrace.collector.files.reader import read_spans
 from tests import traps
 from tests.otlp import Trace
+from tests.seeds import seeds
 
 Attributes: TypeAlias = dict[str, object]
 CHAIN = 10_000
@@ -144,7 +145,7 @@ def rounds(ends: Sequence[int]) -> list[dict[str, object]]:
 
 
 @given(ends=st.permutations(range(4)))
-@settings(max_examples=24)
+@settings(max_examples=seeds(24))
 def test_parallel_calls_may_end_in_any_order(ends: list[int]) -> None:
     """Which of the calls in one response was quicker says nothing about a loop."""
     columns = ["turn", "span_id", "name", "arguments", "result", "step"]
@@ -325,7 +326,7 @@ events = st.lists(
         max_size=5,
     )
 )
-@settings(max_examples=100)
+@settings(max_examples=seeds(100))
 def test_no_value_stops_the_analysis(
     made: list[tuple[tuple[str, str], dict[str, Any], list[dict[str, Any]], int]],
 ) -> None:

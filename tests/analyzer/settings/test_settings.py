@@ -35,6 +35,7 @@ from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.contract import ACTIONS, Action, Rule, Rung
 from looptrace.rules.registry import RULES, default_rules
 from tests.drivers import findings_of
+from tests.seeds import seeds
 
 WARN_GATE = ("warn", "gate")
 SCHEMA = Draft202012Validator(json.loads(schema()))
@@ -843,6 +844,7 @@ def test_schema_refuses_what_is_refused(text: str) -> None:
     assert not both(text)
 
 
+@settings(max_examples=seeds(100))
 @given(any_settings())
 def test_schema_accepts_any_settings(wanted: Settings) -> None:
     """An editor that marks a good file as bad is switched off."""
