@@ -18,7 +18,7 @@ demo: $(VENV)/installed ## analyse the example traces
 	@$(BIN)/looptrace analyze examples/traces --format html --output $(REPORT)
 
 quick: $(VENV)/installed-dev ## the tests that take a moment each, in half a minute
-	$(BIN)/pytest -q -n 2 -m "not slow and not thorough" --dist worksteal
+	$(BIN)/pytest -q -n 2 -m "not slow and not thorough" --dist worksteal $(OPTIONS)
 
 test: $(VENV)/installed-dev ## run the tests, but for the slow ones
 	$(BIN)/pytest -q -n 2 -m "not slow" --dist worksteal $(OPTIONS)
