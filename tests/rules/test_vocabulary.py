@@ -92,6 +92,7 @@ def columns(rows: list[Row]) -> Turns:
         turns_since_best_before=call,
         tries_since_progress=call,
         tries_since_progress_before=call,
+        look_chars=call,
         search_result=call,
         call=call,
         outcome=outcome,

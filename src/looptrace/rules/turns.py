@@ -122,6 +122,7 @@ class Turns:
     measured: Codes  # what the figures are of: the call that tests; unknown without figures
     call: Codes  # tool and arguments; what a model was given; request handed on; blockers
     outcome: Codes  # result or error of a tool; answer to a request; work of an attempt
+    look_chars: Codes  # length of a call's result or error; 0 where its tool makes changes
     search_result: Codes  # tool and result of a single call that only looks something up
     error: Codes  # message of a failure that is the agent's own
     signature: Codes

@@ -48,7 +48,7 @@ step = st.fixed_dictionaries(
         ),
         "name": st.sampled_from(["run", "run", "read"]),
         "arguments": st.sampled_from(["x", "x", "y", None]),
-        "result": st.sampled_from(["1", "1", "1", "2", None]),
+        "result": st.sampled_from(["1", "1", "1", "2", "a page that stays as it is " * 2, None]),
         "failed": st.sampled_from([True, False, None]),
         "text": st.sampled_from(["Again.", "Done."]),
         "talks_on": st.sampled_from(["Again.", "Again.", "Done.", None]),

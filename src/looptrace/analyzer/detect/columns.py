@@ -74,6 +74,10 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         only_reads=fine & reads,
         pauses=call & _fitting(names, PAUSES),
         searches=searches,
+        look_chars=pl.when(call & ~_fitting(names, CHANGES))
+        .then(pl.coalesce("error", "result").str.len_chars())
+        .fill_null(0)
+        .cast(pl.Int64),
     )
     return turns.with_columns(
         _search_results(turns),

@@ -13,6 +13,9 @@ CHANT_CHARS_MIN = 100
 _TAIL_CHARS = 8_192
 # What comes again must be at least as long, else most texts would look as if they did.
 _SEED_CHARS = 32
+# Words that hold a repetition, which holds another, and so on: deeper than this nobody looks.
+_LENGTHS_MAX = 16
+_CELL = "|"  # A table may well have many rows with the same figures.
 
 
 class Chant(NamedTuple):
@@ -28,23 +31,43 @@ NONE = Chant(0, 0)
 def chant_of(text: str) -> Chant:
     """Measure how often a text says its last words, one right after the other.
 
-    The distance to where its last characters stand once more is the only length that is tried, and
-    rows without a letter (lines of tables, rulers) are none; so the time is linear in the text.
+    The distances to where its last characters stand once more are the only lengths that are tried:
+    the first, and where the words hold a repetition of their own, the next that lie before it. Of
+    those that come again, the one counts with the most times and characters. The time is linear.
     """
     tail = text.rstrip()[-_TAIL_CHARS:]
-    end = len(tail)
-    again = tail.rfind(tail[-_SEED_CHARS:], 0, end - 1)
-    length = end - _SEED_CHARS - again
+    seed, end = tail[-_SEED_CHARS:], len(tail)
+    best, chars = NONE, _SEED_CHARS
+    for _ in range(_LENGTHS_MAX):
+        again = tail.rfind(seed, 0, end - chars + _SEED_CHARS - 1)
+        if again < 0:
+            break
+        length = end - _SEED_CHARS - again
+        chars = _chars_of(tail, length)
+        words = tail[end - length :]
+        if _is_said(words):
+            # What stands between two of them need not stand before the first.
+            between = len(list(takewhile(lambda character: not character.isalnum(), words)))
+            chant = Chant((chars + between) // length, chars + between)
+            best = max(best, chant, key=lambda one: one.times * one.chars)
+    return best
+
+
+def _chars_of(tail: str, length: int) -> int:
+    """Count the characters at the end that go round in this length."""
+    end, chars = len(tail), length
     words = tail[end - length :]
-    if again < 0 or not any(character.isalpha() for character in words):
-        return NONE
-    chars = length
     while chars + length <= end and tail.startswith(words, end - chars - length):
         chars += length
     pairs = zip(reversed(words), reversed(tail[: end - chars]), strict=False)
-    chars += sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    gap = length > 1  # The blank after the last words is gone.
-    return Chant((chars + gap) // length, chars)
+    return chars + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _is_said(words: str) -> bool:
+    """Return whether there is a letter, or a digit outside of a table; rulers have neither."""
+    if any(character.isalpha() for character in words):
+        return True
+    return _CELL not in words and any(character.isdigit() for character in words)
 
 
 def with_chants(turns: pl.DataFrame) -> pl.DataFrame:

@@ -38,6 +38,7 @@ CODED = (
     Column("talks_on_code", _INT, "code", "the response gone on from, if neither asks for calls"),
     Column("error_code", _INT, "code", "message of a failure of the agent's own"),
     Column("search_result_code", _INT, "code", "tool and answer of a search, alone in its step"),
+    Column("look_chars", _INT, "characters", "length of what a call shows; 0 if it makes a change"),
     Column("status_code", _INT, "place", "status of an attempt, from 1 in `STATUSES`; else 0"),
     Column("chant_times", _INT, "times", "how often a text says its last words; 0 if it is short"),
     Column("chant_chars", _INT, "characters", "how many these are in all"),

@@ -20,6 +20,8 @@ class Chant(Rule):
 
     ## Looping
     - `say("I will try it again. "*20)`
+    - `say("0 1 1 "*40)`
+    - `say("stop it. no no no no no no no no no no no no no no no. "*12)`
 
     ## Not looping
     - `say("I will try it again. "*9)`: too few to be sure.

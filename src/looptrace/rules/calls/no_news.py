@@ -1,0 +1,79 @@
+"""The rule `no_news`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, setting
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair, same_among
+
+PERCENT = 100
+# What comes back is of several kinds, in no order, so that none of it repeats the call before it:
+# two calls without news stand for a round.
+ROUND = 2
+
+
+@dataclass(frozen=True, slots=True)
+class NoNews(Rule):
+    """Most of the last calls of an agent bring nothing that was not there before.
+
+    A call brings no news where the same call had the same result shortly before, or where any call
+    did and the result says something: a page, a listing, an error. What is short, such as "ok", is
+    right for many different calls, and so is whatever a tool answers that makes changes by its
+    name. Other rules find what repeats in a row or in a fixed order, and mostly sooner; this one
+    finds what comes back in any order, and only warns.
+
+    ## Looping
+    - `(look(page)->same act({n})->"result {n}") x8`
+    - `click(button {n})->"the page with the order form, and nothing in its basket yet" x8`
+    - `commit(message {n})->"On branch main: nothing to commit, the working tree is clean" x8`
+
+    ## Not looping
+    - `click(button {n})->"the page with the order form, and {n} things in its basket now" x20`
+    - `click(button {n})->"the page with the order form, and nothing in its basket yet" x6`
+    - `edit(part {n})->"The file was changed as it was asked for; nothing else was touched." x20`
+    - `send(mail {n})->sent x20`: too short to tell.
+    - `(look(page)->same act({n})->"a {n}" act(b{n})->"b {n}" act(c{n})->"c {n}") x8`: much is new.
+    - `(user("And now?") look(page)->same) x20`: a person asked each time.
+    - `(~200 read(page)->same) x20`: it waits.
+    - `(wait(30)->ok status(job)->running) x20`: so does this.
+    - `fetch({n})->!"429 Too Many Requests, and please do not come back before noon" x20`
+    """
+
+    name = "no_news"
+    lane = LaneSpec(by="agent", kinds=("tool",))
+    exact = False
+    actions = ("warn",)
+
+    window: int = setting(12, ge=4, le=100, doc="Last calls of the agent that are looked at.")
+    old_percent: int = setting(
+        50, ge=10, le=100, doc="Percent of them that must have brought no news, to make a loop."
+    )
+    chars_min: int = setting(
+        40, ge=1, le=4_000, doc="Characters below which a result is compared for one call only."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(2, "warn"),))
+
+    @property
+    def lookback(self) -> int:
+        """The window, and those before its first call that this one is compared with."""
+        return 2 * self.window + OWN_LOOKBACK
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the calls without news among the last, at each of them."""
+        shows = lane.turns.look_chars[lane.rows] >= self.chars_min
+        done = same_among(lane, own(lane, pair(lane.call, lane.outcome)), self.window)
+        shown = same_among(lane, own(lane, np.where(shows, lane.outcome, UNKNOWN)), self.window)
+        old = np.where(((done > 1) | (shown > 1)) & ~lane.pauses, 1, UNKNOWN)
+        reached = same_among(lane, old, self.window) * old // ROUND
+        needed = -(-self.window * self.old_percent // (ROUND * PERCENT))  # rounded up
+        length = np.minimum(self.window, lane.position) + 1
+        return Evaluation(reached, needed, np.full_like(old, ROUND), length, old, spans="same")
+
+    def say(self, loop: Loop) -> str:
+        """Name the first call."""
+        calls = len(loop.labels) * loop.attempts
+        return f"{calls} calls brought nothing new, from {loop.labels[0]} on"
