@@ -36,7 +36,8 @@ UNKNOWN = 0
 
 # An attempt is a try at a task that an agent's author recorded, and progress are figures recorded
 # alone. A switch is an attempt once more, as a turn of its session, in which it is one of several
-# tasks. A user turn is a person's message, which resets what was counted and is in no lane.
+# tasks. A user turn is a message to the agent, which is in no lane; a person's resets what was
+# counted.
 KINDS = ("tool", "model", "handoff", "attempt", "progress", "switch", "user")
 # How an attempt at a task ended, as its author recorded it.
 STATUSES = ("pending", "in_progress", "blocked", "done")

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import polars as pl
 
+from looptrace.analyzer.detect.persons import PERSONS, Persons, speakers_of
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.rules.contract import check_bounds, numbers, setting
@@ -24,8 +25,9 @@ DAY_S = 86_400
 # What shows progress: fewer failing tests, more coverage, a marker of something completed.
 Metric = Literal["tests_failed", "coverage", "markers"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
-# Why counts begin anew. A completion does so for the turns that come after it.
-RESETS = ("person", "completed", "idle")
+# Why counts begin anew. A completion does so for the turns that come after it, and a message stands
+# for a person where it may resolve no gate.
+RESETS = ("person", "message", "completed", "idle")
 
 _PHASE_BEFORE = pl.col("phase").forward_fill().shift(1).over("task", "epoch")
 _ENTERS = (
@@ -70,6 +72,8 @@ class Counting:
         doc="Seconds in which nothing was done that make a poll of a call that only looks again.",
     )
 
+    persons: Persons = field(default_factory=Persons)
+
     def __post_init__(self) -> None:
         check_bounds("recovery", numbers(self))  # The section of the settings that has it.
 
@@ -96,7 +100,8 @@ def _with_counts(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr
         for column in COUNTED
         if column.name not in rows.columns
     )
-    rows = rows.with_columns(_unless_settled("reset", _reset(how.idle_s)))
+    rows = rows.with_columns(speakers_of(rows, how.persons))
+    rows = rows.with_columns(_unless_settled("reset", _reset(how)))
     rows = rows.with_columns(
         count("epoch", pl.col("reset").is_not_null(), "task"),
         count("waits_seen", _waits(how.poll_wait_s), "task"),
@@ -110,12 +115,15 @@ def _with_counts(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr
     return _phases(_tries(_progress(rows, count)), how, count)
 
 
-def _reset(idle_s: int) -> pl.Expr:
+def _reset(how: Counting) -> pl.Expr:
     """Return why counts begin anew at a turn, null where they do not."""
     goes_on = pl.col("task") == pl.col("task").shift(1)
-    paused = pl.col("end_ns") - pl.col("end_ns").shift(1) > idle_s * NS_PER_S
+    paused = pl.col("end_ns") - pl.col("end_ns").shift(1) > how.idle_s * NS_PER_S
+    by_message = "message" if how.persons.resolved_by == "decision" else "person"
     return (
-        pl.when(IS_USER)
+        pl.when(pl.col("speaker") == "message")
+        .then(pl.lit(by_message))
+        .when(pl.col("speaker").is_in(PERSONS))
         .then(pl.lit("person"))
         .when(goes_on & paused)
         .then(pl.lit("idle"))

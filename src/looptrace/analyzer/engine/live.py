@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import islice
 
-import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.columns import columns, encode_columns
 from looptrace.analyzer.detect.counters import GROUPS, continue_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.persons import remembered
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
@@ -248,7 +248,7 @@ class LiveEngine:
         """Keep the turns that may still move, and the settled ones that rules look back on."""
         rows = rows.with_columns(pl.col("settled") | pl.col("settles")).drop("settles")
         settled = rows.filter("settled")
-        wanted = np.zeros(settled.height, dtype=np.bool_)
+        wanted = remembered(settled, self._rules.counting.persons).to_numpy().copy()
         turns = columns(settled)
         # A reset ends the counts of phases and the lanes, so that what lies before the last one is
         # never looked at; lanes of attempts go on over completions.

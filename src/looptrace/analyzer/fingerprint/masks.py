@@ -54,6 +54,8 @@ ERROR_MASK = (
     "<attempt>",
 )
 
+PROMPT_MASKS = ((r"(?-u)[0-9]+(?:[.,:/-][0-9]+)*", "<number>"), (r"\s+", " "))
+
 
 def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False) -> pl.Expr:
     """Replace the volatile parts of a text: first those that a team declares, then the others."""
@@ -61,6 +63,18 @@ def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False
     for pattern, name in (*declared, *MASKS, *((ERROR_MASK,) if error else ())):
         text = text.str.replace_all(pattern, name)
     return text.str.strip_chars()
+
+
+def prompt_words(text: pl.Expr, masks: Sequence[TextMask] = ()) -> pl.Expr:
+    """Return what a message asks for: lower case, without volatile parts, numbers and spacing.
+
+    An orchestrator counts its rounds in the prompt. A text without words is unknown.
+    """
+    words = masked(text, masks).str.to_lowercase()
+    for pattern, name in PROMPT_MASKS:
+        words = words.str.replace_all(pattern, name)
+    words = words.str.strip_chars()
+    return pl.when(words != "").then(words)
 
 
 def named_ids(texts: pl.Series, arguments: pl.Series) -> pl.Series:

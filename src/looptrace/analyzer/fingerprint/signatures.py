@@ -14,7 +14,7 @@ from collections.abc import Callable
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
-from looptrace.analyzer.fingerprint.masks import blank, masked, named_ids
+from looptrace.analyzer.fingerprint.masks import blank, masked, named_ids, prompt_words
 from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
 from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
@@ -177,6 +177,8 @@ def _call(sameness: Sameness) -> pl.Expr:
     # An attempt is compared by its blockers alone; its status is a column of its own.
     call = pl.when(pl.col("kind") == "attempt").then("request").otherwise(named)
     call = pl.when(pl.col("kind") == "model").then(context).otherwise(call)
+    said = prompt_words(pl.when(pl.col("kind") == "user").then("text"), sameness.masks)
+    call = pl.when(pl.col("kind") == "user").then(said).otherwise(call)
     return pl.when(~_polls(sameness)).then(call)
 
 

@@ -15,8 +15,8 @@ from looptrace.analyzer.gates.state_machine import Moment, Reset
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label
 
-# At one turn what begins anew comes before what grows; a person's message has the number of the
-# turn before it, and comes after it.
+# At one turn what begins anew comes before what grows; a message has the number of the turn before
+# it, and comes after it.
 _RESET_BEFORE, _GROWTH, _RESET_AFTER = range(3)
 
 
@@ -28,7 +28,7 @@ def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Mo
         by_task[growth.loop.task].append((place, growth))
     resets = rows.filter(pl.col("reset").is_not_null())
     for row in resets.select(_RESET_COLUMNS).iter_rows(named=True):
-        by_person = row["reset"] == "person"
+        spoken = row["reset"] in ("person", "message")
         moment = Reset(
             turn=row["turn"],
             at_ns=row["end_ns"],
@@ -36,10 +36,10 @@ def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Mo
             trace_id=row["trace_id"],
             span_id=row["span_id"],
             call_id=row["call_id"] or "",
-            decision=row["name"] if by_person else None,
-            note=row["text"] if by_person else None,
+            decision=row["name"] if spoken else None,
+            note=row["text"] if spoken else None,
         )
-        rank = _RESET_AFTER if by_person else _RESET_BEFORE
+        rank = _RESET_AFTER if row["kind"] == "user" else _RESET_BEFORE
         by_task[row["task"]].append(
             ((row["turn"], rank, str(row["end_ns"]), row["span_id"]), moment)
         )
@@ -57,6 +57,7 @@ _RESET_COLUMNS = (
     "trace_id",
     "span_id",
     "call_id",
+    "kind",
     "name",
     "text",
 )

@@ -283,22 +283,43 @@ class _Trace:
         ]
 
     def _user_rows(self) -> list[TurnRow]:
-        """Make a turn of a person's message: what a trace's first response answers.
+        """Make a turn of each message to the agent: what a trace's first response answers.
 
-        Later messages with the role of a user are mostly written by the framework.
+        Later ones with the role of a user are mostly written by the framework, but for those that
+        follow a final answer. Whether a person wrote a message is told by the task's messages.
         """
-        if not self.models or not (given := self.models[0].given) or given[-1].role != "user":
-            return []
-        first = self.models[0]
+        said: set[str | None] = set()
+        rows = []
+        for i, span in enumerate(self.models):
+            given = span.given or ()
+            asks = bool(given) and given[-1].role == "user"
+            if asks and (i == 0 or (_follows_answer(given) and given[-1].text not in said)):
+                rows.append(self._user_row(span, given[-1].text))
+            said.add(span.text)
+        return rows
+
+    def _user_row(self, span: SpanFields, text: str | None) -> TurnRow:
         # It starts before the response, which may have taken no time.
-        at = {"start_ns": first.start_ns - 1, "end_ns": first.start_ns}
+        at = {"start_ns": span.start_ns - 1, "end_ns": span.start_ns}
         blank = dict.fromkeys(("name", "failed", "error_type", "error", "trace_hash"))
-        return [self._row(first, "user", agent="", text=given[-1].text, **at, **blank)]
+        return self._row(span, "user", agent="", text=text, **at, **blank)
 
 
 def _spoke(span: SpanFields) -> bool:
     """Tell a response from a model's span that only prepared one."""
     return bool(span.answer or span.input_tokens or span.output_tokens or span.failed)
+
+
+def _follows_answer(given: tuple[Message, ...]) -> bool:
+    """Tell whether the last message came after an agent's final answer.
+
+    An agent that calls tools by messages answers at last without a call. Where none does, what
+    follows a response may be a result that the framework put into words.
+    """
+    before = next((m for m in reversed(given) if m.role != "user"), None)
+    if before is None or before.role != "assistant" or before.calls or not before.text:
+        return False
+    return any(message.calls for message in given)
 
 
 def _news(given: tuple[Message, ...] | None) -> str | None:

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from looptrace.analyzer.detect.persons import PERSONS
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.terminal import ACTION_STYLE
 from looptrace.analyzer.report.wording import place_of, told_text
@@ -23,6 +24,15 @@ _CELL_LENGTH_MAX = 60
 _INDENT_COLUMNS = 2
 # A rule that counts every turn is named from this part of what it needs on.
 _NEAR = 5
+# Who wrote a message, a person or not; and why somebody was taken for one.
+_WRITERS = {True: "person", False: "prompt"}
+_SPEAKERS: dict[str | None, str] = {
+    "intervention": "a person stepped in",
+    "message": "a person, in new words",
+    "same_words": "no person: in words that came before",
+    "attempts": "no person: after a recorded attempt",
+    "setting": "no person: as persons.messages says",
+}
 
 
 def print_explanation(
@@ -39,12 +49,14 @@ def print_explanation(
     table.add_column("outcome", no_wrap=True, ratio=3)
     table.add_column("how far the rules got", ratio=4)
     for i, row in enumerate(turns.iter_rows(named=True)):
-        number = "person" if row["kind"] == "user" else str(row["turn"])
+        speaker = explanation.speakers[i]
+        number = _WRITERS[speaker in PERSONS] if speaker else str(row["turn"])
         agent = [Text(plain(row["agent"], _CELL_LENGTH_MAX))] if named else []
         what = Text(label(row, _CELL_LENGTH_MAX))
         place = (row["turn"], row["kind"] == "user")
         decided = [event for event in explanation.events if place_of(event) == place]
         reached = _reached(row, explanation.rules, i)
+        reached.append(_SPEAKERS.get(speaker, ""), style="dim")
         table.add_row(number, *agent, what, _outcome(row), _with_decided(reached, decided))
     console.print(table)
     for rule in explanation.rules:

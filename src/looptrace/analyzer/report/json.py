@@ -104,6 +104,7 @@ def explanation_json(
         "task": task,
         "turns": [
             {name: row[name] for name in _TURN}
+            | {"speaker": explanation.speakers[i]}
             | {"reached": [_reached(rule, i) for rule in explanation.rules if rule.reached[i]]}
             for i, row in enumerate(turns.select(_TURN).iter_rows(named=True))
         ],

@@ -43,6 +43,7 @@ WHY_TEXTS: dict[GateCause, str] = {
 }
 _RESET_TEXTS = {
     "person": "a person spoke",
+    "message": "a person wrote",
     "completed": "the task was completed",
     "idle": "the task was idle",
 }
@@ -156,7 +157,7 @@ def _told(events: list[GateEvent], shown_max: int) -> TaskEvents:
 
 def place_of(event: GateEvent) -> tuple[int, bool]:
     """Return the turn at which it came about, and whether at a person's message after it."""
-    return event.turn, event.action is None and event.reason == "person"
+    return event.turn, event.action is None and event.reason in ("person", "message")
 
 
 def told_text(event: GateEvent) -> str:

@@ -54,6 +54,7 @@ CODED = (
 COUNTED = (
     Column("epoch", _INT, "resets", "resets of the task up to the turn"),
     Column("resets_seen", _INT, "resets", "those of them that are no completion"),
+    Column("speaker", _TEXT, "one of `Speaker`", "who wrote a message", "it is no message"),
     Column("reset", _TEXT, "one of `RESETS`", "why counts begin anew here", "they do not"),
     Column("phase_before", _TEXT, "phase", "the last known phase before it", _UNTOLD),
     Column("enters", _FLAG, "flag", "its phase is another than the one before it"),

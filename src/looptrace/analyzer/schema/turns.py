@@ -47,7 +47,7 @@ TURN_SCHEMA = pl.Schema(
         "markers": pl.Int64(),  # files created, dependencies added, code written, as recorded
         "service": pl.String(),
         # What `fingerprint` makes of the row; equal texts are the same thing.
-        "call": pl.String(),  # hash of tool and arguments; of what a model was given
+        "call": pl.String(),  # hash of tool and arguments; of what a model was given; of a message
         "outcome": pl.String(),  # hash of result or error, volatile parts masked
         "signature": pl.String(),  # what was done or asked, blocks or failed, short and readable
         "response": pl.String(),  # hash of a model's text and of the calls it asks for
@@ -92,7 +92,7 @@ def ordered(turns: pl.DataFrame) -> pl.DataFrame:
 def numbered(turns: pl.DataFrame) -> pl.DataFrame:
     """Order turns (`TURN_SCHEMA`) and number them from 1 within each task.
 
-    A person's message is no step of an agent: it has the number of the turn before it.
+    A message to an agent is no step of it: it has the number of the turn before it.
     """
     steps = (~IS_USER).cum_sum().cast(pl.UInt32)
     return ordered(turns).with_columns(turn=steps.over("task"))

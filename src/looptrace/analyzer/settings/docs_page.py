@@ -93,6 +93,7 @@ def page() -> str:
             file["recovery"],
             [values_of(profile.recovery) for profile in PROFILES.values()],
         ),
+        *_table(file["persons"]),
         *_table(file["outages"]),
         *_listed_table(file["overrides"], "[[overrides]]"),
         _OVERRIDES_WORDS,

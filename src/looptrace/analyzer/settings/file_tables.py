@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from looptrace.analyzer.detect.counters import METRICS, Counting, Metric
+from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override
 from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint.equivalence import TextMask, Tool
@@ -39,6 +40,9 @@ _MASTER = "The master switch; false lets no rule judge."
 _DIRECTIVES = "Folder of templates, beside the file, for what agents are told."
 _MODEL = "File by `looptrace train`, beside the file, for the rule likely_loop."
 _RECOVERY = "How a looping task is brought back, and when counts begin anew."
+_PERSONS = (
+    "Who is taken for a person; counts begin anew with a person, and open gates are resolved."
+)
 _OUTAGES = "When one failure that many sessions meet is told once; [more](outages.md)."
 _RULES = "Each rule: whether it judges, its thresholds, and its ladder of actions."
 _OVERRIDES = (
@@ -141,6 +145,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _optional(DIRECTIVES, Name, _DIRECTIVES),
             _optional(MODEL, Name, _MODEL),
             _section("recovery", table_of("Recovery", Recovery, Counting), _RECOVERY),
+            _section("persons", table_of("Persons", Persons), _PERSONS),
             _section("outages", table_of("Outages", OutageSettings), _OUTAGES),
             _section("rules", rule_tables, _RULES),
             _listed("overrides", override, OVERRIDES_MAX, _OVERRIDES, _OVERRIDE_NEEDS),

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from looptrace.analyzer.detect.counters import Counting
+from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
@@ -115,9 +116,9 @@ def parsed(data: bytes, name: str) -> Settings:
     recovery = stated(top.at("recovery", {}), file.recovery)
     pauses = {name: recovery.pop(name) for name in _PAUSES & recovery.keys()}
     phases = {name: phase.converges_on for name, phase in file.phases.items()}
-    rule_set = RuleSet(
-        rules, overrides, Counting(converging=phases, **pauses), _meaning(top, file.meaning)
-    )
+    persons = Persons(**stated(top.at("persons", {}), file.persons))
+    counting = Counting(converging=phases, persons=persons, **pauses)
+    rule_set = RuleSet(rules, overrides, counting, _meaning(top, file.meaning))
     sameness = Sameness(_tools(top.at("tools"), file.tools), _masks(top.at("masks"), file.masks))
     return Settings(
         profile=file.profile,

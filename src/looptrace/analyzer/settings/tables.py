@@ -96,6 +96,8 @@ class Setting:
         """What it may be, in a few words."""
         if self.kind is bool:
             return "true or false"
+        if get_origin(self.kind) is Literal:
+            return f"one of {', '.join(map(str, get_args(self.kind)))}"
         if get_origin(self.kind) is tuple:
             return f"{self.about.get('min_length', 0)} to {self.about['max_length']} entries"
         return f"{self.about['ge']} to {self.about['le']}"

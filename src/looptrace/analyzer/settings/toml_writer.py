@@ -38,6 +38,7 @@ def toml_of(settings: Settings) -> str:
         DIRECTIVES: settings.directives_dir,
         MODEL: settings.model_file,
         "recovery": values_of(settings.policy.recovery) | counting,
+        "persons": values_of(rule_set.counting.persons),
         "outages": values_of(settings.outages),
         "rules": _rules(rules) if evaluates else {},
         "overrides": [
@@ -133,7 +134,7 @@ def starter() -> str:
         *("", *(f"# {name}: {profile.doc}" for name, profile in PROFILES.items())),
         f'profile = "{DEFAULT_PROFILE}"',
     ]
-    for section in ("recovery", "outages", "server"):
+    for section in ("recovery", "persons", "outages", "server"):
         lines += _starter_section(section, file[section])
     for rule in file["rules"].inner:
         lines += _starter_section(f"rules.{rule.name}", rule)

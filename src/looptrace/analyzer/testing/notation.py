@@ -11,7 +11,8 @@
 | `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
 | `say("text", asked="news")` | the same, given without the agent's responses before it |
 | `say("words "*20)` | a response that says its words so many times |
-| `user("text")` | a message of a person |
+| `user("text")` | a person steps in, with these words |
+| `prompt("text")` | a message to the agent, of a person or of an orchestrator |
 | `handoff(agent, "request")->answer` | a request to another agent |
 | `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
 | `switch(status, blockers)->work` | an attempt, as a turn of its session |
@@ -244,6 +245,8 @@ def _row(turn: WrittenTurn, end_s: int) -> dict[str, Any]:
     if turn.name == "progress":
         return row | {"kind": "progress"} | _figure_columns(turn.arguments)
     if turn.name == "user":
+        return row | {"kind": "user", "call_id": "user", "text": turn.arguments.strip('"')}
+    if turn.name == "prompt":
         return row | {"kind": "user", "text": turn.arguments.strip('"')}
     return row | {
         "kind": "tool",

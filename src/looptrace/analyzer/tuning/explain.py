@@ -69,6 +69,7 @@ class Explanation:
     events: tuple[GateEvent, ...]
     changes: dict[str, tuple[Change, ...]]
     gates: tuple[MovedGate, ...]
+    speakers: tuple[str | None, ...]  # of each turn, where it is a message
 
 
 def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanation:
@@ -90,6 +91,7 @@ def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanati
         gates=tuple(
             moved_gate(rows, event, events, policy) for event in opened[:GATES_EXPLAINED_MAX]
         ),
+        speakers=tuple(rows["speaker"].to_list()),
     )
 
 
