@@ -128,6 +128,7 @@ class Turns:
     error: Codes  # message of a failure that is the agent's own
     signature: Codes
     response: Codes  # text and calls of a model
+    only_calls: Flags  # a response without a text
     chant_times: Codes  # how often a model's text says its last words, one after the other
     chant_chars: Codes  # and how many characters these are in all
     texts: tuple[str | None, ...]  # outputs and requests; none at all where no rule reads them
@@ -273,6 +274,11 @@ class Lane:
     def response(self) -> Codes:
         """What each model turn of the lane said and asked for."""
         return self.turns.response[self.rows]
+
+    @property
+    def only_calls(self) -> Flags:
+        """Which model turns of the lane say nothing and only ask for calls."""
+        return self.turns.only_calls[self.rows]
 
     @property
     def talks_on(self) -> Codes:

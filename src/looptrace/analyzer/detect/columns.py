@@ -78,6 +78,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .then(pl.coalesce("error", "result").str.len_chars())
         .fill_null(0)
         .cast(pl.Int64),
+        only_calls=((pl.col("kind") == "model") & (pl.col("text") == "")).fill_null(value=False),
     )
     return turns.with_columns(
         _search_results(turns),

@@ -48,6 +48,7 @@ CODED = (
     Column("only_reads", _FLAG, "flag", "a call that only reads one thing, and did not fail"),
     Column("searches", _FLAG, "flag", "a turn whose name is that of a search"),
     Column("pauses", _FLAG, "flag", "a call that does nothing but wait"),
+    Column("only_calls", _FLAG, "flag", "a response without a text"),
     Column("untested", _FLAG, "flag", "its task is of a kind that tests cannot tell of"),
 )
 

@@ -23,6 +23,9 @@ class ResponseRepeat(Rule):
     unchanged error with the same sentence is stuck. The news before the first response of a loop
     is free: that was the task. Where two responses make a loop, both must answer the same news.
 
+    A response that says nothing and only asks for calls is left to the rules on calls, which know
+    retries, polls and what came of the last call.
+
     ## Looping
     - `say("I cannot find the file.", given="Go on.") x3`
     - `say("Start.", given=task) say("Retry.", given=timeout) x4`
@@ -32,6 +35,7 @@ class ResponseRepeat(Rule):
     - `say("positive", given="review {n}") x5`: the same answer to other questions.
     - `say("I cannot find the file.", given=?) x5`: what the model was given is unknown.
     - `say(?, given="Go on.") x5`: what it said is unknown.
+    - `(say("", given=failed) run()->failed) x2 say("", given=failed) run()->done`: only calls.
     - `(user("And now?") say("Not yet.", given="And now?")) x4`: a person asked again.
     """
 
@@ -50,7 +54,8 @@ class ResponseRepeat(Rule):
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal responses in a row, as far back as the news stayed the same."""
-        response, news = lane.response, lane.call
+        response = np.where(lane.only_calls, UNKNOWN, lane.response)
+        news = lane.call
         nothing_new = streak(lane, same_as(lane, news, 1))
         # Where two make a loop none has free news, or any two equal responses would be one.
         answering = nothing_new + 1 + (self.attempts_min > PAIR)
