@@ -101,6 +101,7 @@ def columns(rows: list[Row]) -> Turns:
         response=call,
         chant_times=call,
         chant_chars=call,
+        only_calls=call == 1,
         talks_on=call,
         texts=(),
     )
