@@ -184,7 +184,7 @@ def test_explain_shows_how_far_each_rule_got() -> None:
 
     assert "repeated_call 2/3" in found
     assert "repeated_call: fired, got to 7 of 3, at turn 18" in found
-    assert "cycle: silent, got to 0 of 2" in found
+    assert "cycle: silent, got to 0 of 3" in found
 
 
 @pytest.mark.requirement("C7")

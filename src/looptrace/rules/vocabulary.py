@@ -152,11 +152,15 @@ def _means_same(lane: Lane, meanings: Meanings, back: int) -> Flags:
     return same
 
 
-def same_among(lane: Lane, codes: Codes, window: int) -> Codes:
-    """Count the turns equal to each among the last `window` of its lane, itself included."""
+def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None) -> Codes:
+    """Count the turns equal to each among the last `window` of its lane, itself included.
+
+    Where seconds are given, only those count that ended no longer before it.
+    """
     counts: Codes = (codes != UNKNOWN).astype(np.int64)
     for back in range(1, window):
-        counts += same_as(lane, codes, back)
+        same = same_as(lane, codes, back)
+        counts += same if seconds is None else same & within(lane, back, seconds)
     return counts
 
 

@@ -86,8 +86,8 @@ def test_balanced_is_what_holds_without_a_file() -> None:
 @pytest.mark.parametrize(
     ("profile", "attempts", "ladder", "rounds", "cycle_ladder"),
     [
-        ("conservative", 5, [(5, "warn"), (8, "gate")], 3, [(3, "warn"), (5, "gate")]),
-        ("balanced", 3, [(3, "warn"), (5, "gate")], 2, [(2, "warn"), (3, "gate")]),
+        ("conservative", 5, [(5, "warn"), (8, "gate")], 5, [(5, "warn"), (6, "gate")]),
+        ("balanced", 3, [(3, "warn"), (5, "gate")], 3, [(3, "warn"), (4, "gate")]),
         ("aggressive", 2, [(2, "warn"), (3, "gate")], 2, [(2, "gate")]),
     ],
 )
@@ -671,7 +671,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
             "7: there is no 'cycl' in overrides.rules. Did you mean cycle? There is: max_iter",
         ),
         (
-            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 2",
+            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 3",
             "7: overrides.rules.cycle changes nothing: without it, the rule is the same.",
         ),
         (f"{ONE}{ONE}", "3: overrides.rules.cycle never holds: a later override fits wherever it"),
@@ -758,7 +758,7 @@ def test_errors_of_every_section(text: str, said: str) -> None:
 
 def test_an_override_may_set_back_an_earlier_one() -> None:
     """For one agent a phase's exception does not hold, which is no override without effect."""
-    back = "[[overrides]]\nphase = 'a'\nagent = 'b'\n[overrides.rules.cycle]\nrounds_min = 2\n"
+    back = "[[overrides]]\nphase = 'a'\nagent = 'b'\n[overrides.rules.cycle]\nrounds_min = 3\n"
     found = read(f"{ONE}{back}")
 
     assert found.policy.rule_set.overrides[1].rules["cycle"] == rule_in(default(), "cycle")

@@ -118,7 +118,7 @@ def brief(changes: tuple[Change, ...]) -> list[str]:
                 "completed_task_revisit.window_s 3600 6002",
             ],
         ),
-        ("(create()->x remove()->y) x4", Cycle(), ["cycle.rounds_min 2 5"]),
+        ("(create()->x remove()->y) x4", Cycle(), ["cycle.rounds_min 3 5"]),
         (
             'test()->!"boom" x7',
             RepeatedFailure(),  # Beyond its window attempts are refused.

@@ -21,14 +21,15 @@ class Cycle(Rule):
     Failures of the outside, such as a rate limit, are `external_failure`'s.
 
     ## Looping
-    - `(create(a.py)->"exists" remove(a.py)->ok) x2`
+    - `(create(a.py)->"exists" remove(a.py)->ok) x3`
     - `(plan()->p draft()->d review()->"too long" cut()->c) x3`
-    - `(a()->1 b()->2 c()->3 d()->4 e()->5 f()->6 g()->7 h()->8) x2`
-    - `[b()->2 a()->1] c()->3 [a()->1 b()->2] c()->3`: parallel calls have no order.
+    - `(a()->1 b()->2 c()->3 d()->4 e()->5 f()->6 g()->7 h()->8) x3`
+    - `[b()->2 a()->1] c()->3 ([a()->1 b()->2] c()->3) x2`: parallel calls have no order.
 
     ## Not looping
     - `plan()->p draft()->d review()->ok`: a single pass is no cycle.
     - `read(a)->1 read(b)->2 read(a)->1`: nor is a look back.
+    - `(read(a)->1 read(b)->2 read(c)->3) x2`: nor a second pass over the same files.
     - `(edit(cart.py, {n})->ok run_tests()->"{n} passed") x4`: every round is new.
     - `(read(a)->? write(b)->ok) x4`: one result is unknown.
     - `ping()->ok x8`: one call in a row is no cycle of several.
@@ -39,8 +40,8 @@ class Cycle(Rule):
     name = "cycle"
     lane = LaneSpec(by="agent", kinds=("tool",))
 
-    ladder: tuple[Rung, ...] = ladder_setting((Rung(2, "warn"), Rung(3, "gate")))
-    rounds_min: int = setting(2, ge=2, le=20, doc="Full rounds of the pattern that make a loop.")
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(4, "gate")))
+    rounds_min: int = setting(3, ge=2, le=20, doc="Full rounds of the pattern that make a loop.")
     period_max: int = setting(8, ge=2, le=8, doc="Turns in the longest pattern looked for.")
 
     @property

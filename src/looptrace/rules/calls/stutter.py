@@ -25,7 +25,7 @@ TWICE = 2  # More in a row is one place still, and what `repeated_call` finds.
 class Stutter(Rule):
     """An agent makes a call, and at once the same call with the same result, at several places.
 
-    Once that is a retry. An agent that does so with one call and then with another has lost track
+    Once that is a retry, and once more long after it is another. An agent that does so with one call and then with another has lost track
     of what it did, although none of its calls comes three times in a row.
 
     Failures of the outside, such as a rate limit, are `external_failure`'s.
@@ -36,6 +36,7 @@ class Stutter(Rule):
 
     ## Not looping
     - `read(a)->1 x2 edit(a)->ok read(b)->2`: once is a retry.
+    - `read(a)->1 x2 ~3600 read(b)->2 read(b)->2`: an hour lies between the two.
     - `read(a)->1 x9`: one place, however often; that is the matter of `repeated_call`.
     - `(status(a)->"{n} %" status(a)->"{n} % done") x4`: the results differ.
     - `(read({n})->? read({n})->?) x4`: the results are unknown.
@@ -50,6 +51,7 @@ class Stutter(Rule):
         4, ge=2, le=100, doc="Calls, two of each such place, that make a loop."
     )
     window: int = setting(30, ge=2, le=200, doc="Calls among which these places are counted.")
+    window_s: int = setting(1_800, ge=60, le=604_800, doc="Seconds within which these places lie.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(8, "pivot"), Rung(12, "gate")))
 
     def __post_init__(self) -> None:
@@ -71,7 +73,7 @@ class Stutter(Rule):
         second = np.where(in_a_row(lane, same) == TWICE, 1, UNKNOWN)
         what = second.copy()
         what[:-1] |= second[1:]
-        reached = TWICE * same_among(lane, second, self.window) * second
+        reached = TWICE * same_among(lane, second, self.window, self.window_s) * second
         length = np.minimum(self.window, lane.position) + 1
         return Evaluation(
             reached, self.attempts_min, np.ones_like(what), length, what, spans="same"
