@@ -25,8 +25,9 @@ TWICE = 2  # More in a row is one place still, and what `repeated_call` finds.
 class Stutter(Rule):
     """An agent makes a call, and at once the same call with the same result, at several places.
 
-    Once that is a retry, and once more long after it is another. An agent that does so with one call and then with another has lost track
-    of what it did, although none of its calls comes three times in a row.
+    Once that is a retry, and once more long after it is another. An agent that does so with one
+    call and then with another has lost track of what it did, although none of its calls comes
+    three times in a row.
 
     Failures of the outside, such as a rate limit, are `external_failure`'s.
 
