@@ -40,7 +40,7 @@ def left_out(shape: Shape, text: str) -> str:
         return "a call ends with the next response, which comes after the person"
     if shape == "models" and "!?" in text:
         return "messages say that a call failed where they say how"
-    if shape == "models" and "~60" in text:
+    if shape == "models" and "~" in text:
         return "a call ends with the next response, so that the wait lies within the call"
     return ""
 
