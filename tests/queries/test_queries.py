@@ -139,12 +139,20 @@ def down(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return add(tmp_path_factory.mktemp("stores") / "down", *sessions)
 
 
+@pytest.fixture(scope="module")
+def pivoted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store of a task to which a pivot was issued: each call is made twice."""
+    calls: list[Tool] = [("run", f"{n // 2}", None) for n in range(10)]
+    made = trace("lost", "2026-03-02T09:00:00+00:00", "coder", calls)
+    return add(tmp_path_factory.mktemp("stores") / "pivoted", made)
+
+
 @pytest.mark.parametrize("name", queries.names())
 def test_a_query_gives_what_its_header_says(
-    tmp_path: Path, folder: Path, down: Path, name: str
+    tmp_path: Path, folder: Path, down: Path, pivoted: Path, name: str
 ) -> None:
     """The list of queries and the docs are made from the headers, and a store may be empty."""
-    folder = down if name == "outages" else folder
+    folder = {"outages": down, "pivots": pivoted}.get(name, folder)
     query = queries.load(name)
     values = {parameter.name: "stuck-1" for parameter in query.parameters}
     writer.ingest(SPAN_SCHEMA.to_frame(), tmp_path)
@@ -155,6 +163,18 @@ def test_a_query_gives_what_its_header_says(
             assert [(column, kind) for column, kind, *_ in described] == declared
             assert (connection.execute(query.sql, values).fetchall() == []) is empty
     assert query.purpose.endswith(".")
+
+
+def test_what_was_decided_can_be_asked(folder: Path) -> None:
+    """Decisions stand in SQLite, and are asked like the turns that they are about."""
+    opened = [row for row in rows_of(folder, "events") if row["type"] == "gate_opened"]
+    gates = rows_of(folder, "gates")
+    assert {row["gate"] for row in opened} == {row["gate"] for row in gates}
+    assert {(row["task"], row["status"]) for row in gates} >= {("stuck-1", "open")}
+    stopped = [row["task"] for row in rows_of(folder, "tasks") if row["gates"]]
+    assert sorted(stopped) == sorted(row["task"] for row in gates)
+    joined = "SELECT count(*) FROM events JOIN turns USING (task, turn) WHERE type = 'gate_opened'"
+    assert typed(folder, joined) == [(len(gates),)]
 
 
 def test_findings_by_rule_and_agent(folder: Path) -> None:

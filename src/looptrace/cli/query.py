@@ -40,7 +40,8 @@ def query(
 ) -> None:
     """Run the query NAME on a store; with neither NAME nor --sql, list the queries.
 
-    SQL reads the views spans, turns and findings; "DESCRIBE turns" shows the columns of one.
+    SQL reads spans, turns and findings, and what was decided: events, gates, pivots and tasks.
+    "DESCRIBE turns" shows the columns of one.
     """
     if name is None and sql is None:
         _list_queries()

@@ -1,4 +1,4 @@
-"""The store as SQL sees it: three views in a DuckDB that can read the store and nothing else."""
+"""The store as SQL sees it: its tables in a DuckDB that can read the store and nothing else."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import duckdb
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.store.gate_views import create_gate_views
 from looptrace.collector.store.layout import SCHEMA_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.parquet import DATA, TABLES, files_pattern
@@ -57,7 +58,7 @@ class QueryResult:
 
 
 def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
-    """Open the views `spans`, `turns` and `findings` of a store.
+    """Open `spans`, `turns` and `findings` of a store, and its `GATE_VIEWS`.
 
     The connection reads no file outside the store and loads no extension, and its settings cannot
     be changed. Its SQL could still write into the store's folder: `ask_typed` keeps it from that.
@@ -70,6 +71,7 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
         tables = {**TABLES, "spans": SPAN_SCHEMA}
     store_dir = store_dir.resolve()
     connection = duckdb.connect(config=_CONFIG)
+    create_gate_views(connection, store_dir)
     # DuckDB compares the patterns of files, too, with the folders that are allowed.
     allowed = ", ".join(map(_quoted, {str(store_dir), glob.escape(str(store_dir))}))
     connection.execute(f"SET allowed_directories = [{allowed}]")
