@@ -10,7 +10,7 @@ REPORT := build/demo/report.html
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo quick test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
-	docs bench load soak examples requirements npm-exporters clean
+	docs bench bench-pipeline load soak examples requirements npm-exporters clean
 
 demo: $(VENV)/installed ## analyse the example traces
 	@mkdir -p $(dir $(REPORT))
@@ -59,6 +59,9 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
+
+bench-pipeline: $(VENV)/installed-dev ## each stage from bytes to a report; OPTIONS="--beside CHECKOUT"
+	$(BIN)/python -m benchmarks.pipeline $(OPTIONS)
 
 load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time
 	$(BIN)/python -m benchmarks.load
