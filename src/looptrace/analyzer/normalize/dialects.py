@@ -11,10 +11,12 @@ frameworks (see docs/dialects.md).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.messages import nested
+from looptrace.analyzer.normalize.flat_messages import flat_messages
 from looptrace.analyzer.text.payloads import parsed
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -133,36 +135,58 @@ _MESSAGE_EVENTS = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
+# How a key of the table ends that stands for flat keys of messages: `llm.input_messages.*`.
+_MESSAGES = "*"
+# Sets of attributes whose fields are kept; spans of one framework have some ten.
+KEY_SETS_KEPT = 1024
+
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 _CHOICE_EVENT = "gen_ai.choice"
 
 
-def field(attributes: dict[str, Any], name: str, dialect: str) -> Any:
-    """Return the value of a canonical field, None where no key of it is present."""
-    by_dialect = KEYS[name]
-    own = by_dialect.get(dialect, ())
-    for key in own:
-        if (value := _value(attributes, key)) is not None:
-            return value
-    for other, keys in by_dialect.items():
-        if other == dialect:
-            continue
-        for key in keys:
-            if (value := _value(attributes, key)) is not None:
+class CanonicalFields:
+    """The canonical fields of one span, read from its attributes (`with_events`) in a dialect."""
+
+    __slots__ = ("_attributes", "_flat", "_keys")
+
+    def __init__(self, attributes: dict[str, Any], dialect: str) -> None:
+        self._attributes = attributes
+        present = tuple(filter(_ATTRIBUTES.__contains__, attributes))
+        self._flat = {} if len(present) == len(attributes) else flat_messages(attributes, _PREFIXES)
+        self._keys = _keys_by_field(dialect, present, tuple(self._flat))
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a key of the field is present."""
+        return name in self._keys
+
+    def value(self, name: str) -> Any:
+        """Return the value of a canonical field, None where no key of it is present."""
+        if name not in self._keys:
+            return None
+        for key, part in self._keys[name]:
+            if (value := self._value(key, part)) is not None:
                 return value
-    return None
+        return None
 
+    def text(self, name: str) -> str | None:
+        """Return the value of a canonical field as text, None where it is absent or empty."""
+        if name not in self._keys:
+            return None
+        value = self.value(name)
+        return None if value is None or value == "" else str(value)
 
-def text_field(attributes: dict[str, Any], name: str, dialect: str) -> str | None:
-    """Return the value of a canonical field as text, None where it is absent or empty."""
-    value = field(attributes, name, dialect)
-    return None if value is None or value == "" else str(value)
+    def _value(self, key: str, part: str | None) -> Any:
+        if part is None:
+            return self._attributes[key]
+        if part == _MESSAGES:
+            return self._flat[key]
+        holder = parsed(self._attributes[key])
+        return holder.get(part) if isinstance(holder, dict) else None
 
 
 def attribute_keys(names: Iterable[str]) -> set[str]:
     """Return the attributes that these canonical fields are read from, whatever the dialect."""
-    keys = (key for name in names for by_dialect in KEYS[name].values() for key in by_dialect)
-    return {key.partition("#")[0] for key in keys}
+    return {key for name in names for keys in _READ[name].values() for key, _ in keys}
 
 
 def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -171,6 +195,8 @@ def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dic
     The attributes of a details event count as the span's. Message events become `@name` with
     their attributes, and together `@gen_ai.messages`, a list of {"role", "content"}.
     """
+    if not events:
+        return attributes
     found = dict(attributes)
     messages: list[dict[str, Any]] = []
     for event in events:
@@ -187,11 +213,33 @@ def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dic
     return found
 
 
-def _value(attributes: dict[str, Any], key: str) -> Any:
-    if key.endswith(".*"):
-        return nested(attributes, key[:-1]) or None
-    if "#" in key:
-        key, part = key.split("#")
-        holder = parsed(attributes.get(key))
-        return holder.get(part) if isinstance(holder, dict) else None
-    return attributes.get(key)
+def _split(key: str) -> tuple[str, str | None]:
+    """Split a key of the table into an attribute, or a prefix of flat keys, and what of it."""
+    if key.endswith(_MESSAGES):
+        return key.removesuffix(_MESSAGES), _MESSAGES
+    attribute, _, part = key.partition("#")
+    return attribute, part or None
+
+
+_READ = {
+    name: {dialect: tuple(map(_split, keys)) for dialect, keys in by_dialect.items()}
+    for name, by_dialect in KEYS.items()
+}
+_SPLIT = [key for by_dialect in _READ.values() for keys in by_dialect.values() for key in keys]
+_ATTRIBUTES = {key for key, part in _SPLIT if part != _MESSAGES}
+_PREFIXES = tuple({key for key, part in _SPLIT if part == _MESSAGES})
+
+
+@lru_cache(maxsize=KEY_SETS_KEPT)
+def _keys_by_field(
+    dialect: str, attributes: tuple[str, ...], prefixes: tuple[str, ...]
+) -> dict[str, list[tuple[str, str | None]]]:
+    """Return the keys of each field that spans with these attributes have, in order of choice."""
+    present = {*attributes, *prefixes}
+    found = {}
+    for name, by_dialect in _READ.items():
+        others = (keys for other, keys in by_dialect.items() if other != dialect)
+        in_order = chain(by_dialect.get(dialect, ()), *others)
+        if keys := [key for key in in_order if key[0] in present]:
+            found[name] = keys
+    return found

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from looptrace.analyzer.normalize.flat_messages import FlatItem, FlatMessages
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
+from looptrace.bounded_dict import BoundedDict
 
 # As many messages as a long conversation has, but none that holds a picture.
 ITEMS_KEPT = 1024
 ITEM_BYTES_KEPT = 1 << 16
+# Histories of conversations that are kept to see what was added, none of them long.
+HISTORIES_KEPT = 256
+HISTORY_CHARS_MAX = 1 << 18
 
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ROLES = {
@@ -35,19 +39,18 @@ _CALL_TYPES = {
 _CALL_WRAPPERS = ("toolUse", "function_call", "functionCall", "tool_call")
 _RESULT_TYPES = {"tool_call_response", "tool-result", "tool_result", "function_call_output"}
 _RESULT_WRAPPERS = ("toolResult", "function_response", "functionResponse")
+_TYPES = _CALL_TYPES | _RESULT_TYPES
+# A part without a type of these and without a key of those is neither a call nor a result.
+_TELLING_KEYS = frozenset({*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args"})
 _CALL_ID_KEYS = ("id", "toolCallId", "toolUseId", "call_id", "tool_use_id", "tool_call_id")
 _ARGUMENT_KEYS = ("arguments", "args", "input")
 _RESULT_KEYS = ("response", "result", "output", "content")
 # A part of a message with one of these holds a picture, a sound or a file.
 _MEDIA_KEYS = ("image_url", "image", "input_audio", "audio", "file", "source", "inline_data")
 _REDACTED = "__REDACTED__"  # What OpenInference writes, also instead of a large picture.
-# A number in a key with more digits is no number of a message, and a key with more parts no key.
-_INDEX_DIGITS_MAX = 9
-_KEY_PARTS_MAX = 50
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """A tool call that a model asked for; arguments are canonical, None where unknown."""
 
     call_id: str | None
@@ -55,8 +58,7 @@ class ToolCall:
     arguments: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True, gc=False):
     """What a tool gave back to the model; `failed` is None where the message does not say."""
 
     call_id: str | None
@@ -64,8 +66,7 @@ class ToolResult:
     failed: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of a conversation; the text is None where it was redacted."""
 
     role: str
@@ -74,73 +75,99 @@ class Message:
     results: tuple[ToolResult, ...]
 
 
-def messages_of(value: object, role: str) -> list[Message]:
+# An item of a list of messages: whether it is a part of one, and the messages in it.
+_Item: TypeAlias = tuple[bool, tuple[Message, ...]]
+
+
+def messages_of(value: object, role: str, conversation: str | None = None) -> Sequence[Message]:
     """Return the messages that a span's attribute holds, whatever their shape.
 
-    `role` is whose they are where they do not say.
+    `role` is whose they are where they do not say. Where `conversation` names what they are the
+    history of, only those are read that come after the history that was read last.
     """
+    if isinstance(value, FlatMessages):
+        messages = _read_flat(value, role, conversation)
+        if messages is not None:
+            return messages
+        return [_message({"content": value.values()}, role)]
     if isinstance(value, str) and value.startswith("["):
-        found = _read_items(value, role)
-        if found is not None:
-            return found
+        messages = _read_history(value, role, conversation)
+        if messages is not None:
+            return messages
     return [_message(item, role) for item in _items(parsed(value))]
+
+
+def _read_history(text: str, role: str, conversation: str | None) -> Sequence[Message] | None:
+    """Read a JSON array as `_read_items` does; of one that grew, what was added."""
+    if conversation is None or len(text) > HISTORY_CHARS_MAX:
+        return _read_items(text, role)
+    begin, known = _histories.pop((conversation, role), ("", ()))
+    messages: Sequence[Message] | None = None
+    if begin and text.startswith(begin) and text.startswith(",", len(begin)):
+        added = _read_items("[" + text[len(begin) + 1 :], role)
+        messages = (*known, *added) if added else None
+    if messages is None:
+        messages = _read_items(text, role)
+    if messages and text.endswith("]"):
+        _histories[conversation, role] = text[:-1], messages
+    return messages
+
+
+def _read_flat(flat: FlatMessages, role: str, conversation: str | None) -> Sequence[Message] | None:
+    """Read flat messages, and of those that have grown what was added; None for parts of one."""
+    known, messages, chars = _flat_histories.pop((conversation, role), _NO_FLAT_HISTORY)
+    if flat.items[: len(known)] != known:
+        known, messages, chars = _NO_FLAT_HISTORY
+    added = [_read_value(value, role) for value in flat.values(len(known))]
+    if not messages and added and all(is_part for is_part, _ in added):
+        return None
+    messages = (*messages, *(message for _, read in added for message in read))
+    # Only texts are kept, because what is kept of 1 would hold for true.
+    chars += flat.chars(len(known))
+    if conversation and messages and chars <= HISTORY_CHARS_MAX:
+        _flat_histories[conversation, role] = flat.items, messages, chars
+    return messages
+
+
+# The last history of each conversation: its text without the bracket at the end, and its messages.
+_histories: BoundedDict[tuple[str, str], tuple[str, Sequence[Message]]] = BoundedDict(
+    HISTORIES_KEPT
+)
+_FlatHistory: TypeAlias = tuple[list[FlatItem], tuple[Message, ...], float]
+_flat_histories: BoundedDict[tuple[str | None, str], _FlatHistory] = BoundedDict(HISTORIES_KEPT)
+_NO_FLAT_HISTORY: _FlatHistory = ([], (), 0.0)
 
 
 def _read_items(text: str, role: str) -> list[Message] | None:
     """Read a JSON array item by item; None where it is none, or is one message's parts."""
     try:
-        items = [_read(bytes(item), role) for item in _decode_items(text)]
+        return _joined(_read(bytes(item), role) for item in _decode_items(text))
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
-    if items and all(is_part for is_part, _ in items):
+
+
+def _joined(items: Iterable[_Item]) -> list[Message] | None:
+    """Return the messages of all items; None where all are parts of one message."""
+    read = list(items)
+    if read and all(is_part for is_part, _ in read):
         return None
-    return [message for _, messages in items for message in messages]
+    return [message for _, messages in read for message in messages]
 
 
-def _read(item: bytes, role: str) -> tuple[bool, tuple[Message, ...]]:
+def _read(item: bytes, role: str) -> _Item:
     return _read_kept(item, role) if len(item) <= ITEM_BYTES_KEPT else _read_item(item, role)
 
 
-def _read_item(item: bytes, role: str) -> tuple[bool, tuple[Message, ...]]:
-    value = msgspec.json.decode(item)
-    return _is_part(value), tuple(_message(one, role) for one in _items(value))
+def _read_item(item: bytes, role: str) -> _Item:
+    return _read_value(msgspec.json.decode(item), role)
+
+
+def _read_value(value: object, role: str) -> _Item:
+    return _is_part(value), tuple(_message(message, role) for message in _items(value))
 
 
 # Each request repeats the conversation so far, so that most messages were just read.
 _read_kept = lru_cache(maxsize=ITEMS_KEPT)(_read_item)
-
-
-def nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
-    """Build messages out of flat keys such as `llm.input_messages.1.message.role`.
-
-    Their numbers have gaps, so they only give the order. Of a value and of keys below it at one
-    place the keys count, whichever comes first.
-    """
-    root: dict[str, Any] = {}
-    for key, value in attributes.items():
-        if key.startswith(prefix):
-            *parents, last = key[len(prefix) :].split(".", _KEY_PARTS_MAX)
-            node = root
-            for part in parents:
-                if not isinstance(node.get(part), dict):
-                    node[part] = {}
-                node = node[part]
-            if not isinstance(node.get(last), dict):
-                node[last] = value
-    numbered = {key: child for key, child in root.items() if _is_index(key)}
-    return list(_numbers_to_lists(numbered))
-
-
-def _is_index(key: str) -> bool:
-    return key.isdecimal() and len(key) <= _INDEX_DIGITS_MAX
-
-
-def _numbers_to_lists(node: Any) -> Any:
-    if not isinstance(node, dict):
-        return node
-    if all(_is_index(key) for key in node):
-        return [_numbers_to_lists(node[key]) for key in sorted(node, key=int)]
-    return {key: _numbers_to_lists(value) for key, value in node.items()}
 
 
 def _items(value: Any) -> Iterator[Any]:
@@ -181,7 +208,7 @@ def _message(item: Any, default_role: str) -> Message:
     texts: list[str] = []
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
-    if _type(item) in _CALL_TYPES | _RESULT_TYPES:
+    if _type(item) in _TYPES:
         _sort_part(item, texts, calls, results)
         return Message(_role_of(calls, results), "", tuple(calls), tuple(results))
     content = item.get("content", item.get("text"))
@@ -214,9 +241,10 @@ def _sort_part(
         for item in part:
             _sort_part(item, texts, calls, results)
     elif isinstance(part, dict):
-        if call := _call(part):
+        is_text = _type(part) not in _TYPES and _TELLING_KEYS.isdisjoint(part)
+        if not is_text and (call := _call(part)):
             calls.append(call)
-        elif result := _result(part):
+        elif not is_text and (result := _result(part)):
             results.append(result)
         else:
             text = _text(part.get("message_content", part))

@@ -6,10 +6,11 @@ a later trace repeats.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from looptrace.analyzer.normalize.messages import ToolCall, ToolResult
+from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
 from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.bounded_dict import BoundedDict
@@ -36,7 +37,7 @@ class SessionHistory:
 
     def learn(self, spans: Iterable[SpanFields], tree: SpanTree) -> None:
         """Learn the results in the histories of spans, where they show the calls too."""
-        for span, result, call in given_results(spans):
+        for span, result, call in given_results(spans, tree):
             if call and (key := (tree.session(span), call)) not in self.results:
                 self.results[key] = result
                 self.results_seen += 1
@@ -47,14 +48,48 @@ class SessionHistory:
         return self.began.setdefault(session, trace_id) == trace_id
 
 
+@dataclass(slots=True)
+class _Conversation:
+    """The history that the last request of a trace and session carried."""
+
+    messages: tuple[Message, ...] = ()
+    asked: dict[str | None, ToolCall] = field(default_factory=dict)  # by id
+    answered: set[str] = field(default_factory=set)  # ids of calls
+
+    def results_added(self, given: tuple[Message, ...]) -> list[tuple[ToolResult, ToolCall | None]]:
+        """Return the results in a history, with their calls where these are shown.
+
+        Where it goes on from the last history, only those after it.
+        """
+        new = given[len(self.messages) :]
+        if given[: len(self.messages)] != self.messages or _asked(new).keys() & self.answered:
+            new, self.asked, self.answered = given, {}, set()
+        self.messages = given
+        self.asked |= _asked(new)
+        results = [
+            (result, str(result.call_id))
+            for message in new
+            for result in message.results
+            if result.call_id and result.text is not None
+        ]
+        self.answered.update(call_id for _, call_id in results)
+        return [(result, self.asked.get(call_id)) for result, call_id in results]
+
+
+def _asked(messages: tuple[Message, ...]) -> dict[str | None, ToolCall]:
+    return {c.call_id: c for m in messages for c in m.calls if c.arguments is not None}
+
+
 def given_results(
-    spans: Iterable[SpanFields],
+    spans: Iterable[SpanFields], tree: SpanTree
 ) -> Iterator[tuple[SpanFields, ToolResult, ToolCall | None]]:
-    """Yield each result that a model was given, with its span, and its call where that is shown."""
-    for span in sorted(spans, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
-        if span.kind != "model" or not span.given:
-            continue
-        asked = {c.call_id: c for m in span.given for c in m.calls if c.arguments is not None}
-        for result in (r for message in span.given for r in message.results):
-            if result.call_id and result.text is not None:
-                yield span, result, asked.get(result.call_id)
+    """Yield each result that a model was given, with its span, and its call where that is shown.
+
+    What the history of an earlier span in its trace and session showed may be left out.
+    """
+    conversations: dict[tuple[str, str], _Conversation] = defaultdict(_Conversation)
+    models = [span for span in spans if span.kind == "model" and span.given]
+    for span in sorted(models, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
+        conversation = conversations[span.trace_id, tree.session(span)]
+        for result, call in conversation.results_added(span.given or ()):
+            yield span, result, call

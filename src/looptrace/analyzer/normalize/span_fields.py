@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.dialects import field, text_field, with_events
+from looptrace.analyzer.normalize.dialects import CanonicalFields, with_events
 from looptrace.analyzer.normalize.messages import Message, ToolCall, messages_of
 from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
+_NONE = "[]"  # events or links
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more; such a number is a fault of what wrote it.
 TOKENS_MAX = 10**9
 # Nor can a task have as many tests, files or lines.
 COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
+
+_COUNTS = ("tests_failed", "tests_total", "files_created", "dependencies_added", "code_written")
+_PROGRESS = (*_COUNTS, "coverage")
 
 # smolagents reports the end of a run as a call of this tool.
 _NOT_A_CALL = {"final_answer"}
@@ -35,8 +38,7 @@ _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "to
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressFigures:
+class ProgressFigures(msgspec.Struct, frozen=True):
     """The progress that an agent's author recorded on a span."""
 
     tests_failed: int | None
@@ -47,7 +49,7 @@ class ProgressFigures:
     @property
     def known(self) -> bool:
         """Whether the span says anything of progress."""
-        return any(getattr(self, name) is not None for name in self.__slots__)
+        return self != NO_FIGURES
 
 
 NO_FIGURES = ProgressFigures(None, None, None, None)
@@ -62,8 +64,7 @@ class Intervention:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SpanFields:
+class SpanFields(msgspec.Struct, frozen=True):
     """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
 
     trace_id: str
@@ -101,28 +102,49 @@ class SpanFields:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that a model's answer asks for."""
-        return tuple(call for message in self.answer or () for call in message.calls)
+        answer = self.answer or ()
+        if len(answer) == 1:
+            return answer[0].calls
+        return tuple(call for message in answer for call in message.calls)
 
     @property
     def text(self) -> str | None:
         """What a model said; "" where it only called, None where the trace does not say."""
-        texts = [message.text for message in self.answer or ()]
-        if self.answer is None or None in texts:
+        if self.answer is None:
+            return None
+        texts = [message.text for message in self.answer]
+        if None in texts:
             return None
         return "\n".join(text for text in texts if text)
 
 
+class _Row(NamedTuple):
+    """A row of the span table, as `SPAN_SCHEMA` has it."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    name: str
+    start_ns: int
+    end_ns: int
+    status: int
+    status_message: str | None
+    service: str | None
+    scope: str | None
+    attributes: str
+    events: str
+    links: str
+
+
 def span_fields_of(spans: pl.DataFrame) -> Iterator[SpanFields]:
     """Read each span of the table, in its order."""
-    for row in spans.iter_rows(named=True):
-        attributes = msgspec.json.decode(row["attributes"])
-        events = msgspec.json.decode(row["events"])
+    for row in map(_Row._make, spans.select(_Row._fields).iter_rows()):
+        attributes = msgspec.json.decode(row.attributes)
+        events = msgspec.json.decode(row.events) if row.events != _NONE else []
         yield _read(row, attributes, events)
 
 
-def _read(
-    row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]
-) -> SpanFields:
+def _read(row: _Row, attributes: dict[str, Any], events: list[dict[str, Any]]) -> SpanFields:
     try:
         return _facts(row, with_events(attributes, events), events)
     except RecursionError:  # Content nested that deep is not read; the span still counts.
@@ -134,26 +156,25 @@ def _holds_more(value: object) -> bool:
     return isinstance(value, dict | list) or str(value).lstrip().startswith(("{", "["))
 
 
-def _facts(
-    row: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]
-) -> SpanFields:
+def _facts(row: _Row, attributes: dict[str, Any], events: list[dict[str, Any]]) -> SpanFields:
     kind, dialect = kind_of(attributes)
-    name = _name(row["name"], attributes, kind, dialect)
+    fields = CanonicalFields(attributes, dialect)
+    text = fields.text
+    name = _name(row.name, fields, kind)
     kind = None if name in _NOT_A_CALL else kind
-    text = partial(text_field, attributes, dialect=dialect)
-    arguments, result, says_failed = _tool_fields(attributes, kind, dialect)
-    failed = _failed(row["status"], text("level"), says_failed, result)
-    told = _error(row, attributes, events, dialect, result) if failed else (None, None, None)
-    given, answer = _model_fields(attributes, kind, dialect)
+    arguments, result, says_failed = _tool_fields(fields, kind)
+    failed = _failed(row.status, text("level"), says_failed, result)
+    told = _error(row, fields, events, result) if failed else (None, None, None)
+    given, answer = _model_fields(fields, kind, row.trace_id)
     agent = text("agent") or (name if kind == "agent" and dialect in _NAMED_BY_SPAN else None)
     return SpanFields(
-        trace_id=row["trace_id"],
-        span_id=row["span_id"],
-        parent_span_id=row["parent_span_id"],
-        start_ns=row["start_ns"],
-        end_ns=row["end_ns"],
-        service=row["service"],
-        links=linked_traces(row["links"]),
+        trace_id=row.trace_id,
+        span_id=row.span_id,
+        parent_span_id=row.parent_span_id,
+        start_ns=row.start_ns,
+        end_ns=row.end_ns,
+        service=row.service,
+        links=linked_traces(row.links),
         kind=kind,
         session=text("session"),
         task=text("task"),
@@ -162,9 +183,9 @@ def _facts(
         agent=agent,
         phase=text("phase"),
         status=text("status"),
-        blockers=_blockers(attributes),
+        blockers=_blockers(fields),
         completed_work=text("completed_work"),
-        figures=_figures(attributes),
+        figures=_figures(fields),
         interventions=_interventions(events),
         name=name,
         call_id=text("call_id"),
@@ -177,65 +198,68 @@ def _facts(
         stacktrace=told[2],
         given=given,
         answer=answer,
-        input_tokens=_count(attributes, "input_tokens", kind, dialect),
-        output_tokens=_count(attributes, "output_tokens", kind, dialect),
+        input_tokens=_count(fields, "input_tokens", kind),
+        output_tokens=_count(fields, "output_tokens", kind),
     )
 
 
 def linked_traces(links: str) -> tuple[str, ...]:
     """Return the ids of the traces in a span's links."""
+    if links == _NONE:
+        return ()
     return tuple(link["trace_id"] for link in msgspec.json.decode(links))
 
 
-def _name(span_name: str, attributes: dict[str, Any], kind: SpanKind | None, dialect: str) -> str:
-    named = field(attributes, kind, dialect) if kind else None
+def _name(span_name: str, fields: CanonicalFields, kind: SpanKind | None) -> str:
+    named = fields.value(kind) if kind else None
     return str(named) if named else _NAME_EXTRAS.sub("", span_name)
 
 
 def _tool_fields(
-    attributes: dict[str, Any], kind: SpanKind | None, dialect: str
+    fields: CanonicalFields, kind: SpanKind | None
 ) -> tuple[str | None, str | None, bool | None]:
     """Return arguments, result, and whether the result says that the call failed."""
     if kind != "tool":
         return None, None, None
-    arguments = arguments_of(field(attributes, "arguments", dialect))
-    result, failed = result_of(field(attributes, "result", dialect))
+    arguments = arguments_of(fields.value("arguments"))
+    result, failed = result_of(fields.value("result"))
     # Strands' newer form has both in messages of the tool's own span.
     if arguments is None:
-        asked = _messages(attributes, "given", "tool", dialect) or ()
+        asked = _messages(fields, "given", "tool") or ()
         arguments = next((c.arguments for m in asked for c in m.calls), None)
     if result is None:
-        gave = _messages(attributes, "answer", "tool", dialect) or ()
+        gave = _messages(fields, "answer", "tool") or ()
         for found in (r for m in gave for r in m.results):
             return arguments, found.text, found.failed
     return arguments, result, failed
 
 
-def _blockers(attributes: dict[str, Any]) -> str | None:
+def _blockers(fields: CanonicalFields) -> str | None:
     """Return what blocked an attempt, in an order that says nothing; None where it does not say."""
-    value = parsed(field(attributes, "blockers", "looptrace"))
-    if value is None:
+    if "blockers" not in fields or (value := parsed(fields.value("blockers"))) is None:
         return None
     names = value if isinstance(value, list) else [value]
     return canonical(sorted({canonical(name) for name in names}))
 
 
 def _model_fields(
-    attributes: dict[str, Any], kind: SpanKind | None, dialect: str
+    fields: CanonicalFields, kind: SpanKind | None, trace_id: str
 ) -> tuple[tuple[Message, ...] | None, tuple[Message, ...] | None]:
     if kind not in ("model", "agent"):
         return None, None
-    given = _messages(attributes, "given", "user", dialect)
-    answer = _messages(attributes, "answer", "assistant", dialect)
-    asked = _messages(attributes, "answer_calls", "assistant", dialect)
+    given = _messages(fields, "given", "user", trace_id)
+    answer = _messages(fields, "answer", "assistant")
+    asked = _messages(fields, "answer_calls", "assistant")
     return given, answer if asked is None else (answer or ()) + asked
 
 
 def _messages(
-    attributes: dict[str, Any], key: str, role: str, dialect: str
+    fields: CanonicalFields, key: str, role: str, conversation: str | None = None
 ) -> tuple[Message, ...] | None:
-    value = field(attributes, key, dialect)
-    found = tuple(messages_of(value, role))
+    value = fields.value(key)
+    if value is None:
+        return None
+    found = tuple(messages_of(value, role, conversation))
     if isinstance(value, str) and found and found[0].text == value.strip():
         # No JSON but text, which may be what a limit on the length of attributes left of it.
         return (Message("", None, (), ()),) if _CUT_OFF.match(value) else found
@@ -254,21 +278,20 @@ def _failed(
 
 
 def _error(
-    row: dict[str, Any],
-    attributes: dict[str, Any],
+    row: _Row,
+    fields: CanonicalFields,
     events: list[dict[str, Any]],
-    dialect: str,
     result: str | None,
 ) -> tuple[str | None, str | None, str | None]:
     """Return type, message and stack trace of a failure: the first source that says something."""
     raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
     sources = [
         raised.get(semconv.EXCEPTION_MESSAGE),
-        row["status_message"],
-        field(attributes, "error", dialect),
+        row.status_message,
+        fields.value("error"),
         result,
     ]
-    types = [raised.get(semconv.EXCEPTION_TYPE), field(attributes, "error_type", dialect)]
+    types = [raised.get(semconv.EXCEPTION_TYPE), fields.value("error_type")]
     told = [str(t) for t in types if t and str(t) not in _TYPES_THAT_SAY_NOTHING]
     found_type = told[0].rsplit(".", 1)[-1] if told else None
     trace = str(raised.get(semconv.EXCEPTION_STACKTRACE) or "") or None
@@ -279,32 +302,23 @@ def _error(
     return found_type, None, trace
 
 
-def _figures(attributes: dict[str, Any]) -> ProgressFigures:
+def _figures(fields: CanonicalFields) -> ProgressFigures:
     """Read recorded progress; what is no number, or none that can be, is unknown."""
-    if not any(key.startswith(semconv.PROGRESS_PREFIX) for key in attributes):
+    if not any(name in fields for name in _PROGRESS):
         return NO_FIGURES
-    tests_failed, tests_total, *done = (
-        _number(attributes, name, COUNT_MAX)
-        for name in (
-            "tests_failed",
-            "tests_total",
-            "files_created",
-            "dependencies_added",
-            "code_written",
-        )
-    )
+    tests_failed, tests_total, *done = (_number(fields, name, COUNT_MAX) for name in _COUNTS)
     known = [int(number) for number in done if number is not None]
     return ProgressFigures(
         tests_failed=None if tests_failed is None else int(tests_failed),
         tests_total=None if tests_total is None else int(tests_total),
-        coverage=_number(attributes, "coverage", PERCENT_MAX),
+        coverage=_number(fields, "coverage", PERCENT_MAX),
         markers=sum(known) if known else None,
     )
 
 
-def _number(attributes: dict[str, Any], name: str, greatest: float) -> float | None:
+def _number(fields: CanonicalFields, name: str, greatest: float) -> float | None:
     """Read a number between 0 and `greatest`; true counts as one, a list by its length."""
-    value = parsed(field(attributes, name, "looptrace"))
+    value = parsed(fields.value(name))
     if isinstance(value, list):
         value = len(value)
     fits = isinstance(value, int | float) and 0 <= value <= greatest
@@ -312,6 +326,8 @@ def _number(attributes: dict[str, Any], name: str, greatest: float) -> float | N
 
 
 def _interventions(events: list[dict[str, Any]]) -> tuple[Intervention, ...]:
+    if not events:
+        return ()
     return tuple(
         Intervention(event["time_ns"], *(_said(event, name) for name in ("decision", "note")))
         for event in events
@@ -324,9 +340,9 @@ def _said(event: dict[str, Any], name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _count(attributes: dict[str, Any], key: str, kind: SpanKind | None, dialect: str) -> int | None:
+def _count(fields: CanonicalFields, key: str, kind: SpanKind | None) -> int | None:
     if kind != "model":
         return None  # Agents' spans repeat the sum of their models'.
-    value = parsed(field(attributes, key, dialect))
+    value = parsed(fields.value(key))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and 0 <= value <= TOKENS_MAX else None

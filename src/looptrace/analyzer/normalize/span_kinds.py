@@ -68,7 +68,8 @@ DIALECTS = (
 def kind_of(attributes: Mapping[str, Any]) -> tuple[SpanKind | None, str]:
     """Return what a span is and the dialect that says so; (None, "") where none does."""
     for dialect in DIALECTS:
-        kind = dialect.kinds.get(str(attributes.get(dialect.marker, "")))
-        if kind:
-            return kind, dialect.name
+        if dialect.marker in attributes:
+            kind = dialect.kinds.get(str(attributes[dialect.marker]))
+            if kind:
+                return kind, dialect.name
     return None, ""

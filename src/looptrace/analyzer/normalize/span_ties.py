@@ -13,8 +13,8 @@ import polars as pl
 
 from looptrace.analyzer.normalize.dialects import (
     DETAILS_EVENT,
+    CanonicalFields,
     attribute_keys,
-    text_field,
     with_events,
 )
 from looptrace.analyzer.normalize.span_fields import linked_traces, span_fields_of
@@ -22,7 +22,6 @@ from looptrace.analyzer.normalize.span_kinds import DIALECTS, kind_of
 from looptrace.analyzer.schema.spans import SPAN_TIES_SCHEMA
 
 _FIELDS = ("session", "task", "task_parent")
-_NO_LINKS = "[]"
 
 _keys = attribute_keys(_FIELDS) | {dialect.marker for dialect in DIALECTS}
 _Attributes = TypedDict("_Attributes", dict.fromkeys(_keys, Any), total=False)  # type: ignore[misc] # Its keys are the table's.
@@ -35,7 +34,7 @@ def with_ties(spans: pl.DataFrame) -> pl.DataFrame:
     ties = []
     for row, (attributes, events, links) in enumerate(columns):
         try:
-            ties.append((*_said(attributes, events), _linked(links)))
+            ties.append((*_said(attributes, events), linked_traces(links)))
         except RecursionError:  # Nested too deep for that; the whole span is read with care.
             (span,) = span_fields_of(spans[row])
             ties.append((span.session, span.task, span.task_parent, span.links))
@@ -47,8 +46,4 @@ def _said(text: str, events: str) -> tuple[str | None, ...]:
     if DETAILS_EVENT in events:
         attributes = with_events(attributes, msgspec.json.decode(events))
     _, dialect = kind_of(attributes)
-    return tuple(text_field(attributes, name, dialect) for name in _FIELDS)
-
-
-def _linked(links: str) -> tuple[str, ...]:
-    return () if links == _NO_LINKS else linked_traces(links)
+    return tuple(map(CanonicalFields(attributes, dialect).text, _FIELDS))

@@ -76,7 +76,9 @@ class SpanTree:
         if name not in self.said:
             return None
         own: str | None = getattr(span, name)
-        return own or next(
+        if own or span.parent_span_id is None:
+            return own or None
+        return next(
             (value for above in self.ancestors(span) if (value := getattr(above, name))), None
         )
 
@@ -90,9 +92,9 @@ def span_tree_of(
     """
     by_id = {(span.trace_id, span.span_id): span for span in spans}
     parents: dict[str, str] = {}
-    for span in sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id)):
-        if span.task and span.task_parent and span.task != span.task_parent:
-            parents.setdefault(span.task, span.task_parent)
+    subtasks = [s for s in spans if s.task and s.task_parent and s.task != s.task_parent]
+    for span in sorted(subtasks, key=lambda s: (s.start_ns, s.trace_id, s.span_id)):
+        parents.setdefault(str(span.task), str(span.task_parent))
     said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
     tree = SpanTree(by_id, _sessions(spans, session_of), parents, said)
     return tree, _circles(tree)
@@ -141,12 +143,18 @@ def _sessions(spans: list[SpanFields], session_of: Mapping[str, str]) -> dict[st
 def _circles(tree: SpanTree) -> list[Skipped]:
     """Report each trace in which a span is its own ancestor, once."""
     found: dict[str, str] = {}
+    depths: dict[tuple[str, str], int] = {}  # of spans whose ancestors end at a root
     for (trace_id, span_id), span in tree.by_id.items():
         if trace_id in found or span.parent_span_id is None:
             continue
-        *_, last = [span, *tree.ancestors(span)]
+        if depths.get((trace_id, span.parent_span_id), ANCESTORS_MAX) < ANCESTORS_MAX:
+            continue
+        chain = [span, *tree.ancestors(span)]
+        last = chain[-1]
         if last.parent_span_id and (trace_id, last.parent_span_id) in tree.by_id:
             found[trace_id] = span_id
+        else:
+            depths |= {(trace_id, s.span_id): d for d, s in enumerate(reversed(chain))}
     return [
         Skipped(
             f"span {span_id} of trace {trace_id}",

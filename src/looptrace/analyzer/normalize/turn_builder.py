@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 import polars as pl
+from msgspec.structs import asdict
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
@@ -29,7 +29,7 @@ from looptrace.analyzer.text.payloads import parsed
 # Turns that carry the progress recorded on their span; of those that share one, one does.
 _MEASURING = ("tool", "attempt", "progress")
 
-TurnRow = dict[str, Any]
+TurnRow = dict[str, Any]  # by column; what it leaves out is null
 
 
 def turns_of(
@@ -73,8 +73,9 @@ def turns_of_fields(
     )
     for _, members in in_order:
         rows += _Trace(members, tree, sessions, ended=ended).rows()
-    _fill_results(rows, fields, sessions)
-    table = pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
+    _fill_results(rows, fields, tree, sessions)
+    columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
+    table = pl.DataFrame(columns, TURN_SCHEMA)
     return numbered(add_fingerprints(table, sameness)), skipped
 
 
@@ -84,16 +85,15 @@ class _Trace:
     def __init__(
         self, spans: list[SpanFields], tree: SpanTree, sessions: SessionHistory, *, ended: bool
     ) -> None:
-        in_order = sorted(spans, key=lambda s: (s.end_ns, s.start_ns, s.span_id))
-        trace_id = in_order[0].trace_id
+        trace_id = spans[0].trace_id
         self.tree = tree
         self.sessions = sessions
-        self.tools = [span for span in in_order if span.kind == "tool"]
-        self.models = [span for span in in_order if span.kind == "model" and _spoke(span)]
-        self.agents = [span for span in in_order if span.kind == "agent"]
-        self.attempts = [span for span in in_order if span.status]
-        self.progress = [s for s in in_order if s.figures.known and not s.kind and not s.status]
-        self.interventions = [span for span in in_order if span.interventions]
+        self.tools = [span for span in spans if span.kind == "tool"]
+        self.models = [span for span in spans if span.kind == "model" and _spoke(span)]
+        self.agents = [span for span in spans if span.kind == "agent"]
+        self.attempts = [span for span in spans if span.status]
+        self.progress = [s for s in spans if s.figures.known and not s.kind and not s.status]
+        self.interventions = [span for span in spans if span.interventions]
         self.starts = sorted(span.start_ns for span in self.models)
         self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
         self.replay = sessions.begins_in(trace_id, tree.sessions[trace_id])
@@ -159,10 +159,9 @@ class _Trace:
         return matched
 
     def _row(self, span: SpanFields, kind: str, **fields: Any) -> TurnRow:
-        row = dict.fromkeys(TURN_SCHEMA)
         declared = self.tree.declared_task(span)
         task = self.tree.root_of(declared, span)
-        row |= {
+        row: TurnRow = {
             "task": task,
             "subtask": None if declared == task else declared,
             "task_kind": self.tree.task_kind(span),
@@ -181,7 +180,9 @@ class _Trace:
             "end_ns": span.end_ns,
             "service": span.service,
         }
-        return row | (asdict(span.figures) if kind in _MEASURING else {}) | fields
+        if span.figures.known and kind in _MEASURING:
+            row |= asdict(span.figures)
+        return row | fields
 
     def _model_row(self, span: SpanFields) -> TurnRow:
         return self._row(
@@ -367,27 +368,30 @@ def _bare(call: ToolCall) -> str | None:
     return str(next(iter(named.values()))) if isinstance(named, dict) and len(named) == 1 else None
 
 
-def _fill_results(rows: list[TurnRow], fields: list[SpanFields], sessions: SessionHistory) -> None:
+def _fill_results(
+    rows: list[TurnRow], fields: list[SpanFields], tree: SpanTree, sessions: SessionHistory
+) -> None:
     """Add the results that models were given to the calls whose own spans do not tell them.
 
     A result is looked for by call id in the call's trace, then in other traces of its session whose
     history shows the same call under that id: some frameworks number the calls of each run alike.
     """
     in_trace: dict[tuple[str, str], ToolResult] = {}
-    for span, result, _ in given_results(fields):
+    for span, result, _ in given_results(fields, tree):
         in_trace.setdefault((span.trace_id, str(result.call_id)), result)
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
             continue
-        call = ToolCall(row["call_id"], row["name"], row["arguments"])
         given = in_trace.get((row["trace_id"], row["call_id"]))
-        given = given or sessions.results.get((row["session"], call))
+        if given is None:
+            call = ToolCall(row["call_id"], row["name"], row["arguments"])
+            given = sessions.results.get((row["session"], call))
         if given:
             _fill_result(row, given)
 
 
 def _fill_result(row: TurnRow, found: ToolResult) -> None:
-    if row["result"] is None:
+    if row.get("result") is None:
         row["result"] = found.text
         row["failed"] = _known(row["failed"], found.failed)
     if row["failed"] and row["error"] is None and found.text and not says_nothing(found.text):

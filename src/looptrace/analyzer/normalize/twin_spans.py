@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.span_tree import SpanTree
@@ -26,8 +27,10 @@ def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
 
 def _twin(span: SpanFields, tree: SpanTree) -> SpanKey | None:
     """Return the nearest ancestor that counts, if it is of the same thing."""
+    if span.kind not in ("tool", "model"):
+        return None
     above = next((a for a in tree.ancestors(span) if a.kind), None)
-    if span.kind not in ("tool", "model") or above is None or above.kind != span.kind:
+    if above is None or above.kind != span.kind:
         return None
     if span.kind == "tool" and above.name.lower() != span.name.lower():
         return None

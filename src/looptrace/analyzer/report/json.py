@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+import msgspec
 import polars as pl
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.event_names import CONTENT
@@ -48,13 +50,19 @@ def json_report(
         "tokens": {"input": summary.input_tokens, "output": summary.output_tokens},
         "unknown": asdict(summary.unknown),
         "skipped": [asdict(skipped) for skipped in analysis.skipped],
-        "findings": [finding.record() for finding in analysis.findings],
+        "findings": [_finding_object(finding) for finding in analysis.findings],
         "events": [
             event_object(event, opinions.get(event.gate), directives) for event in analysis.events
         ],
         "outages": [outage_object(outage) for outage in analysis.outages],
     }
     return json_text(report)
+
+
+def _finding_object(finding: Finding) -> dict[str, Any]:
+    record = _fields(finding)
+    del record["exact"]  # It is in no record.
+    return record
 
 
 def outage_object(outage: Outage) -> dict[str, Any]:
@@ -73,17 +81,17 @@ def event_object(
         DirectiveError: if a template of the directives cannot be used.
     """
     is_gate = event.type == "gate_opened"
-    record = _without_content(asdict(event)) | {
+    record = _without_content(_fields(event)) | {
         "directive": directives.text_of(replace(event, note=None)),
         "opinion": opinion_object(opinion) if is_gate else None,
     }
-    record["history"] = [_without_content(failure) for failure in record["history"]]
+    record["history"] = [_without_content(_fields(failure)) for failure in record["history"]]
     return record
 
 
 def failure_object(failure: Failure) -> dict[str, Any]:
     """Return a failure with what it said."""
-    return _without_content(asdict(failure)) | {"error": failure.error}
+    return _without_content(_fields(failure)) | {"error": failure.error}
 
 
 def opinion_object(opinion: Opinion | NoOpinion | None) -> dict[str, Any] | None:
@@ -145,8 +153,14 @@ def _rule_and_turn(gate: GateEvent | None) -> dict[str, Any] | None:
 
 def json_text(report: Mapping[str, Any]) -> str:
     """Write JSON that is safe to print."""
-    text = json.dumps(report, ensure_ascii=False, indent=2)
-    return _UNSAFE.sub(_escaped, text) + "\n"
+    # Written in one line and then laid out, because the library does only that in C.
+    text = json.dumps(report, ensure_ascii=False, default=_fields)
+    return msgspec.json.format(_UNSAFE.sub(_escaped, text), indent=2) + "\n"
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """Return the fields of a data class, none of which is copied."""
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _without_content(record: dict[str, Any]) -> dict[str, Any]:

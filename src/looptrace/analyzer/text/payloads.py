@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json  # canonical text: keys sorted, numbers as written, half surrogate pairs kept
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -20,19 +21,30 @@ _VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
 # What instrumentations, scrubbers and collectors leave in the place of a text that they take out.
 _REDACTED = re.compile(r"[\W_]*redacted[\W_]*|\[scrubbed due to [^\]]*\]|\*{3,}", re.IGNORECASE)
 
+_JSON_STARTS = frozenset('{["-0123456789tfn')
 _decode = msgspec.json.Decoder().decode
+_encode = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
+).encode
+# Arguments that are kept in canonical form: a call's span shows them, and each later history.
+ARGUMENTS_KEPT = 1024
+ARGUMENTS_CHARS_KEPT = 4096
 
 
 def parsed(value: object) -> Any:
     """Return what a string holds where it is JSON, and any other value as it is."""
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not (text := value.lstrip()):
         return value
     try:
-        return _decode(value)
+        if text[0] in _JSON_STARTS:
+            return _decode(value)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        pass  # It is text, or has escapes that no reader takes.
+    if "\\u" in value:
         data = value.encode("utf-8", "surrogatepass")
         whole = with_whole_escapes(data).decode("utf-8", "surrogatepass")
         return value if whole == value else parsed(whole)
+    return value
 
 
 def is_redacted(value: object) -> bool:
@@ -53,13 +65,7 @@ def canonical(value: object) -> str:
     """
     if isinstance(value, str):
         return value.strip()
-    return json.dumps(
-        _plain_numbers(value),
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        default=str,
-    )
+    return _encode(_plain_numbers(value))
 
 
 def arguments_of(value: object) -> str | None:
@@ -68,6 +74,12 @@ def arguments_of(value: object) -> str | None:
     None where the span does not say. Known wrappers are `{"args": [], "kwargs": {}}` of decorators,
     and LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`.
     """
+    if isinstance(value, str) and len(value) <= ARGUMENTS_CHARS_KEPT:
+        return _arguments_kept(value)
+    return _arguments(value)
+
+
+def _arguments(value: object) -> str | None:
     value = parsed(parsed(value))
     if value is None or is_redacted(value):
         return None
@@ -79,6 +91,9 @@ def arguments_of(value: object) -> str | None:
             positional, named = value.get("args") or [], value["kwargs"] or {}
             return canonical(named if not positional else positional if not named else value)
     return canonical(value)
+
+
+_arguments_kept = lru_cache(maxsize=ARGUMENTS_KEPT)(_arguments)
 
 
 def result_of(value: object) -> tuple[str | None, bool | None]:
@@ -155,6 +170,8 @@ def _literal(text: object) -> object:
 
 
 def _plain_numbers(value: object) -> object:
+    if isinstance(value, str):
+        return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from looptrace import semconv
 from looptrace.analyzer.fingerprint.signatures import (
@@ -148,7 +148,7 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
 def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:
     """Return recorded progress; files, dependencies and code are one count, which loses nothing."""
     names = {"markers": "files_created"}
-    for name in ProgressFigures.__slots__:
+    for name in ProgressFigures.__struct_fields__:
         yield f"{semconv.PROGRESS_PREFIX}{names.get(name, name)}", getattr(figures, name)
 
 
