@@ -203,3 +203,17 @@ def test_example_of_the_readme_can_be_used(elsewhere: Path) -> None:
     (elsewhere / "looptrace.toml").write_text(example[1])
 
     assert run("config", "check").exit_code == 0
+
+
+@pytest.mark.requirement("E6")
+def test_show_says_which_rules_take_another_threshold(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sets one number for all learns where another one holds, in a file that is read."""
+    monkeypatch.setenv("LOOPTRACE_LOOP_THRESHOLD", "60")
+    shown = run("config", "show").stdout
+
+    assert shown.startswith("# LOOPTRACE_LOOP_THRESHOLD: the nearest values within bounds are ")
+    assert "repeated_failure 10" in shown.splitlines()[0]
+    (elsewhere / "looptrace.toml").write_text(shown)
+    assert run("config", "check").exit_code == 0

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.settings.sections import FILE_NAME, Settings, default, load, overridden
+from looptrace.analyzer.settings.sections import (
+    FILE_NAME,
+    THRESHOLD_VARIABLE,
+    Settings,
+    default,
+    load,
+    nearest_thresholds,
+    overridden,
+)
 from looptrace.analyzer.settings.toml_writer import starter, toml_of
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -39,6 +47,9 @@ def config() -> None:
 @config_option
 def show(settings: Settings) -> None:
     """Print the settings in force, as a file that says them all."""
+    if nearest := nearest_thresholds(settings, os.environ):
+        values = ", ".join(f"{name} {threshold}" for name, threshold in nearest.items())
+        click.echo(f"# {THRESHOLD_VARIABLE}: the nearest values within bounds are {values}.")
     click.echo(toml_of(settings), nl=False)
 
 

@@ -26,7 +26,11 @@ from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
 from looptrace.rules.attempts.no_progress_repeat import NoProgressRepeat
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
+from looptrace.rules.calls.signature_repeat import SignatureRepeat
 from looptrace.rules.contract import Rule, Rung
+from looptrace.rules.guards.consecutive_errors import ConsecutiveErrors
+from looptrace.rules.guards.max_iterations import MaxIterations
+from looptrace.rules.guards.max_runtime import MaxRuntime
 from looptrace.rules.responses.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.engine.test_live import overrides, step, table
@@ -123,7 +127,7 @@ def test_a_task_idle_for_a_day_begins_anew() -> None:
 @requirement("E3")
 @requirement("E4")
 def test_two_pivots_and_then_a_gate() -> None:
-    """A pivot counts the loop anew, and the one beyond max_pivots is a gate."""
+    """The next pivot counts anew, and the one beyond max_pivots is a gate."""
     events = told(f"{SAME_RESPONSE} x12", ResponseRepeat())
 
     assert brief(events) == ["pivot 3", "pivot 6", "gate 9"]
@@ -135,7 +139,7 @@ def test_two_pivots_and_then_a_gate() -> None:
 @requirement("A5")
 @requirement("E3")
 def test_a_reset_tells_the_pivots_before_it() -> None:
-    """Also where the loop itself was counted anew by the last pivot."""
+    """Also where the loop has come no further since the last pivot."""
     events = told(f'{SAME_RESPONSE} x3 user("Go on.") {SAME_RESPONSE} x3', ResponseRepeat())
 
     assert brief(events) == ["pivot 3", "counter_reset 3", "pivot 6"]
@@ -248,7 +252,92 @@ def test_a_ladder_is_configuration() -> None:
     ladder = (Rung(2, "warn"), Rung(4, "pivot"), Rung(6, "gate"))
     rule = RepeatedCall(attempts_min=2, ladder=ladder)
 
-    assert brief(told("run(a)->same x30", rule)) == ["warn 2", "pivot 4", "pivot 8", "gate 12"]
+    assert brief(told("run(a)->same x30", rule)) == ["warn 2", "pivot 4", "gate 6"]
+
+
+@requirement("F4")
+@requirement("E2")
+def test_the_count_of_a_ladder_goes_on_after_a_pivot() -> None:
+    """A rung names attempts of the loop, and the next pivot those since the last one."""
+    rule = RepeatedCall(ladder=(Rung(3, "pivot"), Rung(8, "gate")))
+    events = told("run(a)->same x30", rule)
+
+    assert brief(events) == ["pivot 3", "pivot 6", "gate 8"]
+    assert [event.attempts for event in events] == [3, 6, 8]
+    assert [event.entropy_count for event in events] == [3, 3, 2]
+    assert [event.why for event in events] == [None, None, "LADDER"]
+
+
+@requirement("E3")
+def test_a_pivot_counts_for_all_loops_of_its_task() -> None:
+    """Two rules that see one loop ask for one pivot, and the agent has time to follow it."""
+    rules = (ResponseRepeat(), RepeatedCall(ladder=(Rung(3, "pivot"),)))
+    step = f"run(a)->same {SAME_RESPONSE}"
+
+    assert brief(told(f"({step}) x12", *rules)) == ["pivot 5", "pivot 10", "gate 15"]
+
+
+@requirement("A9")
+def test_figures_that_get_worse_once_more_open_a_gate() -> None:
+    """At the third a pivot, at the fourth a person, as the page of the rule says."""
+    assert brief(told("progress(tests_failed={n}) x6", Degradation())) == ["pivot 3", "gate 4"]
+
+
+@requirement("F4")
+def test_the_strongest_of_a_turn_is_told_first() -> None:
+    """The order is that of the actions and not of the alphabet; a gate is told alone."""
+    pivot, warn = (Rung(3, "pivot"),), (Rung(3, "warn"),)
+    blocked = BlockedTaskSpin()
+    text = "attempt(blocked, no key)->page x3"
+    weaker = told(text, blocked, NoProgressRepeat(ladder=warn))
+    assert brief(weaker) == ["unblock_authority 3", "warn 3"]
+    forced = told(text, blocked, NoProgressRepeat(ladder=(Rung(3, "force_next"),)))
+    assert brief(forced) == ["unblock_authority 3", "force_next 3"]
+    call = "run(a)->same"
+    both = told(f"{call} x3", RepeatedCall(ladder=warn), SignatureRepeat(ladder=pivot))
+    assert brief(both) == ["pivot 3", "warn 3"]
+    stop = SignatureRepeat(ladder=(Rung(3, "gate"),))
+    gate = told(f"{call} x3", RepeatedCall(ladder=pivot), stop)
+    assert brief(gate) == ["gate 3"]
+
+
+@requirement("C5")
+def test_guards_are_asked_in_their_order() -> None:
+    """Of what is as strong, max_iterations comes first, then max_runtime, loops, then errors."""
+    rules = (
+        ConsecutiveErrors(max_errors=2),
+        RepeatedFailure(),
+        MaxRuntime(max_runtime_s=60),
+        MaxIterations(max_iterations=2),
+    )
+    text = '(~59 test()->!"boom") x3'
+    opened = [told(text, *rules[:count])[0].rule for count in range(1, len(rules) + 1)]
+    assert opened[::-1] == [
+        "max_iterations",
+        "max_runtime",
+        "repeated_failure",
+        "consecutive_errors",
+    ]
+
+
+@requirement("B2")
+def test_an_order_to_move_on_clears_what_every_rule_has_counted() -> None:
+    """The calls before it are of the task that was left, also where they are long settled."""
+    rules = (RepeatedCall(), NoProgressRepeat(ladder=(Rung(3, "force_next"),)))
+    work = "attempt(pending)->page"
+    for pause in ("", "~300 "):
+        text = f"run(a)->same x3 {work} x3 {pause}run(a)->same x5"
+        assert brief(told(text, *rules)) == ["warn 3", "force_next 6", "warn 9", "gate 11"]
+
+
+@requirement("A15")
+def test_a_loop_of_the_task_that_one_agent_did_names_it() -> None:
+    """Who is on call for an agent hears of its gates; of a loop of several agents, nobody does."""
+    alone = told('@A test()->!"boom" x3', RepeatedFailure())
+    several = told('@A test()->!"boom" x2 @B test()->!"boom" @A test()->!"boom"', RepeatedFailure())
+
+    assert [event.agent for event in alone] == ["A"]
+    assert [event.agent for event in several] == [""]
 
 
 @requirement("B4")

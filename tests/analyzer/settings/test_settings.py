@@ -26,7 +26,14 @@ from looptrace.analyzer.settings.docs_page import page
 from looptrace.analyzer.settings.file_tables import file_table
 from looptrace.analyzer.settings.json_schema import schema
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
-from looptrace.analyzer.settings.sections import Settings, default, load, overridden, parsed
+from looptrace.analyzer.settings.sections import (
+    Settings,
+    default,
+    load,
+    nearest_thresholds,
+    overridden,
+    parsed,
+)
 from looptrace.analyzer.settings.tables import settings_in
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
 from looptrace.analyzer.settings.toml_writer import starter, toml_of
@@ -540,6 +547,26 @@ def test_environment_wins_over_the_file() -> None:
 
 
 @pytest.mark.requirement("E6")
+def test_each_rule_takes_the_nearest_threshold() -> None:
+    """One number for all rules must not fail because one of them counts in a window of ten."""
+    for value in (2, 60, 100):
+        changed = overridden(default(), {VARIABLE: str(value)})
+        own = {
+            r.name: r.settings()["attempts_min"]
+            for r in changed.policy.rule_set.rules
+            if "attempts_min" in r.settings()
+        }
+        nearest = nearest_thresholds(changed, {VARIABLE: str(value)})
+
+        assert own["repeated_call"][0] == value
+        assert own["degradation"][0] == min(value, 50)
+        assert own["repeated_failure"][0] == min(value, 10)
+        assert own["monologue"][0] == max(value, 3)
+        assert nearest == {name: now for name, (now, _) in own.items() if now != value}
+    assert nearest_thresholds(default(), {}) == {}
+
+
+@pytest.mark.requirement("E6")
 def test_environment_wins_over_overrides() -> None:
     """The threshold holds everywhere; overrides that it makes like the rest are left out."""
     found = read(
@@ -568,7 +595,7 @@ def test_environment_wins_over_overrides() -> None:
         (PIVOTS, "101", "recovery.max_pivots is 101; it must be between 0 and 100."),
         (PIVOTS, "-1", "recovery.max_pivots is -1; it must be between 0 and 100."),
         (PIVOTS, "two", "'two'; it must be a whole number."),
-        (VARIABLE, "11", "is 11, which its window of 10 failures cannot hold."),
+        (VARIABLE, "101", "it is 101; it must be between 2 and 100."),
     ],
 )
 def test_wrong_variables_are_named(variable: str, value: str, said: str) -> None:
@@ -768,7 +795,7 @@ def test_an_override_may_set_back_an_earlier_one() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("1", "blocked_task_spin.attempts_min is 1; it must be between 2 and 50."),
+        ("1", "it is 1; it must be between 2 and 100."),
         ("three", "'three'; it must be a whole number."),
         ("3.5", "'3.5'; it must be a whole number."),
         ("9" * 5_000, "it must be a whole number."),

@@ -44,6 +44,7 @@ class Stretch:
     last: LoopRow
     failing: int  # how many turns, from the first on, are known to have failed
     verbatim: int  # how many, from the first on, asked for the same, word by word
+    by_first: int  # how many, from the first on, are turns of the first one's agent
     turn: tuple[int, ...]
     trace_id: tuple[str, ...]
     span_id: tuple[str, ...]
@@ -72,6 +73,22 @@ class Stretch:
     def attempts_at(self, fired: Firing) -> int:
         """How many attempts there were when the rule fired."""
         return fired.counted or bisect_right(self.turn, fired.turn) // self.period
+
+    def attempts_since(self, turn: int, fired: Firing) -> int:
+        """Return how many attempts after a turn there were when the rule fired.
+
+        Where they count from the start of the task, these are those after the last firing up to it.
+        """
+        if fired.counted is None:
+            turns = bisect_right(self.turn, fired.turn) - bisect_right(self.turn, turn)
+            return turns // self.period
+        fired_before = bisect_right(self.fired, turn, key=lambda each: each.turn)
+        before = self.fired[fired_before - 1].counted if fired_before else None
+        return max(fired.counted - (before or 0), 0)
+
+    def agent_at(self, fired: Firing) -> str:
+        """Return the agent that had done all of the loop when the rule fired; "" for several."""
+        return self.first[0].agent if self.by_first > self.index_of(fired) else ""
 
     @property
     def id(self) -> str:
@@ -136,16 +153,20 @@ class Stretch:
         """Return both as one; turns that both have count once."""
         new = bisect_right(later.turn, self.turn[-1])
         fired = bisect_right(later.fired, self.fired[-1].turn, key=lambda fired: fired.turn)
-        failing, verbatim = self.failing, self.verbatim
+        failing, verbatim, by_first = self.failing, self.verbatim, self.by_first
         if self.failed and later.failing >= new:
             failing += later.failing - new
         if verbatim == len(self.turn) and later.verbatim >= new:
             verbatim += later.verbatim - new
+        same_agent = self.first[0].agent == later.first[0].agent
+        if by_first == len(self.turn) and later.by_first >= new and same_agent:
+            by_first += later.by_first - new
         return replace(
             self,
             last=later.last,
             failing=failing,
             verbatim=verbatim,
+            by_first=by_first,
             fired=self.fired + later.fired[fired:],
             turn=self.turn + later.turn[new:],
             trace_id=self.trace_id + later.trace_id[new:],
@@ -275,6 +296,9 @@ def read_stretches(table: pl.DataFrame, stretches: Sequence[StretchRows]) -> lis
     failing = _prefixes(table["failed"].fill_null(value=False).to_numpy()[rows], starts, ends)
     call = table["call_code"].to_numpy()[rows]
     verbatim = _prefixes(call == np.repeat(call[starts], ends - starts), starts, ends)
+    agent = table["agent"].gather(rows)
+    is_first = agent == agent.gather(np.repeat(starts, ends - starts))
+    by_first = _prefixes(is_first.to_numpy(), starts, ends)
     fired = _fired(table, stretches)
     ids = [table[name].gather(rows).to_list() for name in ("turn", "trace_id", "span_id")]
     rounds = loop_rows(table, np.concatenate([m.rows[: m.period] for m in stretches]))
@@ -283,7 +307,7 @@ def read_stretches(table: pl.DataFrame, stretches: Sequence[StretchRows]) -> lis
         _stretch(members, tuple(islice(rounds, members.period)), next(lasts), alike, part, at)
         for members, alike, part, at in zip(
             stretches,
-            zip(failing, verbatim, strict=True),
+            zip(failing, verbatim, by_first, strict=True),
             ([tuple(c[a:b]) for c in ids] for a, b in zip(starts, ends, strict=True)),
             fired,
             strict=True,
@@ -322,12 +346,12 @@ def _stretch(
     members: StretchRows,
     first: tuple[LoopRow, ...],
     last: LoopRow,
-    alike: tuple[int, int],
+    alike: tuple[int, int, int],
     ids: list[tuple[Any, ...]],
     fired: tuple[Firing, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
-    failing, verbatim = alike
+    failing, verbatim, by_first = alike
     return Stretch(
         task=last.task,
         agent=last.agent if members.rules[0].lane.by == "agent" else "",
@@ -339,6 +363,7 @@ def _stretch(
         last=last,
         failing=failing,
         verbatim=verbatim,
+        by_first=by_first,
         turn=turn,
         trace_id=trace_id,
         span_id=span_id,

@@ -183,8 +183,7 @@ def _finding_at(growth: Growth, last: LoopRow) -> Finding:
         task=stretch.task,
         session=first.session,
         trace_id=first.trace_id,
-        # A loop of the whole task has an agent where it begins and ends with the same one.
-        agent=stretch.agent or (first.agent if first.agent == last.agent else ""),
+        agent=stretch.agent_at(fired),
         turn_first=first.turn,
         turn_last=last.turn,
         attempts=attempts,

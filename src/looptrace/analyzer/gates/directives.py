@@ -38,6 +38,7 @@ _SAMPLE = {
     "action": "warn",
     "attempts": 3,
     "loop_count": 2,
+    "entropy_count": 3,
     "pivots": 1,
     "max_pivots": 2,
     "blockers": ["key"],
@@ -65,7 +66,7 @@ class Directives:
         """Return the directive of an event; None where it asks nothing of the agent.
 
         A template may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
-        `max_pivots`, `blockers` (a list), `retry_after_s`, `decision` and `note`.
+        `entropy_count`, `max_pivots`, `blockers` (a list), `retry_after_s`, `decision` and `note`.
 
         Raises:
             DirectiveError: if a template of the folder cannot be used.
@@ -110,6 +111,7 @@ class Directives:
             action=event.action,
             attempts=event.attempts,
             loop_count=event.loop_count,
+            entropy_count=event.entropy_count,
             pivots=event.pivots,
             max_pivots=self.recovery.max_pivots,
             blockers=blockers,

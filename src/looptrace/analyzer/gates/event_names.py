@@ -57,7 +57,7 @@ ATTRIBUTES: Mapping[str, str] = {
 # Fields of a webhook: those as they are, then those that hold a text, which is cut.
 WEBHOOK_VALUES = (
     *("id", "turn", "turn_first", "status", "status_before", "action", "finding", "gate", "why"),
-    *("attempts", "loop_count", "pivots", "retry_after_s", "exact"),
+    *("attempts", "loop_count", "entropy_count", "pivots", "retry_after_s", "exact"),
 )
 WEBHOOK_TEXTS = (
     *("task", "session", "agent", "service", "rule", "signature", "reason", "decision"),

@@ -41,8 +41,9 @@ class Failure:
 class GateEvent:
     """Something told to an agent or a person: what, of which loop, and how the task stands.
 
-    `attempts` and `loop_count` are since the last reset, pivot or order to move on. The id is the
-    same whenever and in however many parts the same turns are judged.
+    `attempts` and `loop_count` are since the last reset or order to move on, and `entropy_count`
+    since the last pivot before, too. The id is the same whenever and in however many parts the same
+    turns are judged.
     """
 
     id: str
@@ -64,6 +65,7 @@ class GateEvent:
     why: GateCause | None = None
     attempts: int = 0
     loop_count: int = 0
+    entropy_count: int = 0
     signature: str = ""
     turn_first: int = 0
     reason: str = ""

@@ -1,26 +1,30 @@
 """The gate: a pure state machine over the findings of one task.
 
-A loop that grows and a reset are *moments*. Each moment takes the state of its task to the next,
-and may bring events: a warning, advice to try later, a pivot, authority, an order to move on, or a
-gate. While a gate is open nothing is told but its resolution. The state depends on the moments in
-their order alone, so that batch, live and a restart come to the same.
+A reset is a *moment*, and so is a turn at which loops grow. Each moment takes the state of its task
+to the next, and may bring events: a warning, advice to try later, a pivot, authority, an order to
+move on, or a gate. Of one turn the strongest comes first. While a gate is open nothing is told but
+its resolution. The state depends on the moments in their order alone, so that batch, live and a
+restart come to the same.
+
+The count that a ladder names goes on until a reset or an order to move on. A pivot has a count of
+its own, which begins anew with each pivot of the task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from looptrace.analyzer.detect.stretches import Growth
+from looptrace.analyzer.detect.stretches import Firing, Growth
 from looptrace.analyzer.gates.events import EventType, GateCause, GateEvent, TaskStatus
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.text.digests import digest
-from looptrace.rules.contract import Action
+from looptrace.rules.contract import ACTIONS, CHECKED, Action
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Loops of one task whose counts are held; of more the oldest are forgotten, and would count anew.
+# Loops of one task whose counts are held, for the longest of them; of more the oldest go.
 LOOPS_KEPT_MAX = 200
 # Loops that a task was told of; beyond, the oldest might be told once more.
 TOLD_KEPT_MAX = 1_000
@@ -40,7 +44,9 @@ class Reset:
     note: str | None = None
 
 
-Moment = Growth | Reset
+# The loops that grew at one turn.
+Growths = tuple[Growth, ...]
+Moment = Growths | Reset
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +61,10 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """How far one loop has come: attempts seen, and those that a directive has dealt with."""
+    """How far one loop has come since the last reset or order to move on."""
 
     attempts: int
-    dealt_with: int = 0
     outlasts_completion: bool = False
-
-    @property
-    def repeats(self) -> int:
-        """Repeats since what was dealt with."""
-        return max(self.attempts - self.dealt_with - 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,9 @@ class TaskState:
     status: TaskStatus = "active"
     gate: Gate | None = None
     pivots: int = 0
+    pivot_turn: int = 0  # of the last pivot; 0 before the first
     forced: int = 0
+    cleared_turn: int = 0  # of the last order to move on; attempts up to it do not count
     retries: int = 0
     retry_ns: int = 0  # before this, no further retry is advised
     granted: frozenset[str] = frozenset()  # signatures of what authority was given for
@@ -85,12 +87,29 @@ class TaskState:
     @property
     def loop_count(self) -> int:
         """Repeats of the task's longest loop."""
-        return max((counter.repeats for counter in self.loops.values()), default=0)
+        attempts = max((counter.attempts for counter in self.loops.values()), default=0)
+        return max(attempts - 1, 0)
 
 
 Step = tuple[TaskState, tuple[GateEvent, ...]]
 T = TypeVar("T")
-_NEW = Counter(0)
+
+
+class _Demand(NamedTuple):
+    """What a loop asks for at a turn, and how far it has come."""
+
+    growth: Growth
+    action: Action
+    why: GateCause | None  # of a gate
+    attempts: int  # since the last reset or order to move on
+    entropy_count: int  # those of them since the last pivot
+
+    @property
+    def rank(self) -> tuple[int, int, str, str]:
+        """The strongest comes first; of as strong ones, guards in the order of their check."""
+        rule = self.growth.loop.rule
+        strength = ACTIONS.index(self.action)
+        return (-strength, CHECKED.index(rule.checked), rule.name, self.growth.loop.id)
 
 
 def advance(
@@ -120,6 +139,7 @@ def _reset(state: TaskState, moment: Reset) -> Step:
     if moment.reason == "completed":  # Attempts at a task that is done are counted on.
         told = {key: outlasts for key, outlasts in state.told.items() if outlasts}
         after = replace(after, forced=state.forced, loops=_loops(state, outlast=True), told=told)
+        after = replace(after, pivot_turn=state.pivot_turn, cleared_turn=state.cleared_turn)
         counted = replace(state, loops=_loops(state, outlast=False))
     events: list[GateEvent] = []
     if state.gate:
@@ -132,116 +152,147 @@ def _reset(state: TaskState, moment: Reset) -> Step:
     return after, tuple(events)
 
 
-def _grown(state: TaskState, moment: Growth, recovery: Recovery) -> Step:
-    """Count a loop on, and do what the ladder of its rule asks for."""
+def _grown(state: TaskState, moment: Growths, recovery: Recovery) -> Step:
+    """Count loops on, and do what the ladders of their rules ask for, the strongest first."""
     if state.gate:
         return state, ()
-    loop, loops = moment.loop, dict(state.loops)
-    dealt_with = loops.pop(loop.id, _NEW).dealt_with
-    outlasts = loop.rule.lane.outlasts_completion
-    loops[loop.id] = Counter(moment.attempts, dealt_with, outlasts)
-    attempts = moment.attempts - dealt_with
-    state = replace(state, loops=_last(loops, LOOPS_KEPT_MAX))
-    if attempts < moment.fired.needed:
-        return state, ()
-    action = moment.fired.rule.action(attempts, loop.seconds_at(moment.fired))
-    return _ACTS[action](state, moment, recovery, attempts)
+    state = _counted(state, moment)
+    demands = [demand for growth in moment if (demand := _demand(state, growth, recovery))]
+    events: list[GateEvent] = []
+    for demand in sorted(demands, key=lambda demand: demand.rank):
+        # What was told at this turn may have answered the next demand, too.
+        again = _demand(state, demand.growth, recovery)
+        if again and again.action == demand.action:
+            state, new = _ACTS[demand.action](state, demand, recovery)
+            events += new
+        if demand.action in _LAST:
+            break
+    return state, tuple(events)
 
 
-def _warn(state: TaskState, moment: Growth, _recovery: Recovery, attempts: int) -> Step:
-    """Warn once, however many rules see the same."""
-    loop = moment.loop
+def _counted(state: TaskState, moment: Growths) -> TaskState:
+    loops = dict(state.loops)
+    for loop, fired in moment:
+        loops.pop(loop.id, None)
+        attempts = loop.attempts_since(state.cleared_turn, fired)
+        loops[loop.id] = Counter(attempts, loop.rule.lane.outlasts_completion)
+    return replace(state, loops=_last(loops, LOOPS_KEPT_MAX))
+
+
+def _demand(state: TaskState, growth: Growth, recovery: Recovery) -> _Demand | None:
+    """Return what a loop asks for; None where that was told, or it has not come far enough."""
+    loop, fired = growth
+    attempts = loop.attempts_since(state.cleared_turn, fired)
+    if attempts < fired.needed:
+        return None
+    entropy = loop.attempts_since(max(state.cleared_turn, state.pivot_turn), fired)
+    action = fired.rule.action(attempts, loop.seconds_at(fired))
+    was_told = {
+        "warn": _key(growth) in state.told,
+        "retry_later": fired.end_ns < state.retry_ns,
+        "pivot": entropy < _attempts_of_pivot(fired),
+    }
+    if was_told.get(action):
+        return None
+    why = _cause(state, action, loop.signature, recovery)
+    return _Demand(growth, "gate" if why else action, why, attempts, entropy)
+
+
+def _cause(
+    state: TaskState, action: Action, signature: str, recovery: Recovery
+) -> GateCause | None:
+    """Return why a person must decide; None where an action is tried instead."""
+    causes: dict[GateCause, bool] = {
+        "LADDER": action == "gate",
+        "MAX_PIVOTS_EXCEEDED": action == "pivot" and state.pivots >= recovery.max_pivots,
+        "MAX_FORCED_EXCEEDED": action == "force_next" and state.forced >= recovery.max_forced,
+        "UNBLOCKING_OFF": action == "unblock_authority" and not recovery.unblock,
+        "UNBLOCKING_FAILED": action == "unblock_authority" and signature in state.granted,
+    }
+    return next((cause for cause, holds in causes.items() if holds), None)
+
+
+def _attempts_of_pivot(fired: Firing) -> int:
+    """Return how many attempts since the last pivot make the next one."""
+    rungs = (rung.attempts for rung in fired.rule.ladder if rung.action == "pivot")
+    return max(next(rungs, 0), fired.needed)
+
+
+def _key(growth: Growth) -> str:
+    """Return by what a warning is known: rules that see the same warn once."""
+    loop = growth.loop
     # Figures have no signature, and what a rule sees in them no other does.
     known = all(row.sign for row in loop.first)
-    key = f"{loop.agent} {loop.signature if known else loop.rule.name}"
-    if key in state.told:
-        return state, ()
-    told = _last({**state.told, key: loop.rule.lane.outlasts_completion}, TOLD_KEPT_MAX)
-    return _tell(state, replace(state, told=told), moment, "loop_detected", "warn", attempts)
+    return f"{loop.agent} {loop.signature if known else loop.rule.name}"
 
 
-def _retry_later(state: TaskState, moment: Growth, recovery: Recovery, attempts: int) -> Step:
+def _warn(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
+    """Warn once, however many rules see the same."""
+    outlasts = demand.growth.loop.rule.lane.outlasts_completion
+    told = _last({**state.told, _key(demand.growth): outlasts}, TOLD_KEPT_MAX)
+    return _tell(state, replace(state, told=told), demand, "loop_detected")
+
+
+def _retry_later(state: TaskState, demand: _Demand, recovery: Recovery) -> Step:
     """Advise to wait; again, and for longer, when it failed after the wait."""
-    if moment.fired.end_ns < state.retry_ns:
-        return state, ()
     wait_s = recovery.wait_s(state.retries)
-    retry_ns = moment.fired.end_ns + wait_s * NS_PER_S
+    retry_ns = demand.growth.fired.end_ns + wait_s * NS_PER_S
     after = replace(state, retries=state.retries + 1, retry_ns=retry_ns)
-    after, events = _tell(state, after, moment, "loop_detected", "retry_later", attempts)
+    after, events = _tell(state, after, demand, "loop_detected")
     return after, tuple(replace(event, retry_after_s=wait_s) for event in events)
 
 
-def _pivot(state: TaskState, moment: Growth, recovery: Recovery, attempts: int) -> Step:
-    """Ask for another approach, and count the loop anew."""
-    if state.pivots >= recovery.max_pivots:
-        return _open(state, moment, attempts, "MAX_PIVOTS_EXCEEDED")
-    after = replace(_dealt_with(state, moment), pivots=state.pivots + 1)
-    return _tell(state, after, moment, "pivot_issued", "pivot", attempts)
+def _pivot(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
+    """Ask for another approach, and count towards the next pivot anew."""
+    turn = demand.growth.fired.turn
+    after = replace(state, pivots=state.pivots + 1, pivot_turn=turn)
+    return _tell(state, after, demand, "pivot_issued")
 
 
-def _force_next(state: TaskState, moment: Growth, recovery: Recovery, attempts: int) -> Step:
-    """Send the agent to its next task, and clear the history of attempts."""
-    if state.forced >= recovery.max_forced:
-        return _open(state, moment, attempts, "MAX_FORCED_EXCEEDED")
-    after = replace(_dealt_with(state, moment), forced=state.forced + 1)
-    return _tell(state, after, moment, "loop_detected", "force_next", attempts)
+def _force_next(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
+    """Send the agent to its next task, and clear what every rule has counted."""
+    turn = demand.growth.fired.turn
+    after = TaskState(state.task, forced=state.forced + 1, cleared_turn=turn)
+    return _tell(state, after, demand, "loop_detected")
 
 
-def _unblock(state: TaskState, moment: Growth, recovery: Recovery, attempts: int) -> Step:
+def _unblock(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     """Grant authority for these blockers, once."""
-    if not recovery.unblock:
-        return _open(state, moment, attempts, "UNBLOCKING_OFF")
-    if moment.loop.signature in state.granted:
-        return _open(state, moment, attempts, "UNBLOCKING_FAILED")
-    after = replace(state, granted=state.granted | {moment.loop.signature})
-    return _tell(state, after, moment, "loop_detected", "unblock_authority", attempts)
+    after = replace(state, granted=state.granted | {demand.growth.loop.signature})
+    return _tell(state, after, demand, "loop_detected")
 
 
-def _gate(state: TaskState, moment: Growth, _recovery: Recovery, attempts: int) -> Step:
-    return _open(state, moment, attempts, "LADDER")
+def _open(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
+    """Stop the task until a person has decided."""
+    loop, fired = demand.growth
+    gate = Gate(
+        id=digest(f"gate {state.task} {loop.id} {demand.growth.attempts}"),
+        rule=loop.rule.name,
+        signature=loop.signature,
+        at_ns=fired.end_ns,
+    )
+    why = demand.why or "LADDER"
+    status: TaskStatus = "blocked" if why.startswith("UNBLOCKING") else "paused_for_intervention"
+    after, events = _tell(state, replace(state, status=status, gate=gate), demand, "gate_opened")
+    return after, tuple(replace(event, gate=gate.id, why=why) for event in events)
 
 
-_ACTS = {
+_ACTS: Mapping[Action, Callable[[TaskState, _Demand, Recovery], Step]] = {
     "warn": _warn,
     "retry_later": _retry_later,
     "pivot": _pivot,
     "force_next": _force_next,
     "unblock_authority": _unblock,
-    "gate": _gate,
+    "gate": _open,
 }
+# After these nothing more is told of a turn: the task waits, or is left.
+_LAST = ("gate", "force_next")
 
 
-def _open(state: TaskState, moment: Growth, attempts: int, why: GateCause) -> Step:
-    """Stop the task until a person has decided."""
-    gate = Gate(
-        id=digest(f"gate {state.task} {moment.loop.id} {moment.attempts}"),
-        rule=moment.loop.rule.name,
-        signature=moment.loop.signature,
-        at_ns=moment.fired.end_ns,
-    )
-    status: TaskStatus = "blocked" if why.startswith("UNBLOCKING") else "paused_for_intervention"
-    after = replace(state, status=status, gate=gate)
-    after, events = _tell(state, after, moment, "gate_opened", "gate", attempts)
-    return after, tuple(replace(event, gate=gate.id, why=why) for event in events)
-
-
-def _dealt_with(state: TaskState, moment: Growth) -> TaskState:
-    """Let the loop be counted from here."""
-    counter = replace(state.loops[moment.loop.id], dealt_with=moment.attempts)
-    return replace(state, loops={**state.loops, moment.loop.id: counter})
-
-
-def _tell(
-    before: TaskState,
-    after: TaskState,
-    moment: Growth,
-    kind: EventType,
-    action: Action,
-    attempts: int,
-) -> Step:
-    loop, fired = moment
+def _tell(before: TaskState, after: TaskState, demand: _Demand, kind: EventType) -> Step:
+    loop, fired = demand.growth
     event = GateEvent(
-        id=digest(f"{kind} {after.task} {loop.id} {moment.attempts}"),
+        id=digest(f"{kind} {after.task} {loop.id} {demand.growth.attempts}"),
         type=kind,
         task=after.task,
         at_ns=fired.end_ns,
@@ -251,17 +302,18 @@ def _tell(
         session=loop.first[0].session,
         trace_id=loop.trace_id[loop.index_of(fired)],
         span_id=loop.span_id[loop.index_of(fired)],
-        agent=loop.agent,
+        agent=loop.agent_at(fired),
         service=loop.first[0].service or "",
-        action=action,
+        action=demand.action,
         rule=loop.rule.name,
         finding=loop.id,
-        attempts=attempts,
-        loop_count=attempts - 1,
+        attempts=demand.attempts,
+        loop_count=demand.attempts - 1,
+        entropy_count=demand.entropy_count,
         signature=loop.signature,
         turn_first=loop.first[0].turn,
         reason=loop.reason_at(fired),
-        pivots=after.pivots,
+        pivots=max(before.pivots, after.pivots),
         blockers=loop.blockers,
         exact=loop.exact_at(fired),
         signature_coarse=loop.signature_coarse,

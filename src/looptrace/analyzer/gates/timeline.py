@@ -22,7 +22,7 @@ _RESET_BEFORE, _GROWTH, _RESET_AFTER = range(3)
 
 def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Moment]]:
     """Return by task, in order, the resets in these rows (counted turns) and the growths."""
-    by_task: dict[str, list[tuple[tuple[int, int, str, str], Moment]]] = defaultdict(list)
+    by_task: dict[str, list[tuple[tuple[int, int, str, str], Growth | Reset]]] = defaultdict(list)
     for growth in grown:
         place = (growth.fired.turn, _GROWTH, growth.loop.rule.name, growth.loop.id)
         by_task[growth.loop.task].append((place, growth))
@@ -44,9 +44,23 @@ def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Mo
             ((row["turn"], rank, str(row["end_ns"]), row["span_id"]), moment)
         )
     return {
-        task: [moment for _, moment in sorted(placed, key=lambda pair: pair[0])]
+        task: _by_turn(moment for _, moment in sorted(placed, key=lambda pair: pair[0]))
         for task, placed in by_task.items()
     }
+
+
+def _by_turn(ordered: Iterable[Growth | Reset]) -> list[Moment]:
+    """Join the growths of each turn to one moment."""
+    moments: list[Moment] = []
+    for each in ordered:
+        before = moments[-1] if moments else None
+        if isinstance(each, Reset):
+            moments.append(each)
+        elif isinstance(before, tuple) and before[0].fired.turn == each.fired.turn:
+            moments[-1] = (*before, each)
+        else:
+            moments.append((each,))
+    return moments
 
 
 _RESET_COLUMNS = (

@@ -15,7 +15,13 @@ from looptrace.analyzer.settings.file_tables import (
     file_table,
 )
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
-from looptrace.analyzer.settings.sections import FILE_NAME, PIVOTS_VARIABLE, THRESHOLD_VARIABLE
+from looptrace.analyzer.settings.sections import (
+    FILE_NAME,
+    PIVOTS_VARIABLE,
+    THRESHOLD_LEAST,
+    THRESHOLD_MOST,
+    THRESHOLD_VARIABLE,
+)
 from looptrace.analyzer.settings.tables import Setting, settings_in
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX
 from looptrace.analyzer.settings.toml_writer import item, values_of, values_of_rule
@@ -50,9 +56,16 @@ threshold that cannot be reached, an override that changes nothing or never hold
 than {FILE_BYTES_MAX // 1024} KiB. Editors complete and check the file by
 [looptrace.schema.json](looptrace.schema.json).
 
-Two variables, read once at the start, win over the file. `{THRESHOLD_VARIABLE}` sets
-`attempts_min` of every rule that has one, in overrides too, and leaves ladders as they are.
-`{PIVOTS_VARIABLE}` sets `max_pivots`.
+Two variables, read once at the start, win over the file. `{THRESHOLD_VARIABLE}`, from
+{THRESHOLD_LEAST} to {THRESHOLD_MOST}, sets `attempts_min` of every rule that has one, in overrides
+too, and leaves ladders as they are. A rule with narrower bounds takes the nearest value within
+them, and `looptrace config show` says which. `{PIVOTS_VARIABLE}` sets `max_pivots`.
+
+The attempts that a ladder names are counted since the last reset (a person, a completion, a day of
+rest) or order to move on, and a pivot does not begin them anew. The next pivot of a task comes when
+its rung's attempts have come again since the last one; after `max_pivots` of them it is a gate. A
+rung that no loop can reach is an error, as one above `force_next`, above a gate, or above the gate
+that follows the last pivot.
 
 Findings in a store were made with the settings of its last ingest; an ingest with other settings
 judges all of it anew. `looptrace analyze STORE` and `explain STORE` judge the stored turns with the
@@ -62,9 +75,11 @@ settings given to them, and so may find what `looptrace query` does not show, or
 
 `{DIRECTIVES} = "folder"` at the top, a folder named from where the file lies, has templates of your
 own for what agents are told. A template is a Jinja file `NAME.txt.j2`, where NAME is an action
-(`warn`, `retry_later`, `pivot`, `force_next`, `unblock_authority`, `gate`) or a rule, whose
-warnings and pivots it then words. It may use `task`, `rule`, `action`, `attempts`, `loop_count`,
-`pivots`, `max_pivots`, `blockers` and `retry_after_s`. What is not there is worded by looptrace.
+(`warn`, `retry_later`, `pivot`, `force_next`, `unblock_authority`, `gate`), a rule, whose warnings
+and pivots it then words, or `resolved`, for what a person decided. It may use `task`, `rule`,
+`action`, `attempts`, `loop_count`, `entropy_count` (attempts since the last pivot), `pivots`,
+`max_pivots`, `blockers`, `retry_after_s`, `decision` and `note`. What is not there is worded by
+looptrace.
 
 `{MODEL} = "model.json"` at the top is a file that [`looptrace train`](prediction.md) wrote, for the
 rule `likely_loop`.

@@ -9,6 +9,8 @@ from functools import partial
 from msgspec import Struct
 
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override
+from looptrace.analyzer.gates.ladders import check_reach
+from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.file_tables import ENABLED
 from looptrace.analyzer.settings.profiles import LADDER
 from looptrace.analyzer.settings.tables import made, stated
@@ -29,26 +31,33 @@ class Form:
         return self.rule if self.enabled else None
 
 
-def forms_of(node: Node, tables: Struct, bases: Mapping[str, Form]) -> dict[str, Form]:
+def forms_of(
+    node: Node, tables: Struct, bases: Mapping[str, Form], recovery: Recovery
+) -> dict[str, Form]:
     """Return the rules that the file has a table of, each as that changes its base.
 
     Raises:
         SettingsError: if a rule cannot have these settings.
     """
     given = stated(node, tables)
-    return {name: _form(node.at(name), table, bases[name]) for name, table in given.items()}
+    return {
+        name: _form(node.at(name), table, bases[name], recovery) for name, table in given.items()
+    }
 
 
-def _form(node: Node, table: Struct, form: Form) -> Form:
+def _form(node: Node, table: Struct, form: Form, recovery: Recovery) -> Form:
     changes = stated(node, table)
     enabled = changes.pop(ENABLED, form.enabled)
     if LADDER in changes:
         changes[LADDER] = tuple(Rung(rung.attempts, rung.action) for rung in changes[LADDER])
-    return Form(made(node, partial(replace, form.rule), changes), enabled)
+    rule: Rule = made(node, partial(replace, form.rule), changes)
+    if rule.ladder != form.rule.ladder:  # That of a profile stands, whatever else is changed.
+        made(node, partial(check_reach, rule, recovery), {})
+    return Form(rule, enabled)
 
 
 def overrides_of(
-    node: Node, tables: Sequence[Struct], bases: Mapping[str, Form]
+    node: Node, tables: Sequence[Struct], bases: Mapping[str, Form], recovery: Recovery
 ) -> tuple[Override, ...]:
     """Return the overrides; each rule in one starts from what the file says of it for all turns.
 
@@ -57,7 +66,7 @@ def overrides_of(
     """
     nodes = [node.at(index) for index in range(len(tables))]
     overrides = tuple(
-        _override(each, table, bases) for each, table in zip(nodes, tables, strict=True)
+        _override(each, table, bases, recovery) for each, table in zip(nodes, tables, strict=True)
     )
     rules = [form.rule for form in bases.values() if form.enabled]
     effective = effective_overrides(rules, overrides)
@@ -71,9 +80,9 @@ def overrides_of(
     return overrides
 
 
-def _override(node: Node, table: Struct, bases: Mapping[str, Form]) -> Override:
+def _override(node: Node, table: Struct, bases: Mapping[str, Form], recovery: Recovery) -> Override:
     given = stated(node, table)
-    forms = forms_of(node.at("rules", {}), given.pop("rules", Struct()), bases)
+    forms = forms_of(node.at("rules", {}), given.pop("rules", Struct()), bases, recovery)
     if not given:
         raise node.error(f"an override must have one of {', '.join(SELECTORS)} at least.")
     if not forms:

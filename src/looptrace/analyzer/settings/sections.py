@@ -51,6 +51,8 @@ from looptrace.rules.prediction.likely_loop import LikelyLoop, model_of
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
 PIVOTS_VARIABLE = "LOOPTRACE_MAX_PIVOTS"
+# The widest bounds that a rule's threshold has; each rule takes the nearest value within its own.
+THRESHOLD_LEAST, THRESHOLD_MOST = 2, 100
 
 # Settings of the section `recovery` that say how to count.
 _PAUSES = numbers(Counting()).keys()
@@ -108,13 +110,14 @@ def parsed(data: bytes, name: str) -> Settings:
     beside, profile = Path(name).parent, PROFILES[file.profile]
     bases = {rule.name: Form(rule, rule.on_by_default) for rule in rules_of_profile(file.profile)}
     model_file, bases[LikelyLoop.name] = _model(top, file.model, beside, bases[LikelyLoop.name])
-    bases |= forms_of(top.at("rules", {}), file.rules, bases)
+    changes = stated(top.at("recovery", {}), file.recovery)
+    pauses = {name: changes.pop(name) for name in _PAUSES & changes.keys()}
+    recovery = replace(profile.recovery, **changes)
+    bases |= forms_of(top.at("rules", {}), file.rules, bases, recovery)
     rules = tuple(form.rule for form in bases.values() if form.enabled)
-    overrides = overrides_of(top.at("overrides"), file.overrides, bases)
+    overrides = overrides_of(top.at("overrides"), file.overrides, bases, recovery)
     if not file.enabled:
         rules, overrides = (), ()
-    recovery = stated(top.at("recovery", {}), file.recovery)
-    pauses = {name: recovery.pop(name) for name in _PAUSES & recovery.keys()}
     phases = {name: phase.converges_on for name, phase in file.phases.items()}
     persons = Persons(**stated(top.at("persons", {}), file.persons))
     counting = Counting(converging=phases, persons=persons, **pauses)
@@ -122,7 +125,7 @@ def parsed(data: bytes, name: str) -> Settings:
     sameness = Sameness(_tools(top.at("tools"), file.tools), _masks(top.at("masks"), file.masks))
     return Settings(
         profile=file.profile,
-        policy=DetectionPolicy(rule_set, replace(profile.recovery, **recovery), sameness),
+        policy=DetectionPolicy(rule_set, recovery, sameness),
         directives_dir=_directives(top, file.directives, beside),
         webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside),
         server=Limits(**stated(top.at("server", {}), file.server)),
@@ -152,6 +155,9 @@ def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
 
 def _with_threshold(settings: Settings, threshold: int) -> Settings:
     """Set the threshold of every rule that has one, in overrides too."""
+    if not THRESHOLD_LEAST <= threshold <= THRESHOLD_MOST:
+        why = f"it must be between {THRESHOLD_LEAST} and {THRESHOLD_MOST}."
+        raise SettingError(f"it is {threshold}; {why}")
     rule_set = settings.policy.rule_set
     rules = tuple(_at_threshold(rule, threshold) for rule in rule_set.rules)
     overrides = [
@@ -169,8 +175,27 @@ def _with_threshold(settings: Settings, threshold: int) -> Settings:
 
 
 def _at_threshold(rule: Rule, threshold: int) -> Rule:
-    changes: dict[str, Any] = {THRESHOLD: threshold}
-    return replace(rule, **changes) if THRESHOLD in rule.settings() else rule
+    """Set the threshold of a rule, as near as it may be."""
+    if THRESHOLD not in rule.settings():
+        return rule
+    now, about = rule.settings()[THRESHOLD]
+    nearest = min(max(threshold, about["ge"]), about["le"])
+    for value in range(nearest, now, -1 if nearest > now else 1):
+        changes: dict[str, Any] = {THRESHOLD: value}
+        try:
+            return replace(rule, **changes)
+        except SettingError:  # A window may hold fewer than the bounds allow.
+            continue
+    return rule
+
+
+def nearest_thresholds(settings: Settings, environment: Mapping[str, str]) -> dict[str, int]:
+    """Return by rule the threshold in force, where it could not be that of the environment."""
+    if not (value := environment.get(THRESHOLD_VARIABLE, "")):
+        return {}
+    rules = settings.policy.rule_set.rules
+    thresholds = {rule.name: rule.settings().get(THRESHOLD) for rule in rules}
+    return {name: own[0] for name, own in thresholds.items() if own and own[0] != int(value)}
 
 
 def _with_pivots(settings: Settings, pivots: int) -> Settings:

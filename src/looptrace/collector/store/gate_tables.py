@@ -81,7 +81,7 @@ _TABLES = (
         event TEXT PRIMARY KEY REFERENCES events (id),
         task TEXT NOT NULL,
         pivot_count INTEGER NOT NULL,
-        entropy_count INTEGER NOT NULL, -- attempts of the loop that triggered it
+        entropy_count INTEGER NOT NULL, -- attempts of its loop since the pivot before
         at_ns INTEGER NOT NULL
     ) STRICT
     """,
@@ -102,11 +102,20 @@ _STEPS = {
     # The outbox had a row an event, and knew no endpoint that one could have been sent to.
     1: ("DROP TABLE outbox", *_OUTBOX),
     2: ("ALTER TABLE gates ADD COLUMN finding TEXT",),
+    # Loops no longer hold how many attempts a pivot has dealt with; the next judging counts anew.
+    3: (
+        """
+        UPDATE tasks SET state = json_set(state, '$.loops', (
+            SELECT json_group_object(key, json_remove(value, '$.dealt_with'))
+            FROM json_each(tasks.state, '$.loops')
+        ))
+        """,
+    ),
 }
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=3,
+    version=4,
     tables=_TABLES,
     steps=_STEPS,
     if_damaged="move it away: the next ingest finds the gates anew, without what people decided",

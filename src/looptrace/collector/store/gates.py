@@ -230,7 +230,7 @@ class GateStore(GateFile):
         if not self._sql.execute(_ADD_EVENT, row).rowcount:
             return False
         if event.type == "pivot_issued":
-            pivot = (event.id, event.task, event.pivots, event.attempts, event.at_ns)
+            pivot = (event.id, event.task, event.pivots, event.entropy_count, event.at_ns)
             self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
         elif event.type == "gate_opened":
             finding = openings.get(event.gate)
