@@ -103,19 +103,17 @@ def test_a_gate_that_was_resolved_was_a_gate(tmp_path: Path) -> None:
 
 
 def test_a_finding_whose_ladder_ends_in_a_gate_is_no_gate(tmp_path: Path) -> None:
-    """`--fail-on gate` asks for what was decided: a pivot made the loop count anew."""
+    """`--fail-on gate` asks for what was decided: an order to move on cleared the count."""
     path = tmp_path / "five.jsonl"
     path.write_text(calls("earth", 5).lines())
-    pivots = tmp_path / "pivots.toml"
-    pivots.write_text(
-        "[rules.repeated_call]\n"
-        "ladder = [{ attempts = 3, action = 'pivot' }, { attempts = 5, action = 'gate' }]\n"
-        "[rules.signature_repeat]\nenabled = false\n"
+    forced = tmp_path / "forced.toml"
+    forced.write_text(
+        "[rules.signature_repeat]\nladder = [{ attempts = 3, action = 'force_next' }]\n"
     )
-    found = run("analyze", str(path), "--fail-on", "gate", "--config", str(pivots))
+    found = run("analyze", str(path), "--fail-on", "gate", "--config", str(forced))
 
     assert "gate by repeated_call\n" in found.stdout
-    assert "turn 3: pivot by repeated_call" in found.stdout
+    assert "turn 3: force_next by signature_repeat" in found.stdout
     assert found.exit_code == 0
     assert run("analyze", str(path), "--fail-on", "gate").exit_code == 1
 

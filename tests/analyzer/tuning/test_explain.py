@@ -182,7 +182,7 @@ def test_rule_that_saw_nothing_is_not_looked_into() -> None:
             RepeatedCall(ladder=(Rung(3, "warn"), Rung(4, "pivot"), Rung(6, "gate"))),
             Recovery(max_pivots=0),
             [
-                "recovery.max_pivots 0 1 at 8",
+                "recovery.max_pivots 0 1 at 6",
                 "repeated_call.ladder[1].attempts 4 5 at 5",
                 "repeated_call.attempts_min 3 5 at 5",
             ],
@@ -191,7 +191,11 @@ def test_rule_that_saw_nothing_is_not_looked_into() -> None:
             f"{SAME_RESPONSE} x12",
             ResponseRepeat(),
             Recovery(),
-            ["recovery.max_pivots 2 3 at 12", "response_repeat.attempts_min 3 4 at 12"],
+            [
+                "recovery.max_pivots 2 3 at 12",
+                "response_repeat.ladder[0].attempts 3 4 at 12",
+                "response_repeat.attempts_min 3 4 at 12",
+            ],
         ),
         (
             "attempt(done) x9",

@@ -395,7 +395,7 @@ def test_a_pivot_comes_with_its_counters(gates: GateStore) -> None:
     ((_, event),) = gates.events()
     assert pivot == (event.id, "t", 1, 3, event.at_ns)
     state = gates.state("t")
-    assert (state.pivots, state.loop_count) == (1, 0)
+    assert (state.pivots, state.pivot_turn, state.loop_count) == (1, 3, 2)
 
 
 @requirement("B5")
