@@ -29,6 +29,16 @@ VOLATILE_KEYS = frozenset(
         *("toolcallid", "traceid", "traceparent", "timestamp"),
     }
 )
+# Fresh with every result by what they are: when it was made, how long that took, its number.
+VOLATILE_RESULT_KEYS = frozenset(
+    {
+        *("duration", "duration_ms", "duration_s", "duration_seconds", "elapsed", "elapsed_ms"),
+        *("elapsed_s", "elapsed_seconds", "elapsed_time", "execution_time", "latency_ms", "took"),
+        *("ts", "timestamp", "created_at", "sent_at", "started_at", "finished_at"),
+        *("message_id", "run_id", "request_id", "response_id", "correlation_id", "trace_id"),
+        *("span_id", "execution_id", "event_id", "execution_count", "etag", "nonce"),
+    }
+)
 _MAY_BE_VOLATILE = (
     r'(?i)"(?:request|correlation|tool[_-]?call|trace)[_-]?id"|"idempotency[_-]?key"'
     r'|"nonce"|"traceparent"|"timestamp"'
@@ -87,11 +97,39 @@ class TextMask:
 
 
 @dataclass(frozen=True, slots=True)
+class Results:
+    """Which keys in results have values that do not make two of them differ."""
+
+    volatile_keys: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=TOOL_KEYS_MAX,
+            description="Further keys whose values are fresh with every result: ids, times, "
+            "durations and counters.",
+        ),
+    ] = ()
+    telling_keys: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=TOOL_KEYS_MAX,
+            description=f"Keys of which looptrace thinks so and which do count, of: "
+            f"{', '.join(sorted(VOLATILE_RESULT_KEYS))}.",
+        ),
+    ] = ()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Every key that is volatile in results."""
+        return (VOLATILE_RESULT_KEYS | {*self.volatile_keys}) - {*self.telling_keys}
+
+
+@dataclass(frozen=True, slots=True)
 class Sameness:
-    """What a team declares: its tools by name, and masks in the order they are applied."""
+    """What a team declares: its tools by name, masks in the order they are applied, results."""
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     masks: tuple[TextMask, ...] = ()
+    results: Results = field(default_factory=Results)
 
 
 NOTHING = Sameness()

@@ -2,7 +2,13 @@
 
 What is masked is told by its form alone, so that a turn reads the same whatever comes after it.
 Masked are times, ids, addresses and temporary paths: whatever a program draws anew each time. In
-errors, attempts are masked as well, because a client that retries counts them.
+errors, attempts are masked as well, because a client that retries counts them. In results, values
+are masked whose key says that they are fresh (`durationMs`, `message_id`), in JSON at any depth and
+in lines of text.
+
+A result that is nothing but such values is news and stays as it is: the time that a poll tells, or
+the commit that is asked for. Digests of results are kept too, because they change with what they
+are of.
 
 Numbers otherwise stay, although they may change on every call: pages, percents, rows, failing tests
 and steps are the very figures by which work goes on, and a failure at a later step is another one.
@@ -13,11 +19,13 @@ names is no volatile part of its error, because another id is other work.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 
 import polars as pl
 
-from looptrace.analyzer.fingerprint.equivalence import TextMask
+from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask
 
 # Names in code hardly ever have two numbers apart from one another, and random texts mostly do.
 _RANDOM = (
@@ -55,6 +63,57 @@ ERROR_MASK = (
 )
 
 PROMPT_MASKS = ((r"(?-u)[0-9]+(?:[.,:/-][0-9]+)*", "<number>"), (r"\s+", " "))
+
+
+_HEX = "[0-9a-fA-F]"
+# Digests by a word before them, and those that are as long as no id is.
+_DIGEST = (
+    rf"(?i)\b(?:sha-?(?:1|256|512)|md5|digest|checksum|hash|commit)[^\w\n]{{1,4}}"
+    rf"(?:sha-?(?:1|256|512):)?{_HEX}{{12,128}}\b"
+    rf"|\b(?:{_HEX}{{40}}|{_HEX}{{64}}|{_HEX}{{128}})\b"
+)
+_FRESH = "<fresh>"
+_KEY_AND_MASK = r"[\w.-]+[\\\"']*\s*[:=]\s*[\\\"']*<[a-z ]+>|<[a-z ]+>"
+
+
+def masked_results(results: pl.Series, sameness: Sameness) -> pl.Series:
+    """Replace the volatile parts of each result, unless it has no other."""
+    text = pl.col("text").str.strip_chars()
+    for pattern in _fresh_patterns(sameness.results):
+        text = text.str.replace_all(pattern, "${1}" + _FRESH + "${2}")
+    fresh = results.to_frame("text").with_columns(fresh=text)
+    table = fresh.with_columns(
+        masked=masked(pl.col("fresh"), sameness.masks),
+        digests=pl.col("fresh").str.extract_all(_DIGEST).list.join(" "),
+    )
+    says_more = pl.col("masked").str.replace_all(_KEY_AND_MASK, "").str.contains(r"\w")
+    digests = pl.when(pl.col("digests") != "").then("digests")
+    whole = pl.concat_str("masked", digests, separator=" ", ignore_nulls=True)
+    compared = pl.when(says_more).then(whole).otherwise(pl.col("text").str.strip_chars())
+    return table.select(compared).to_series()
+
+
+@cache
+def _fresh_patterns(results: Results) -> tuple[str, str]:
+    """Return patterns of a key that is volatile in results, and of its value.
+
+    The first is of texts in quotes and of what stands after "=". After a colon other values end
+    with the line or with a sign, because a word before a colon is no key where a sentence follows.
+    """
+    keys = "|".join(sorted(_pattern_of(key) for key in results.keys))
+    key = rf"(^|[\s\"'{{,(;&?])(?:{keys})\\?[\"']?[ \t]?"
+    quoted = r'"(?:[^"\\]|\\[^"]){0,200}"|\\"[^"\\]{0,200}\\"|\'[^\'\n]{0,200}\''
+    bare = r"[^\s\"'\\,;&)\]}]{1,200}"
+    return (
+        rf"(?im){key}(?:[:=][ \t]?(?:{quoted})|=[ \t]?{bare})()",
+        rf"(?im){key}:[ \t]?{bare}([ \t]*(?:[,;)}}\]]|$))",
+    )
+
+
+def _pattern_of(key: str) -> str:
+    """Return the pattern of a key in any case, with "_", "-" or nothing between its words."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9_-]+", key)
+    return "[_-]?".join(re.escape(word.lower()) for word in words) or re.escape(key)
 
 
 def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False) -> pl.Expr:

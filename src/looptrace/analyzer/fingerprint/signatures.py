@@ -14,7 +14,13 @@ from collections.abc import Callable
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
-from looptrace.analyzer.fingerprint.masks import blank, masked, named_ids, prompt_words
+from looptrace.analyzer.fingerprint.masks import (
+    blank,
+    masked,
+    masked_results,
+    named_ids,
+    prompt_words,
+)
 from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
 from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
@@ -130,7 +136,9 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     turns = turns.with_columns(
         pl.col("response", "talks_on").str.strip_chars(),
         request=compared_arguments(turns, sameness),
-        answer=masked(pl.when(compared & ~failed).then("result"), sameness.masks),
+        answer=masked_results(
+            turns.select(pl.when(compared & ~failed).then("result")).to_series(), sameness
+        ),
         message=masked(pl.when(failed).then("error"), sameness.masks, error=True),
     )
     named = named_ids(turns.select(pl.when(failed).then("error")).to_series(), turns["request"])

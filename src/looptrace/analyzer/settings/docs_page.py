@@ -115,6 +115,7 @@ def page() -> str:
         *_listed_table(file["phases"], "[phases.NAME]"),
         *_listed_table(file[MEANING], f"[{MEANING}]"),
         *_listed_table(file["tools"], "[tools.NAME]"),
+        *_listed_table(file["results"], "[results]"),
         *_listed_table(file["masks"], "[[masks]]"),
         *_listed_table(file["webhooks"], "[[webhooks]]"),
         *_table(file["server"]),

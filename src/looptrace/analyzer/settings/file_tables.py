@@ -11,7 +11,7 @@ from looptrace.analyzer.detect.counters import METRICS, Counting, Metric
 from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override
 from looptrace.analyzer.engine.outages import OutageSettings
-from looptrace.analyzer.fingerprint.equivalence import TextMask, Tool
+from looptrace.analyzer.fingerprint.equivalence import Results, TextMask, Tool
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
@@ -58,6 +58,7 @@ _MEANING = (
     "word by word; without this section, not at all. [More](near_sameness.md)"
 )
 _TOOLS = "What makes calls of a tool the same."
+_RESULTS = "Keys in results that do not make them differ, in JSON and in lines of text."
 _MASKS = "Parts of results and errors that do not make them differ."
 _WEBHOOKS = "Receivers that events of gates are sent on to; [more](webhooks.md)."
 _SERVER = "What `looptrace serve` may take up: bytes, seconds, and how long things are kept."
@@ -82,6 +83,10 @@ polling = true
 
 [tools.search]
 volatile_keys = ["session_token"]
+""",
+    "results": """[results]
+volatile_keys = ["served_by"]
+telling_keys = ["etag"]
 """,
     "masks": """[[masks]]
 pattern = "build-[0-9]+"
@@ -152,6 +157,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _named("phases", _PHASE, PHASES_MAX, _PHASES),
             _optional(MEANING, table_of("Meaning", Meaning), _MEANING),
             _named("tools", table_of("Tool", Tool), TOOLS_MAX, _TOOLS),
+            _section("results", table_of("Results", Results), _RESULTS),
             _listed("masks", table_of("Mask", TextMask), MASKS_MAX, _MASKS),
             _listed("webhooks", webhook, WEBHOOKS_MAX, _WEBHOOKS),
             _section("server", table_of("Server", Limits), _SERVER),

@@ -22,7 +22,13 @@ from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.embeddings import EmbeddingsError
-from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool, check_pattern
+from looptrace.analyzer.fingerprint.equivalence import (
+    Results,
+    Sameness,
+    TextMask,
+    Tool,
+    check_pattern,
+)
 from looptrace.analyzer.fingerprint.similarity import SENTENCES, Meaning
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
 from looptrace.analyzer.settings.file_tables import DIRECTIVES, MEANING, MEASURE, MODEL, file_table
@@ -122,7 +128,11 @@ def parsed(data: bytes, name: str) -> Settings:
     persons = Persons(**stated(top.at("persons", {}), file.persons))
     counting = Counting(converging=phases, persons=persons, **pauses)
     rule_set = RuleSet(rules, overrides, counting, _meaning(top, file.meaning))
-    sameness = Sameness(_tools(top.at("tools"), file.tools), _masks(top.at("masks"), file.masks))
+    sameness = Sameness(
+        _tools(top.at("tools"), file.tools),
+        _masks(top.at("masks"), file.masks),
+        Results(**stated(top.at("results", {}), file.results)),
+    )
     return Settings(
         profile=file.profile,
         policy=DetectionPolicy(rule_set, recovery, sameness),

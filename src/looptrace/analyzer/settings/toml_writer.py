@@ -50,6 +50,7 @@ def toml_of(settings: Settings) -> str:
         },
         MEANING: values_of(rule_set.meaning) if rule_set.meaning else {},
         "tools": {name: values_of(tool) for name, tool in sameness.tools.items()},
+        "results": values_of(sameness.results),
         "masks": [values_of(mask) for mask in sameness.masks],
         "webhooks": [values_of(webhook) for webhook in settings.webhooks],
         "server": values_of(settings.server),

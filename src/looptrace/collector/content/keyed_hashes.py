@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from looptrace.analyzer.fingerprint.masks import masked
+from looptrace.analyzer.fingerprint.equivalence import NOTHING
+from looptrace.analyzer.fingerprint.masks import masked, masked_results
 from looptrace.analyzer.text.digests import digest
 
 _WORD_DIGEST_BYTES = 8
@@ -29,5 +30,10 @@ def exact_of(text: str, key: bytes) -> str:
 def masked_texts(texts: Iterable[str], *, error: bool = False) -> dict[str, str]:
     """Return each text without its volatile parts."""
     given = pl.Series(list(texts), dtype=pl.String)
-    without = given.to_frame("text").select(masked(pl.col("text"), error=error)).to_series()
+    parts = masked(pl.col("text"), error=True)
+    without = (
+        given.to_frame("text").select(parts).to_series()
+        if error
+        else masked_results(given, NOTHING)
+    )
     return dict(zip(given, without, strict=True))
