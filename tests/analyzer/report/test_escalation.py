@@ -127,8 +127,8 @@ def test_rounds_of_a_cycle_are_marked() -> None:
     found = escalated("(make()->x drop()->y) x4")
 
     assert found.period == 2
-    assert [turn.role for turn in found.iterations] == ["first"] * 2 + ["repeat"] * 4
-    assert "attempts: 3, each of 2 turns; loop count: 2" in escalation_markdown(found)
+    assert [turn.role for turn in found.iterations] == ["first"] * 2 + ["repeat"] * 6
+    assert "attempts: 4, each of 2 turns; loop count: 3" in escalation_markdown(found)
 
 
 @requirement("C6")
