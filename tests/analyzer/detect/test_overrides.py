@@ -11,7 +11,8 @@ import pytest
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered

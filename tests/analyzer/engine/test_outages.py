@@ -19,8 +19,8 @@ from rich.console import Console
 from looptrace import queries
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.engine.batch import analysis_of
-from looptrace.analyzer.engine.live import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.live_outages import OutageWatch
+from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.outages import OutageSettings, failures_of, outages_of, with_outages
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.report.html import html_report

@@ -19,7 +19,8 @@ from benchmarks.meaning import halves, score
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.similarity import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.columns import encode_columns, encode_few
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.schema.columns import CODED, COUNTED, Column
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -43,3 +43,20 @@ def test_only_columns_that_say_so_have_nulls(column: Column) -> None:
     counted = add_counters(encode_columns(turns_in(RICH)), Counting())
 
     assert (counted[column.name].null_count() > 0) == (column.null is not None)
+
+
+SEARCHING = 'query(a)->"0 rows" search(b)->"3 rows" grep(c)->ok list(d)->? $part attempt(done) $'
+
+
+@pytest.mark.parametrize(
+    "text", [PLAIN, RICH, SEARCHING, f'say("{"on and " * 40}on") say("Again.") setup(a)->!boom']
+)
+def test_few_turns_are_coded_as_many_are(text: str) -> None:
+    """There are two ways for the sake of speed, and rules must not see which it was."""
+    turns = turns_in(text).with_columns(task_kind=pl.lit("setup"))
+    coded = encode_columns(turns)
+    few = encode_few({name: turns[name].to_list() for name in turns.columns})
+
+    assert {column.name: few[column.name].tolist() for column in CODED} == {
+        column.name: coded[column.name].to_list() for column in CODED
+    }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from math import nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.fingerprint.chants import with_chants
+from looptrace.analyzer.detect.parts import Columns
+from looptrace.analyzer.fingerprint.chants import Chant, chant_of_turn, with_chants
 from looptrace.analyzer.fingerprint.signatures import (
     ACKNOWLEDGES,
     CHANGES,
@@ -41,10 +43,17 @@ _HASHED = (
     "talks_on",
 )
 
+# Phases by which counts converge, and other names in settings.
+CODES_KEPT_MAX = 1_000
+
 _FIGURES = ("tests_failed", "tests_total", "coverage")
 _SEEN = {field.name for field in fields(Turns)}
 _CODE = "_code"
-_CODES = [c.name for c in CODED if c.name.endswith(_CODE)]
+_CODES = [
+    c.name
+    for c in (*CODED, *COUNTED)
+    if c.name.endswith(_CODE) and c.name.removesuffix(_CODE) in _SEEN
+]
 # What rules see as it stands in the table; texts and codes are made into arrays of their own.
 _PLAIN = [c.name for c in (*CODED, *COUNTED) if c.name in _SEEN and c.dtype != pl.String]
 
@@ -54,58 +63,196 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
 
     The codes hold in this process only, because the hash differs between versions of Polars.
     """
-    external = pl.col("error_kind").is_in(EXTERNAL).fill_null(value=False)
-    call = pl.col("kind") == "tool"
-    own = pl.col("failed") & ~external & (pl.col("error_kind") != UNTOLD)
-    fine = call & ~pl.col("failed").fill_null(value=False)
-    names = turns["name"].drop_nulls().unique().to_list()
-    changes = _fitting(names, CHANGES)
-    searches = _fitting(names, SEARCHES) & ~changes
-    reads = _fitting(names, READS) & ~changes
-    lookups = searches | reads
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
     )
-    turns = with_chants(turns).with_columns(*(_code(name) for name in _HASHED), external=external)
-    turns = turns.with_columns(
-        own=(call & pl.col("failed") & ~external).fill_null(value=False),
-        untested=pl.col("task_kind").str.contains(UNTESTED).fill_null(value=False),
-        works=fine & ~lookups,
-        only_reads=fine & reads,
-        pauses=call & _fitting(names, PAUSES),
-        searches=searches,
-        look_chars=pl.when(call & ~_fitting(names, CHANGES))
-        .then(pl.coalesce("error", "result").str.len_chars())
-        .fill_null(0)
-        .cast(pl.Int64),
+    tools = {name: _tool_marks(name) for name in turns["name"].drop_nulls().unique()}
+    untested = [kind for kind in turns["task_kind"].drop_nulls().unique() if _is_untested(kind)]
+    turns = with_chants(turns).with_columns(
+        *(_code(name) for name in _HASHED),
+        *(_of_tools(mark, tools) for mark in _ToolMarks._fields),
+        external=pl.col("error_kind").is_in(EXTERNAL).fill_null(value=False),
+        untested=pl.col("task_kind").is_in(untested).fill_null(value=False),
+        trace_code=_hash("trace_id"),
+        has_id=pl.col("call_id").is_not_null(),
         only_calls=((pl.col("kind") == "model") & (pl.col("text") == "")).fill_null(value=False),
-    )
-    return turns.with_columns(
-        _search_results(turns),
-        error_code=pl.when(own).then("outcome_code").otherwise(UNKNOWN),
         status_code=pl.when(pl.col("kind").is_in(["attempt", "switch"]))
         .then(status)
         .otherwise(UNKNOWN),
+        step_code=_step_code(turns),
+    )
+    failed = pl.col("failed").fill_null(value=False)
+    told = (pl.col("error_kind") != UNTOLD).fill_null(value=False)
+    used = turns.select(
+        *("external", "outcome_code", *_ToolMarks._fields),
+        call=pl.col("kind") == "tool",
+        failed=failed,
+        told=told,
+    )
+    marks = _marks({name: column.to_numpy() for name, column in used.to_dict().items()})
+    alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches") & ~failed
+    searches = turns.with_row_index("row").filter(alone)
+    found = np.full(turns.height, UNKNOWN, dtype=np.int64)
+    places, codes = _search_results(searches.select(_SEARCHED.keys()))
+    found[places] = codes
+    looks = (pl.col("kind") == "tool") & ~pl.col("changes")
+    return turns.with_columns(
+        *(pl.Series(name, values) for name, values in marks.items()),
+        look_chars=pl.when(looks)
+        .then(pl.coalesce("error", "result").str.len_chars())
+        .fill_null(0)
+        .cast(pl.Int64),
+        search_result_code=pl.Series(found),
+    ).drop("reads", "changes")
+
+
+def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
+    """Return `CODED` of turns whose columns are lists, as arrays: the same as `encode_columns`.
+
+    There are two, because a call of Polars takes as long as all that is to be done for some turns,
+    and Python for many takes longer than Polars. What follows from what is in one place, and a test
+    holds both to the same.
+    """
+    count = len(told["kind"])
+    texts = [text for name in _HASHED for text in told[name]]
+    coded = _codes(texts).reshape(len(_HASHED), count)
+    columns: Columns = {f"{name}{_CODE}": codes for name, codes in zip(_HASHED, coded, strict=True)}
+    kinds, failed = told["kind"], np.array([value is True for value in told["failed"]])
+    tools = [_NO_TOOL if name is None else _tool_marks(name) for name in told["name"]]
+    marked = zip(*tools, strict=True)
+    columns |= {
+        name: np.array(marks, dtype=np.bool_)
+        for name, marks in zip(_ToolMarks._fields, marked, strict=True)
+    }
+    columns["trace_code"] = _codes(told["trace_id"])
+    columns["has_id"] = np.array([call_id is not None for call_id in told["call_id"]])
+    columns["only_calls"] = np.array(
+        [kind == "model" and text == "" for kind, text in zip(kinds, told["text"], strict=True)]
+    )
+    columns["external"] = np.array([kind in EXTERNAL for kind in told["error_kind"]])
+    columns["untested"] = np.array(
+        [kind is not None and _is_untested(kind) for kind in told["task_kind"]]
+    )
+    columns["status_code"] = np.array(
+        [
+            _STATUS_CODES.get(name, UNKNOWN) if kind in ("attempt", "switch") else UNKNOWN
+            for kind, name in zip(kinds, told["name"], strict=True)
+        ]
+    )
+    steps = np.array([step is not None for step in told["step"]])
+    columns["step_code"] = np.zeros(count, dtype=np.int64)
+    if steps.any():
+        trace, step = _codes([*told["trace_id"], *told["step"]]).reshape(2, count)
+        columns["step_code"] = np.where(steps, trace >> 1 ^ step, UNKNOWN)
+    chants = [chant_of_turn(kind, text) for kind, text in zip(kinds, told["text"], strict=True)]
+    for name, values in zip(Chant._fields, zip(*chants, strict=True), strict=True):
+        columns[f"chant_{name}"] = np.array(values)
+    call = np.array([kind == "tool" for kind in kinds])
+    tells = np.array([kind not in (None, UNTOLD) for kind in told["error_kind"]])
+    searches = np.flatnonzero(call & ~steps & columns["searches"] & ~failed).tolist()
+    columns["look_chars"] = np.array(
+        [
+            0 if error is None and result is None else len(result if error is None else error)
+            for error, result in zip(told["error"], told["result"], strict=True)
+        ]
+    )
+    columns["look_chars"][~call | columns["changes"]] = 0
+    columns |= _marks(columns | {"call": call, "failed": failed, "told": tells})
+    columns["search_result_code"] = np.zeros(count, dtype=np.int64)
+    if searches:
+        rows = [
+            (r, told["name"][r], told["result"][r], columns["outcome_code"][r]) for r in searches
+        ]
+        places, codes = _search_results(pl.DataFrame(rows, _SEARCHED, orient="row"))
+        columns["search_result_code"][places] = codes
+    return columns
+
+
+class _ToolMarks(NamedTuple):
+    """What the name of a tool says of it."""
+
+    changes: bool
+    searches: bool
+    reads: bool
+    pauses: bool
+
+
+_NO_TOOL = _ToolMarks(changes=False, searches=False, reads=False, pauses=False)
+_STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
+
+
+@lru_cache(CODES_KEPT_MAX)
+def _tool_marks(name: str) -> _ToolMarks:
+    changes = bool(CHANGES.search(name))
+    return _ToolMarks(
+        changes=changes,
+        searches=bool(SEARCHES.search(name)) and not changes,
+        reads=bool(READS.search(name)) and not changes,
+        pauses=bool(PAUSES.search(name)),
     )
 
 
-def _search_results(turns: pl.DataFrame) -> pl.Series:
-    """Code tool and answer of searches in coded turns, where one is alone in its step and tells."""
+@lru_cache(CODES_KEPT_MAX)
+def _is_untested(task_kind: str) -> bool:
+    return re.search(UNTESTED, task_kind) is not None
+
+
+def _of_tools(mark: str, tools: Mapping[str, _ToolMarks]) -> pl.Expr:
+    """Mark the turns whose tool has a mark; names are few."""
+    fitting = [name for name, marks in tools.items() if getattr(marks, mark)]
+    return pl.col("name").is_in(fitting).fill_null(value=False).alias(mark)
+
+
+def _marks(columns: Columns) -> Columns:
+    """Return the marks and codes that follow from others.
+
+    Besides coded columns those are `call`, `failed` and `told`: whether a failure says of itself.
+    """
+    call, failed = columns["call"], columns["failed"]
+    own, fine = failed & ~columns["external"], call & ~failed
+    return {
+        "own": call & own,
+        "works": fine & ~(columns["searches"] | columns["reads"]),
+        "only_reads": fine & columns["reads"],
+        "pauses": call & columns["pauses"],
+        "error_code": np.where(own & columns["told"], columns["outcome_code"], UNKNOWN),
+    }
+
+
+def _step_code(turns: pl.DataFrame) -> pl.Expr:
+    """Code the parallel step of a trace that a turn belongs to; most traces have none."""
+    if turns["step"].null_count() == turns.height:
+        return pl.lit(UNKNOWN, pl.Int64)
+    # The shift lets a step that is named as its trace have a code.
+    code = (_hash("trace_id") // 2) ^ _hash("step")
+    return pl.when(pl.col("step").is_not_null()).then(code).otherwise(UNKNOWN)
+
+
+# What is read of a search that is alone in its step and did not fail.
+_SEARCHED = {"row": pl.Int64, "name": pl.String, "result": pl.String, "outcome_code": pl.Int64}
+
+
+def _search_results(searches: pl.DataFrame) -> tuple[Codes, Codes]:
+    """Return the rows of searches (`_SEARCHED`) that tell what they found, and a code of that."""
     name, result = pl.col("name"), pl.col("result")
-    alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches")
     tells = ~result.str.contains(ACKNOWLEDGES)
     surely = ~name.str.contains(QUERIES) | result.str.contains(FOUND_NOTHING)
-    rows = turns.with_row_index("row").filter(alone & ~pl.col("failed").fill_null(value=False))
-    answers = rows.filter(tells & surely).select("row", code=_hash("name") ^ pl.col("outcome_code"))
-    codes = np.full(turns.height, UNKNOWN, dtype=np.int64)
-    codes[answers["row"].to_numpy()] = answers["code"].to_numpy()
-    return pl.Series("search_result_code", codes)
+    answers = searches.filter(tells & surely).select(
+        pl.col("row").cast(pl.Int64), code=_hash("name") ^ pl.col("outcome_code")
+    )
+    return answers["row"].to_numpy(), answers["code"].to_numpy()
 
 
-def _fitting(names: Sequence[str], tools: re.Pattern[str]) -> pl.Expr:
-    """Mark the turns whose name fits a pattern; names are few."""
-    fitting = [name for name in names if tools.search(name)]
-    return pl.col("name").is_in(fitting).fill_null(value=False)
+def _codes(texts: Sequence[str | None]) -> Codes:
+    """Return the codes of texts, 0 where there is none."""
+    codes = pl.Series(texts, dtype=pl.String).hash().to_numpy().view(np.int64)
+    return np.where(np.array([text is None for text in texts]), UNKNOWN, codes)
+
+
+@lru_cache(CODES_KEPT_MAX)
+def code_of(text: str) -> int:
+    """Return the code that a text has in every column of codes."""
+    return int(_codes([text])[0])
 
 
 def _code(name: str) -> pl.Expr:
@@ -129,13 +276,11 @@ def columns(
     numbers |= {name: table[name].to_numpy() for name in _PLAIN}
     numbers |= {name.removesuffix(_CODE): table[name].to_numpy() for name in _CODES}
     return Turns(
-        task=_numbered(table["task"]),
+        task=task_numbers(table["task"]),
         texts=_texts(table, texts),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
         end_ns=table["end_ns"].to_numpy(),
         failed=table["failed"].fill_null(value=False).to_numpy(),
-        phase_before=_codes_of(table["phase_before"]),
-        measured=_codes_of(table["measured"]),
         meanings=meanings_of(table, meaning) if meaning else None,
         **numbers,
     )
@@ -157,20 +302,13 @@ def _texts(table: pl.DataFrame, kinds: Collection[str]) -> tuple[str | None, ...
     return tuple(table.select(pl.when(of_kinds).then(put_out)).to_series().to_list())
 
 
-def _codes_of(texts: pl.Series) -> Codes:
-    """Code texts of which most traces have none."""
-    if texts.null_count() == len(texts):
-        return np.broadcast_to(np.int64(UNKNOWN), len(texts))
-    return texts.to_frame().select(_code(texts.name)).to_series().to_numpy()
-
-
 def _figures_of(values: pl.Series) -> Figures:
     if values.null_count() == len(values):
         return np.broadcast_to(np.float64(nan), len(values))
     return values.cast(pl.Float64).fill_null(nan).to_numpy()
 
 
-def _numbered(tasks: pl.Series) -> Codes:
+def task_numbers(tasks: pl.Series) -> Codes:
     """Return the number of each turn's task; the turns of a task stand together."""
     hashes = tasks.hash().to_numpy()
     numbers = np.zeros(len(hashes), dtype=np.int64)

@@ -7,17 +7,26 @@ settled turn of each group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from math import nan
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.persons import PERSONS, Persons, speakers_of
+from looptrace.analyzer.detect.columns import code_of, task_numbers
+from looptrace.analyzer.detect.parts import Columns, Parts, changes, lasts_of
+from looptrace.analyzer.detect.persons import (
+    PERSONS,
+    SPEAKERS,
+    Persons,
+    remembered,
+    speakers_of,
+)
 from looptrace.analyzer.schema.columns import COUNTED
-from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.rules.contract import check_bounds, numbers, setting
+from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN, Codes, Figures, Flags
 from looptrace.rules.vocabulary import NS_PER_S
 
 TOKENS = ("input_tokens", "output_tokens")
@@ -29,28 +38,25 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 # for a person where it may resolve no gate.
 RESETS = ("person", "message", "completed", "idle")
 
-_PHASE_BEFORE = pl.col("phase").forward_fill().shift(1).over("task", "epoch")
-_ENTERS = (
-    pl.col("phase").is_not_null()
-    & ~IS_USER
-    & (pl.col("phase_before").is_null() | (pl.col("phase") != pl.col("phase_before")))
+# The codes and marks that are counted, and what of a turn itself is.
+_CODED_USED = (
+    *("trace_code", "has_id"),
+    *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
+    *("step_code", "own", "works", "pauses", "start_ns", "end_ns", "order_ns"),
 )
-_TRANSITION = pl.col("enters") & pl.col("phase_before").is_not_null()
-_VISITED = ("task", "epoch", "phase", "converging")
-_TRANSITIONED = ("task", "epoch", "phase_before", "phase", "converging")
-_MEASURED = ("task", "epoch", "measured")
-# What fails after all tests passed is compared with what came after that, too.
-_COMPARED = (*_MEASURED, "passed_before")
-_COMPLETES = (
-    (pl.col("kind") == "attempt") & (pl.col("name") == "done") & pl.col("subtask").is_null()
+_SUMMED = (*TOKENS, "markers")
+_FIGURES = ("tests_failed", "coverage")
+
+_TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
+    KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
 )
+_DONE = STATUSES.index("done") + 1
+# Figures of a call that is not known are compared with one another, too.
+_ANY_CALL = 1
 
 # What is counted since something happened, which for steps is never: own failures in a row, figures
 # since the best, attempts and failures since there was progress.
 SINCE = ("steps", "errors", "turns_since_best", "tries_since_progress")
-
-# The last settled turn of each of these groups carries its counts forward.
-GROUPS = (("task",), ("task", "agent"), _VISITED, _TRANSITIONED, _MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,238 +86,238 @@ class Counting:
 
 def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     """Add `COUNTED` to ordered, coded turns of whole tasks, counted from the start of each task."""
-    rows = turns.with_columns(settled=pl.lit(value=False))
-    return _with_counts(rows, how, _from_start).drop("settled")
-
-
-def continue_counters(rows: pl.DataFrame, how: Counting) -> pl.DataFrame:
-    """Add `turn` and `COUNTED` to ordered, coded turns; those that are `settled` have them already.
-
-    Of the settled turns only the last of each of the `GROUPS` need be there.
-    """
-    rows = rows.with_columns(_onwards("turn", ~IS_USER, "task").cast(pl.UInt32))
-    return _with_counts(rows, how, _onwards)
-
-
-def _with_counts(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr]) -> pl.DataFrame:
-    spent = {name: pl.col(name).fill_null(0) for name in TOKENS}
-    rows = rows.with_columns(
-        pl.lit(None, column.dtype).alias(column.name)
+    rows = counted_columns(turns)
+    before = continue_counters(rows, how)
+    phase_before: pl.Expr = pl.lit(None, pl.String)
+    if (before >= 0).any():
+        last = pl.Series(np.where(before < 0, 0, before))
+        known = pl.Series(before >= 0)
+        phase_before = pl.when(known).then(turns["phase"].gather(last))
+    texts = {
+        "phase_before": phase_before,
+        "reset": _names(RESETS, rows["reset_code"]),
+        "speaker": _names(SPEAKERS, rows["speaker_code"]),
+    }
+    return turns.with_columns(
+        texts[column.name].alias(column.name)
+        if column.name in texts
+        else pl.Series(column.name, rows[column.name], column.dtype)
         for column in COUNTED
-        if column.name not in rows.columns
-    )
-    rows = rows.with_columns(speakers_of(rows, how.persons))
-    rows = rows.with_columns(_unless_settled("reset", _reset(how)))
-    rows = rows.with_columns(
-        count("epoch", pl.col("reset").is_not_null(), "task"),
-        count("waits_seen", _waits(how.poll_wait_s), "task"),
-        count("resets_seen", (pl.col("reset") != "completed").fill_null(value=False), "task"),
-        *(count(f"{name}_sum", tokens, "task", "agent") for name, tokens in spent.items()),
-        *(count(f"{name}_total", tokens, "task") for name, tokens in spent.items()),
-    )
-    rows = rows.with_columns(
-        twin=_unless_settled("twin", _twin(rows)),
-    )
-    return _phases(_tries(_progress(rows, count)), how, count)
-
-
-def _reset(how: Counting) -> pl.Expr:
-    """Return why counts begin anew at a turn, null where they do not."""
-    goes_on = pl.col("task") == pl.col("task").shift(1)
-    paused = pl.col("end_ns") - pl.col("end_ns").shift(1) > how.idle_s * NS_PER_S
-    by_message = "message" if how.persons.resolved_by == "decision" else "person"
-    return (
-        pl.when(pl.col("speaker") == "message")
-        .then(pl.lit(by_message))
-        .when(pl.col("speaker").is_in(PERSONS))
-        .then(pl.lit("person"))
-        .when(goes_on & paused)
-        .then(pl.lit("idle"))
-        .when(goes_on & _COMPLETES.shift(1))
-        .then(pl.lit("completed"))
     )
 
 
-def _waits(wait_s: int) -> pl.Expr:
-    """Mark turns before which the task stood still, and turns that are pauses themselves."""
-    goes_on = pl.col("task") == pl.col("task").shift(1)
-    still = pl.col("start_ns") - pl.col("end_ns").shift(1) >= wait_s * NS_PER_S
-    return ((goes_on & still) | pl.col("pauses")).fill_null(value=False)
+def _names(names: tuple[str, ...], codes: Codes) -> pl.Expr:
+    """Return the names that codes count from 1, null for 0."""
+    return pl.lit(pl.Series((None, *names)).gather(pl.Series(codes)))
 
 
-def _progress(rows: pl.DataFrame, count: Callable[..., pl.Expr]) -> pl.DataFrame:
-    """Count which turns brought progress; the first figures of a call are what others beat."""
-    nothing = pl.lit(0, pl.Int64)
-    bare = all(rows[metric].null_count() == rows.height for metric in METRICS)
-    if bare and not (rows["improvements"] > 0).any():  # As in most traces.
-        return rows.with_columns(
-            nothing.alias("improvements"),
-            nothing.alias("figures_compared"),
-            *(pl.lit(value=False).alias(name) for name in ("compares", "gains", "improves")),
-            *(nothing.alias(f"{metric}_improvements") for metric in METRICS),
-            nothing.alias("passed"),
-            measured=pl.lit(None, pl.String),
-            tests_failed_best=pl.lit(None, pl.Int64),
-            coverage_best=pl.lit(None, pl.Float64),
-        )
-    figures = pl.any_horizontal(pl.col("tests_failed", "coverage").is_not_null())
-    rows = rows.with_columns(measured=pl.when(figures).then(pl.col("call").fill_null("")))
-    passes = (pl.col("tests_failed") == 0).fill_null(value=False)
-    rows = rows.with_columns(count("passed", passes, *_MEASURED))
-    rows = rows.with_columns(passed_before=pl.col("passed") - passes)
-    rows = rows.with_columns(
-        tests_failed_best=_figure("tests_failed").cum_min().forward_fill().over(*_COMPARED),
-        coverage_best=_figure("coverage").cum_max().forward_fill().over(*_COMPARED),
-    )
-    before = pl.col("tests_failed_best", "coverage_best").shift(1).over(*_COMPARED)
-    rows = rows.with_columns(before.name.suffix("_before"))
-    new = {
-        "tests_failed": pl.col("tests_failed") < pl.col("tests_failed_best_before"),
-        "coverage": pl.col("coverage") > pl.col("coverage_best_before"),
-        "markers": pl.col("markers") > 0,
-    }
-    new = {metric: holds.fill_null(value=False) for metric, holds in new.items()}
-    rivals = [pl.col(name, f"{name}_best_before").is_not_null() for name in METRICS[:2]]
-    rows = rows.with_columns(
-        compares=pl.any_horizontal(*(pl.all_horizontal(both) for both in rivals))
-        & (pl.col("tests_failed").is_null() | (pl.col("tests_failed") > 0)),
-        gains=new["tests_failed"] | new["coverage"] | passes,
-        improves=pl.any_horizontal(*new.values()),
-    )
-    rows = rows.with_columns(
-        count("figures_compared", pl.col("compares"), "task", "epoch"),
-        count("improvements", pl.col("improves"), "task", "epoch"),
-        *(count(f"{name}_improvements", holds, "task", "epoch") for name, holds in new.items()),
-    )
-    return rows.drop("tests_failed_best_before", "coverage_best_before", "passed_before")
+def counted_columns(turns: pl.DataFrame) -> Columns:
+    """Return the columns of coded turns that are counted, with none of them settled."""
+    rows: Columns = {name: turns[name].to_numpy() for name in _CODED_USED}
+    rows |= {name: _filled(turns[name], 0) for name in _SUMMED}
+    rows |= {name: _filled(turns[name].cast(pl.Float64), nan) for name in _FIGURES}
+    rows["kind"] = turns["kind"].to_physical().cast(pl.Int64).to_numpy()
+    rows["failed"] = _filled(turns["failed"], fill=False)
+    rows["task"] = task_numbers(turns["task"])
+    rows["settled"] = np.zeros(turns.height, dtype=np.bool_)
+    return rows
 
 
-def _twin(rows: pl.DataFrame) -> pl.Expr:
-    """Mark turns that do what the turn before them does, in the same parallel step."""
-    if rows["step"].null_count() == rows.height:
-        return pl.lit(value=False)
-    first = pl.col("order_ns").min().over("task", "trace_id", "step")
-    named = ("task", "agent", "trace_id", "step", "order_ns", "call", "outcome")
-    same = (pl.col(name) == pl.col(name).shift(1) for name in named)
-    return (pl.all_horizontal(*same) & (pl.col("order_ns") == first)).fill_null(value=False)
+def _filled(values: pl.Series, fill: float) -> Any:
+    """Return values with something for null; most traces have none of some columns."""
+    if values.null_count() == len(values):
+        return np.full(len(values), fill)
+    return values.fill_null(fill).to_numpy()
 
 
-def _tries(rows: pl.DataFrame) -> pl.DataFrame:
-    """Count what was tried since something came of it; equal calls of one step are one try."""
-    call, attempt = pl.col("kind") == "tool", pl.col("kind") == "attempt"
-    own = pl.col("own") & ~pl.col("twin")
-    rows = _with_work(rows, attempt)
-    done = attempt & (pl.col("name") == "done").fill_null(value=False)
-    progress = pl.col("improves") | pl.col("works") | pl.col("new_work") | done
-    tries = own | attempt | (pl.col("kind") == "progress")
-    never = pl.lit(value=False)
-    since = {
-        "steps": (IS_STEP, never),
-        "errors": (own, call & ~pl.col("failed").fill_null(value=False)),
-        "turns_since_best": (pl.col("compares"), pl.col("gains")),
-        "tries_since_progress": (tries, progress),
-    }
-    groups = _Groups(rows)
-    tried = rows.select(
-        *(what.alias(f"{name}_what") for name, (what, _) in since.items()),
-        *(ends.alias(f"{name}_ends") for name, (_, ends) in since.items()),
-        *(pl.col(f"{name}_all", f"{name}_before").fill_null(0) for name in since),
-        began_ns=pl.coalesce("began_ns", "end_ns"),
-    )
-    columns = {name: column.to_numpy() for name, column in tried.to_dict().items()}
-    added = [column for name in since for column in groups.since(columns, name)]
-    began = pl.Series("began_ns", columns["began_ns"][groups.first])
-    return rows.with_columns(*added, began).drop("compares", "gains", "improves", "new_work")
+def continue_counters(rows: Columns, how: Counting) -> Codes:
+    """Add `turn` and `COUNTED` to ordered, coded turns; those that are `settled` have them.
 
-
-def _with_work(rows: pl.DataFrame, attempt: pl.Expr) -> pl.DataFrame:
-    """Add the last completed work that was reported, and which turns report other work."""
-    if rows["work"].null_count() == rows.height and not (rows["kind"] == "attempt").any():
-        return rows.with_columns(new_work=pl.lit(value=False))
-    reported = pl.when("settled").then("work").otherwise(pl.when(attempt).then("outcome"))
-    rows = rows.with_columns(work=reported.forward_fill().over("task", "epoch"))
-    before = pl.col("work").shift(1).over("task", "epoch")
-    other = pl.col("outcome").is_not_null() & pl.col("outcome").ne_missing(before)
-    return rows.with_columns(new_work=attempt & other)
-
-
-class _Groups:
-    """The epochs of ordered tasks, as rows that stand together; settled rows come first in each.
-
-    Counting is done in NumPy, because a window of Polars for each count takes ten times as long.
+    Of the settled turns, which come first in their task, only the `carriers` need be there. Batch
+    has none of them; both count here, so that they count the same. Returned is for each turn the
+    row of the turn before it that says its phase, or settled its phase before; -1 without one.
     """
-
-    def __init__(self, rows: pl.DataFrame) -> None:
-        begins = rows.select(
-            pl.any_horizontal(pl.col("task", "epoch").ne_missing(pl.col("task", "epoch").shift(1)))
-        )
-        starts = begins.to_series().to_numpy().copy()
-        starts[:1] = True
-        self.settled = rows["settled"].to_numpy()
-        self.number = np.cumsum(starts)
-        self.first = np.flatnonzero(starts)[self.number - 1]
-        ends = np.ones(rows.height, dtype=np.bool_)
-        ends[:-1] = ~self.settled[1:] | starts[1:]
-        self.carries = self.settled & ends  # the last settled row of each group
-
-    def since(self, columns: Mapping[str, Any], name: str) -> list[pl.Series]:
-        """Return the three columns of a name of `SINCE`, out of the columns of what is counted."""
-        what, ends, kept, kept_before = (
-            columns[f"{name}_{part}"] for part in ("what", "ends", "all", "before")
-        )
-        new = np.where(self.settled, np.where(self.carries, kept, 0), what)
-        total = np.cumsum(new)
-        total = total - (total - new)[self.first]
-        marks = np.where(ends, total, 0)
-        marks = np.where(self.settled, np.where(self.carries, kept_before, 0), marks)
-        apart = self.number * (len(total) + total.max(initial=0) + 1)
-        before = np.maximum.accumulate(marks + apart) - apart
-        total = np.where(self.settled, kept, total)
-        before = np.where(self.settled, kept_before, before)
-        parts = {"": total - before, "_all": total, "_before": before}
-        return [pl.Series(f"{name}{part}", values) for part, values in parts.items()]
+    tasks = Parts(rows, changes(rows["task"]))
+    rows["speaker_code"] = speakers_of(rows, tasks, how.persons)
+    rows["reset_code"] = tasks.kept("reset_code", _reset(rows, tasks, how))
+    resets = rows["reset_code"]
+    tasks.count("turn", rows["kind"] != _USER)
+    tasks.count("epoch", resets != 0)
+    epochs = Parts(rows, changes(rows["task"], rows["epoch"]))
+    tasks.count("waits_seen", _waits(rows, tasks, how.poll_wait_s))
+    tasks.count("resets_seen", (resets != 0) & (resets != RESETS.index("completed") + 1))
+    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
+    for name in TOKENS:
+        agents.count(f"{name}_sum", rows[name])
+        tasks.count(f"{name}_total", rows[name])
+    rows["twin"] = tasks.kept("twin", _twin(rows, tasks))
+    marks = _progress(rows, epochs)
+    _tries(rows, epochs, marks)
+    return _phases(rows, epochs, how)
 
 
-def _figure(metric: str) -> pl.Expr:
-    """Return a metric's figure, of a settled turn the best so far."""
-    return pl.when("settled").then(f"{metric}_best").otherwise(metric)
+def carriers(rows: Columns, persons: Persons) -> Flags:
+    """Mark the turns that carry counts forward, among counted ones: the last of each group.
+
+    A reset ends the groups that are not of the whole task.
+    """
+    task, epoch = rows["task"], rows["epoch"]
+    marked = remembered(rows, persons)
+    tasks = lasts_of([task])
+    marked[tasks] = True
+    marked[lasts_of([task, rows["agent_code"]])] = True
+    current = epoch == epoch[tasks][np.cumsum(changes(task)) - 1]
+    transition = ("phase_code", "converging", "phase_before_code")
+    for names in (transition[:2], transition, ("measured_code",)):
+        places = np.flatnonzero(current & (rows[names[0]] != UNKNOWN))
+        if len(places):
+            marked[places[lasts_of([task[places], *(rows[name][places] for name in names)])]] = True
+    return marked
 
 
-def _phases(rows: pl.DataFrame, how: Counting, count: Callable[..., pl.Expr]) -> pl.DataFrame:
-    """Count visits and transitions."""
-    if rows["phase"].null_count() == rows.height:  # As in most traces; saves half of the time.
-        none = pl.lit(0, pl.Int64)
-        return rows.with_columns(
-            phase_before=pl.lit(None, pl.String),
-            enters=pl.lit(value=False),
-            visits=none,
-            transitions_seen=none,
-            converging=none,
-        )
-    iterations = pl.lit(0, pl.Int64)
-    for phase, metric in how.converging.items():
-        iterations = (
-            pl.when(pl.col("phase") == phase).then(f"{metric}_improvements").otherwise(iterations)
-        )
-    rows = rows.with_columns(_unless_settled("phase_before", _PHASE_BEFORE), converging=iterations)
-    rows = rows.with_columns(enters=_ENTERS)
-    return rows.with_columns(
-        count("visits", pl.col("enters"), *_VISITED),
-        count("transitions_seen", _TRANSITION, *_TRANSITIONED),
-    )
+def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
+    """Return why counts begin anew at a turn, as `RESETS` counts from 1; 0 where they do not."""
+    end_ns, goes_on = rows["end_ns"], ~tasks.starts
+    done = (rows["kind"] == _ATTEMPT) & (rows["status_code"] == _DONE)
+    done &= rows["subtask_code"] == UNKNOWN
+    reasons = np.zeros(len(end_ns), dtype=np.int64)
+    reasons[1:][goes_on[1:] & done[:-1]] = RESETS.index("completed") + 1
+    paused = goes_on[1:] & (end_ns[1:] - end_ns[:-1] > how.idle_s * NS_PER_S)
+    reasons[1:][paused] = RESETS.index("idle") + 1
+    speaker = rows["speaker_code"]
+    for name in PERSONS:
+        reasons[speaker == SPEAKERS.index(name) + 1] = RESETS.index("person") + 1
+    if how.persons.resolved_by == "decision":
+        reasons[speaker == SPEAKERS.index("message") + 1] = RESETS.index("message") + 1
+    return reasons
 
 
-def _unless_settled(name: str, expression: pl.Expr) -> pl.Expr:
-    """Compute a column for turns that do not have it from before."""
-    return pl.when("settled").then(name).otherwise(expression).alias(name)
+def _waits(rows: Columns, tasks: Parts, wait_s: int) -> Flags:
+    """Mark turns before which the task stood still, and turns that are pauses themselves."""
+    waits: Flags = rows["pauses"].copy()
+    still = rows["start_ns"][1:] - rows["end_ns"][:-1] >= wait_s * NS_PER_S
+    waits[1:] |= still & ~tasks.starts[1:]
+    return waits
 
 
-def _from_start(name: str, new: pl.Expr, *group: str) -> pl.Expr:
-    return new.cast(pl.Int64).cum_sum().over(*group).alias(name)
+def _twin(rows: Columns, tasks: Parts) -> Flags:
+    """Mark turns that do what the turn before them does, in the same parallel step."""
+    twin = np.zeros(len(rows["task"]), dtype=np.bool_)
+    steps = np.flatnonzero(rows["step_code"])
+    if not len(steps):
+        return twin
+    twin[1:] = ~tasks.starts[1:]
+    for name in ("agent_code", "step_code", "order_ns", "call_code", "outcome_code"):
+        twin[1:] &= (rows[name][1:] == rows[name][:-1]) & (rows[name][1:] != UNKNOWN)
+    parts = Parts(rows, by=(rows["task"], rows["step_code"]), only=steps)
+    ordered_ns = parts.sorted(rows["order_ns"])
+    first_ns = parts.by_row(ordered_ns[parts.first])
+    twin &= rows["order_ns"] == first_ns
+    return twin
 
 
-def _onwards(name: str, new: pl.Expr, *group: str) -> pl.Expr:
-    """Count what is new on top of the count that the group's last settled turn has."""
-    before = pl.col(name).filter(pl.col("settled")).last().over(*group).fill_null(0)
-    since = pl.when("settled").then(0).otherwise(new.cast(pl.Int64)).cum_sum().over(*group)
-    return pl.when("settled").then(name).otherwise(before + since).alias(name)
+class _Marks(NamedTuple):
+    """Which turns have figures to compare, which are the best so far, which bring progress."""
+
+    compares: Flags
+    gains: Flags
+    improves: Flags
+
+
+def _progress(rows: Columns, epochs: Parts) -> _Marks:
+    """Count which turns brought progress; the first figures of a call are what others beat."""
+    failing, coverage, markers = rows["tests_failed"], rows["coverage"], rows["markers"] > 0
+    figures = ~(np.isnan(failing) & np.isnan(coverage))
+    rows["measured_code"] = np.zeros(len(figures), dtype=np.int64)
+    if figures.any():
+        call = rows["call_code"]
+        named = np.where(call == UNKNOWN, _ANY_CALL, call)
+        rows["measured_code"] = np.where(figures, named, UNKNOWN)
+    passes = failing == 0
+    best = _best_before(rows, np.flatnonzero(figures), passes)
+    compares = ~np.isnan(failing + best["tests_failed"]) | ~np.isnan(coverage + best["coverage"])
+    improves = {
+        "tests_failed": failing < best["tests_failed"],
+        "coverage": coverage > best["coverage"],
+        "markers": markers,
+    }
+    better = improves["tests_failed"] | improves["coverage"]
+    marks = _Marks(compares & ~(failing <= 0), better | passes, better | markers)
+    epochs.count("figures_compared", marks.compares)
+    epochs.count("improvements", marks.improves)
+    for name, holds in improves.items():
+        epochs.count(f"{name}_improvements", holds)
+    return marks
+
+
+def _best_before(rows: Columns, places: Codes, passes: Flags) -> dict[str, Figures]:
+    """Add the best figures so far of each call, and return those before each turn.
+
+    What fails after all tests passed is compared with what came after that, too.
+    """
+    calls = Parts(rows, by=(rows["task"], rows["epoch"], rows["measured_code"]), only=places)
+    calls.count("passed", passes)
+    by = (rows["task"], rows["epoch"], rows["measured_code"], rows["passed"] - passes)
+    compared = Parts(rows, by=by, only=places)
+    return {
+        name: compared.best(name, sign) for name, sign in (("tests_failed", -1), ("coverage", 1))
+    }
+
+
+def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
+    """Count what was tried since something came of it; equal calls of one step are one try."""
+    kind = rows["kind"]
+    attempt = kind == _ATTEMPT
+    own = rows["own"] & ~rows["twin"]
+    done = attempt & (rows["status_code"] == _DONE)
+    progress = marks.improves | rows["works"] | _new_work(rows, epochs, attempt) | done
+    fine = (kind == _TOOL) & ~rows["failed"]
+    steps = (kind != _USER) & (kind != _SWITCH)
+    epochs.since("steps", steps, np.zeros_like(steps))
+    epochs.since("errors", own, fine)
+    epochs.since("turns_since_best", marks.compares, marks.gains)
+    epochs.since("tries_since_progress", own | attempt | (kind == _PROGRESS), progress)
+    rows["began_ns"] = epochs.kept("began_ns", rows["end_ns"])[epochs.first]
+
+
+def _new_work(rows: Columns, epochs: Parts, attempt: Flags) -> Flags:
+    """Add the last completed work that was reported; returns which turns report other work."""
+    reported = np.where(attempt, rows["outcome_code"], UNKNOWN)
+    work = epochs.kept("work_code", reported)
+    if not work.any():
+        rows["work_code"] = work
+        return np.zeros(len(work), dtype=np.bool_)
+    last = epochs.last(work != UNKNOWN)
+    before = epochs.before(last)
+    rows["work_code"] = np.where(last < 0, UNKNOWN, work[last])
+    known_before = np.where(before < 0, UNKNOWN, work[before])
+    other: Flags = (reported != UNKNOWN) & (reported != known_before)
+    return other
+
+
+def _phases(rows: Columns, epochs: Parts, how: Counting) -> Codes:
+    """Count visits and transitions; returns of each turn the row that says the phase before it."""
+    phase = rows["phase_code"]
+    known = epochs.kept("phase_before_code", np.zeros_like(phase))
+    known = np.where(phase == UNKNOWN, known, phase)
+    if not known.any():  # As in most traces; saves half of the time.
+        nothing = np.zeros_like(phase)
+        for name in ("phase_before_code", "visits", "transitions_seen", "converging"):
+            rows[name] = nothing
+        rows["enters"] = np.zeros(len(phase), dtype=np.bool_)
+        return np.full_like(phase, -1)
+    before = epochs.before(epochs.last(known != UNKNOWN))
+    phase_before = np.where(before < 0, UNKNOWN, known[before])
+    rows["phase_before_code"] = epochs.kept("phase_before_code", phase_before)
+    iterations = np.zeros_like(phase)
+    for name, metric in how.converging.items():
+        iterations = np.where(phase == code_of(name), rows[f"{metric}_improvements"], iterations)
+    rows["converging"] = iterations
+    enters = (phase != UNKNOWN) & (phase != rows["phase_before_code"]) & (rows["kind"] != _USER)
+    rows["enters"] = enters
+    places = np.flatnonzero(phase)
+    visited = (rows["task"], rows["epoch"], phase, iterations)
+    Parts(rows, by=visited, only=places).count("visits", enters)
+    transitions = Parts(rows, by=(*visited, rows["phase_before_code"]), only=places)
+    transitions.count("transitions_seen", enters & (rows["phase_before_code"] != UNKNOWN))
+    return before

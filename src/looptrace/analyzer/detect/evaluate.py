@@ -6,14 +6,15 @@ changed. A stretch is a maximal run of firing turns of one lane, with all turns 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.columns import columns
+from looptrace.analyzer.detect.loop_rows import Gather, gather_from
 from looptrace.analyzer.detect.ruleset import OFF, Override, RuleForms, RuleSet
 from looptrace.analyzer.detect.stretches import (
     LaneEvaluation,
@@ -23,7 +24,7 @@ from looptrace.analyzer.detect.stretches import (
     stretch_rows,
 )
 from looptrace.rules.contract import Evaluation
-from looptrace.rules.turns import Codes, Flags, Lane
+from looptrace.rules.turns import KINDS, Codes, Flags, Lane, LaneSpec, Turns
 
 # The columns of an evaluation.
 _MIXED = ("reached", "needed", "period", "length", "what")
@@ -37,32 +38,73 @@ def find_stretches(
     Each of `fresh` marks the rows at which a rule may fire, None all; the others only serve to look
     back on.
     """
+    seen = columns_seen(table, rule_set)
+    return stretches_in(seen, rule_set.forms(), gather_from(table), fresh)
+
+
+def stretches_in(
+    seen: Seen, every: Sequence[RuleForms], gather: Gather, fresh: Sequence[Flags | None]
+) -> list[list[Stretch]]:
+    """Apply the rules to what they see of turns, as `find_stretches`, which reads from a table."""
     stretches: list[list[StretchRows]] = [[] for _ in fresh]
-    for lane_evaluation in evaluate_rules(table, rule_set):
+    for lane_evaluation in evaluations_of(seen, every, fresh):
         fires = np.flatnonzero(lane_evaluation.evaluation.fires)
         for rows, so_far in zip(fresh, stretches, strict=True):
             chosen = fires if rows is None else fires[rows[lane_evaluation.lane.rows[fires]]]
             so_far.extend(stretch_rows(lane_evaluation, chosen))
-    return [read_stretches(table, members) for members in stretches]
+    return [read_stretches(seen.turns, gather, members) for members in stretches]
+
+
+class Seen(NamedTuple):
+    """What rules see of turns, and which of the turns each override is for."""
+
+    turns: Turns
+    fits: list[Flags]
 
 
 def evaluate_rules(table: pl.DataFrame, rule_set: RuleSet) -> Iterator[LaneEvaluation]:
     """Apply each rule to counted turns."""
-    every = rule_set.forms()
-    turns = columns(table, texts=_read_by(every), meaning=rule_set.meaning)
-    lanes = {spec: turns.lane(spec) for spec in {forms.lane for forms in every}}
-    fits = [_fits(table, override) for override in rule_set.overrides]
+    return evaluations_of(columns_seen(table, rule_set), rule_set.forms())
+
+
+def columns_seen(table: pl.DataFrame, rule_set: RuleSet) -> Seen:
+    """Return what the rules see of a table of counted turns."""
+    turns = columns(table, texts=kinds_read(rule_set.forms()), meaning=rule_set.meaning)
+    return Seen(turns, [_fits(table, override) for override in rule_set.overrides])
+
+
+def evaluations_of(
+    seen: Seen, every: Sequence[RuleForms], fresh: Sequence[Flags | None] = (None,)
+) -> Iterator[LaneEvaluation]:
+    """Apply each rule to what it sees of counted turns, if any of `fresh` are in its lane."""
+    turns = seen.turns
+    lanes = _lanes_of(turns, {forms.lane for forms in every}, fresh)
     for forms in every:
-        lane = lanes[forms.lane]
+        lane = lanes.get(forms.lane)
+        if lane is None:
+            continue
         held = np.broadcast_to(np.int64(forms.base), len(lane.rows))
         if forms.overridden:
             held = held.copy()
         for override, form in forms.overridden:
-            held[fits[override][lane.rows]] = form
+            held[seen.fits[override][lane.rows]] = form
         yield LaneEvaluation(forms.rules, lane, _evaluation(forms, lane, held), held)
 
 
-def _read_by(every: Sequence[RuleForms]) -> set[str]:
+def _lanes_of(
+    turns: Turns, specs: Iterable[LaneSpec], fresh: Sequence[Flags | None]
+) -> dict[LaneSpec, Lane]:
+    """Return the lanes in which a rule may fire at a fresh turn."""
+    chosen = [rows for rows in fresh if rows is not None]
+    if len(chosen) < len(fresh):
+        return {spec: turns.lane(spec) for spec in specs}
+    rows = np.logical_or.reduce(chosen)
+    kinds = {KINDS[kind] for kind in np.unique(turns.kind[rows]).tolist()}
+    lanes = {spec: turns.lane(spec) for spec in specs if not kinds.isdisjoint(spec.kinds)}
+    return {spec: lane for spec, lane in lanes.items() if rows[lane.rows].any()}
+
+
+def kinds_read(every: Sequence[RuleForms]) -> set[str]:
     """Return the kinds of turn whose texts the rules read."""
     reading = [forms.lane for forms in every if any(rule.reads_texts for rule in forms.rules)]
     return {kind for lane in reading for kind in lane.kinds}

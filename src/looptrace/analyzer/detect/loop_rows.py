@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -17,6 +17,10 @@ _HEX_DIGITS = 16
 _COARSE_FORMS = ("test-fail", "file", "search", "request")
 # Kinds of failures that are none.
 _UNTYPED = (None, "unknown", "untold")
+
+
+# Returns what counted turns have in a column, by its name and the rows.
+Gather = Callable[[str, Codes], list[Any]]
 
 
 class LoopRow(NamedTuple):
@@ -78,8 +82,12 @@ class LoopRow(NamedTuple):
 _LABELLED = ("kind", "name", "arguments", "text", "phase")
 
 
-def loop_rows(table: pl.DataFrame, rows: Codes) -> Iterator[LoopRow]:
+def loop_rows(gather: Gather, rows: Codes) -> Iterator[LoopRow]:
     """Read whole turns, column by column, which is several times as fast as row by row."""
-    places = pl.Series(rows)
-    columns = [table[name].gather(places).to_list() for name in LoopRow._fields]
+    columns = [gather(name, rows) for name in LoopRow._fields]
     return map(LoopRow._make, zip(*columns, strict=True))
+
+
+def gather_from(table: pl.DataFrame) -> Gather:
+    """Return how turns are read out of a table of counted turns."""
+    return lambda name, rows: table[name].gather(pl.Series(rows)).to_list()

@@ -7,23 +7,23 @@ messages reset nothing and resolve nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-import polars as pl
+import numpy as np
 from msgspec import Meta
 
-from looptrace.analyzer.schema.turns import IS_USER
+from looptrace.analyzer.detect.parts import Columns, Parts, changes, lasts_of
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.contract import check_bounds, numbers, setting
+from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Flags
 
 Speaker = Literal["intervention", "message", "same_words", "attempts", "setting"]
+SPEAKERS: tuple[Speaker, ...] = get_args(Speaker)
 # A person; the other speakers are iterations of an orchestrator.
 PERSONS: tuple[Speaker, ...] = ("intervention", "message")
 # Attempts that the author records; a switch is one as a turn of its session.
-_ATTEMPTS = ("attempt", "switch")
-
-# A decision on a gate and `looptrace.human_intervention` have an id, messages do not.
-_IS_MESSAGE = IS_USER & pl.col("call_id").is_null()
+_ATTEMPTS = (KINDS.index("attempt"), KINDS.index("switch"))
+_USER = KINDS.index("user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +53,38 @@ class Persons:
         check_bounds("persons", numbers(self))
 
 
-def speakers_of(rows: pl.DataFrame, how: Persons) -> pl.Series:
-    """Return the `Speaker` of each message in ordered turns, null for other turns.
+def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
+    """Return the `Speaker` of each message in ordered turns, as `SPEAKERS` counts from 1; else 0.
 
-    Rows that are `settled` have theirs in the column `speaker`.
+    Rows that are `settled` have theirs. They are told in a loop, because each depends on the
+    messages before it.
     """
-    rows = rows.with_row_index("row")
-    is_user = rows.select(IS_USER).to_series()
-    if not is_user.any():
-        return pl.Series([None], dtype=pl.String).new_from_index(0, rows.height).alias("speaker")
-    new_task = pl.col("task") != pl.col("task").shift(1)
-    tried = pl.when(pl.col("kind").is_in(_ATTEMPTS)).then("trace_id").forward_fill().over("task")
-    messages = rows.with_columns(
-        in_trace_of_attempt=(tried == pl.col("trace_id")).shift(1).fill_null(value=False)
-        & ~new_task
-    ).filter(is_user)
-    return (
-        rows.select("row")
-        .join(_speakers(messages, how), on="row", how="left", maintain_order="left")
-        .get_column("speaker")
-    )
-
-
-def _speakers(messages: pl.DataFrame, how: Persons) -> pl.DataFrame:
-    """Return the speaker by row, in a loop, because each depends on the messages before it."""
-    known: dict[str, BoundedDict[str, None]] = {}
-    speakers: list[str] = []
-    columns = ("task", "settled", "speaker", "call_id", "call", "in_trace_of_attempt")
-    for task, settled, before, call_id, words, attempted in messages.select(columns).iter_rows():
-        earlier = known.setdefault(task, BoundedDict(how.messages_kept))
-        speaker: str = before
-        if not settled and call_id is not None:
-            speaker = "intervention"
-        elif not settled:
-            speaker = _speaker(how, again=words in earlier, attempted=attempted)
-        speakers.append(speaker)
-        if call_id is None and words is not None:
+    speakers = np.zeros(len(rows["task"]), dtype=np.int64)
+    messages = np.flatnonzero(rows["kind"] == _USER)
+    if not len(messages):
+        return speakers
+    attempted = _after_attempts(rows, tasks)
+    known: dict[int, BoundedDict[int, None]] = {}
+    for row in messages.tolist():
+        earlier = known.setdefault(int(rows["task"][row]), BoundedDict(how.messages_kept))
+        words, has_id = int(rows["call_code"][row]), bool(rows["has_id"][row])
+        speaker: Speaker = "intervention"
+        if not has_id:
+            speaker = _speaker(how, again=words in earlier, attempted=bool(attempted[row]))
+        speakers[row] = SPEAKERS.index(speaker) + 1
+        if not has_id and words != UNKNOWN:
             earlier.pop(words, None)  # What came last is forgotten last.
             earlier[words] = None
-    return messages.select("row").with_columns(speaker=pl.Series(speakers, dtype=pl.String))
+    return np.asarray(tasks.kept("speaker_code", speakers))
+
+
+def _after_attempts(rows: Columns, tasks: Parts) -> Flags:
+    """Mark the turns of which the one before is in the trace of the task's last attempt."""
+    last = tasks.last(np.isin(rows["kind"], _ATTEMPTS))
+    tried = (last >= 0) & (rows["trace_code"][last] == rows["trace_code"])
+    after = np.zeros(len(tried), dtype=np.bool_)
+    after[1:] = tried[:-1] & ~tasks.starts[1:]
+    return after
 
 
 def _speaker(how: Persons, *, again: bool, attempted: bool) -> Speaker:
@@ -103,15 +96,18 @@ def _speaker(how: Persons, *, again: bool, attempted: bool) -> Speaker:
     return "attempts" if attempted else "message"
 
 
-def remembered(rows: pl.DataFrame, how: Persons) -> pl.Series:
-    """Mark the settled turns that later messages are compared with: a bounded number a task."""
-    rows = rows.with_row_index("row")
-    words = rows.filter(_IS_MESSAGE & pl.col("call").is_not_null())
-    attempts = rows.filter(pl.col("kind").is_in(_ATTEMPTS))
-    kept = [
-        words.unique(["task", "call"], keep="last", maintain_order=True)
-        .group_by("task")
-        .tail(how.messages_kept),
-        attempts.unique("task", keep="last"),
-    ]
-    return rows["row"].is_in(pl.concat([each["row"] for each in kept]).implode())
+def remembered(rows: Columns, how: Persons) -> Flags:
+    """Mark the counted turns that later messages are compared with: a bounded number a task."""
+    task, kind = rows["task"], rows["kind"]
+    marked = np.zeros(len(task), dtype=np.bool_)
+    attempts = np.flatnonzero(np.isin(kind, _ATTEMPTS))
+    if len(attempts):
+        marked[attempts[lasts_of([task[attempts]])]] = True
+    words = rows["call_code"]
+    messages = np.flatnonzero((kind == _USER) & ~rows["has_id"] & (words != UNKNOWN))
+    if len(messages):
+        messages = np.sort(messages[lasts_of([task[messages], words[messages]])])
+        number = np.cumsum(changes(task[messages])) - 1
+        ends = np.append(np.flatnonzero(changes(task[messages]))[1:], len(messages))
+        marked[messages[ends[number] - np.arange(len(messages)) <= how.messages_kept]] = True
+    return marked

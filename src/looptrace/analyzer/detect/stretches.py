@@ -9,13 +9,13 @@ from itertools import chain, islice, pairwise, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
-from looptrace.analyzer.detect.loop_rows import LoopRow, loop_rows
+from looptrace.analyzer.detect.loop_rows import Gather, LoopRow, loop_rows
+from looptrace.analyzer.detect.shared_list import grown
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import names_in
 from looptrace.rules.contract import Evaluation, Loop, Rule
-from looptrace.rules.turns import Codes, Flags, Lane
+from looptrace.rules.turns import Codes, Flags, Lane, Turns
 from looptrace.rules.vocabulary import NS_PER_S
 
 Key = tuple[str, str, str, int, int, int]
@@ -45,10 +45,10 @@ class Stretch:
     failing: int  # how many turns, from the first on, are known to have failed
     verbatim: int  # how many, from the first on, asked for the same, word by word
     by_first: int  # how many, from the first on, are turns of the first one's agent
-    turn: tuple[int, ...]
-    trace_id: tuple[str, ...]
-    span_id: tuple[str, ...]
-    fired: tuple[Firing, ...]
+    turn: Sequence[int]
+    trace_id: Sequence[str]
+    span_id: Sequence[str]
+    fired: Sequence[Firing]
 
     @property
     def rule(self) -> Rule:
@@ -167,10 +167,10 @@ class Stretch:
             failing=failing,
             verbatim=verbatim,
             by_first=by_first,
-            fired=self.fired + later.fired[fired:],
-            turn=self.turn + later.turn[new:],
-            trace_id=self.trace_id + later.trace_id[new:],
-            span_id=self.span_id + later.span_id[new:],
+            fired=grown(self.fired, later.fired[fired:]),
+            turn=grown(self.turn, later.turn[new:]),
+            trace_id=grown(self.trace_id, later.trace_id[new:]),
+            span_id=grown(self.span_id, later.span_id[new:]),
         )
 
 
@@ -283,7 +283,7 @@ def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[Stre
         )
 
 
-def read_stretches(table: pl.DataFrame, stretches: Sequence[StretchRows]) -> list[Stretch]:
+def read_stretches(turns: Turns, gather: Gather, stretches: Sequence[StretchRows]) -> list[Stretch]:
     """Read the turns of all stretches out of the counted turns at once.
 
     Of most turns only the ids are read; of one round and of the last turn everything.
@@ -293,16 +293,15 @@ def read_stretches(table: pl.DataFrame, stretches: Sequence[StretchRows]) -> lis
     rows = np.concatenate([members.rows for members in stretches])
     ends = np.cumsum([len(members.rows) for members in stretches])
     starts = np.concatenate([[0], ends[:-1]])
-    failing = _prefixes(table["failed"].fill_null(value=False).to_numpy()[rows], starts, ends)
-    call = table["call_code"].to_numpy()[rows]
+    failing = _prefixes(turns.failed[rows], starts, ends)
+    call = turns.call[rows]
     verbatim = _prefixes(call == np.repeat(call[starts], ends - starts), starts, ends)
-    agent = table["agent"].gather(rows)
-    is_first = agent == agent.gather(np.repeat(starts, ends - starts))
-    by_first = _prefixes(is_first.to_numpy(), starts, ends)
-    fired = _fired(table, stretches)
-    ids = [table[name].gather(rows).to_list() for name in ("turn", "trace_id", "span_id")]
-    rounds = loop_rows(table, np.concatenate([m.rows[: m.period] for m in stretches]))
-    lasts = loop_rows(table, rows[ends - 1])
+    agent = turns.agent[rows]
+    by_first = _prefixes(agent == np.repeat(agent[starts], ends - starts), starts, ends)
+    fired = _fired(gather, stretches)
+    ids = [gather(name, rows) for name in ("turn", "trace_id", "span_id")]
+    rounds = loop_rows(gather, np.concatenate([m.rows[: m.period] for m in stretches]))
+    lasts = loop_rows(gather, rows[ends - 1])
     return [
         _stretch(members, tuple(islice(rounds, members.period)), next(lasts), alike, part, at)
         for members, alike, part, at in zip(
@@ -323,14 +322,14 @@ def _prefixes(holds: Flags, starts: Codes, ends: Codes) -> list[int]:
     return lengths
 
 
-def _fired(table: pl.DataFrame, stretches: Sequence[StretchRows]) -> Iterator[tuple[Firing, ...]]:
+def _fired(gather: Gather, stretches: Sequence[StretchRows]) -> Iterator[tuple[Firing, ...]]:
     """Read when each stretch fired."""
-    rows = pl.Series(np.concatenate([members.fired for members in stretches]))
+    rows = np.concatenate([members.fired for members in stretches])
     every = map(
         Firing._make,
         zip(
-            table["turn"].gather(rows).to_list(),
-            table["end_ns"].gather(rows).to_list(),
+            gather("turn", rows),
+            gather("end_ns", rows),
             chain.from_iterable(members.rules for members in stretches),
             chain.from_iterable(members.needed for members in stretches),
             chain.from_iterable(

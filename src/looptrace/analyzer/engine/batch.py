@@ -12,14 +12,14 @@ from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.detect.loop_rows import LoopRow, loop_rows
+from looptrace.analyzer.detect.loop_rows import LoopRow, gather_from, loop_rows
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import TaskState, advance
-from looptrace.analyzer.gates.timeline import moments_of, with_history
+from looptrace.analyzer.gates.timeline import moments_of, resets_of, with_history
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
@@ -117,7 +117,7 @@ def decide_tasks(
     looping = rows.filter(pl.col("task").is_in({loop.task for loop in stretches}))
     states: list[TaskState] = []
     events: list[GateEvent] = []
-    for task, moments in sorted(moments_of(looping, _growths(stretches)).items()):
+    for task, moments in sorted(moments_of(resets_of(looping), _growths(stretches)).items()):
         state, task_events = advance(TaskState(task), moments, recovery)
         states.append(state)
         events += task_events
@@ -163,7 +163,7 @@ def openings_of(
     found = at.join(
         turns.filter(~pl.col("is_user")), on=["task", "turn"], how="left", maintain_order="left"
     )
-    lasts = loop_rows(rows, found["row"].to_numpy())
+    lasts = loop_rows(gather_from(rows), found["row"].to_numpy())
     return {
         gate: _finding_at(growth, last)
         for (gate, growth), last in zip(opened.items(), lasts, strict=True)

@@ -2,69 +2,85 @@
 
 Of each task the engine keeps the turns that may still move, and of the settled ones before them
 as many as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest of
-its task; what arrives later than that is counted and left out. All other turns of a task are judged
-anew whenever one arrives, by the functions that serve batch.
+its task; what arrives later than that is counted and left out. A turn that comes after all others
+of its task is counted on and judged alone, by the functions that serve batch. Where it comes before
+some, all that may still move are counted and judged anew, on from the settled ones.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.columns import columns, encode_columns
-from looptrace.analyzer.detect.counters import GROUPS, continue_counters
-from looptrace.analyzer.detect.evaluate import find_stretches
+from looptrace.analyzer.detect.counters import carriers
+from looptrace.analyzer.detect.evaluate import stretches_in
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.persons import remembered
+from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
+from looptrace.analyzer.engine.live_task import (
+    HORIZON_S,
+    TURNS_MORE,
+    LiveTask,
+    Standing,
+    settling,
+)
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
+from looptrace.analyzer.engine.turn_block import (
+    AT,
+    EMPTY,
+    TurnBlock,
+    count_on,
+    encoded,
+    gather_from,
+    joined,
+    put_in_order,
+    seen_of,
+    turns_of,
+)
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import Moment, TaskState, advance
-from looptrace.analyzer.gates.timeline import moments_of, with_history
-from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, ordered
-from looptrace.bounded_dict import BoundedDict
+from looptrace.analyzer.gates.timeline import TaskReset, moments_of, with_history
+from looptrace.rules.turns import LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
-
-# Spans may arrive this long after younger ones of their task.
-LATENESS_S = 60
-# A late call may also belong to a step that stands at its first end.
-HORIZON_S = LATENESS_S + STEP_SPREAD_S
-# A call that is slower than this many later parallel steps of its task is not looked for.
-STEPS_KEPT_MAX = 1_000
-
-
-Happened = dict[str, list[Moment]]
 
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """What turns brought: findings that opened or grew, new events, and the tasks' states now."""
+    """What turns brought: loops that opened or grew, new events, and the tasks' states now."""
 
-    findings: list[Finding]
+    loops: list[Stretch]
     events: list[GateEvent]
     states: list[TaskState]
     openings: dict[str, Finding] = field(default_factory=dict)  # as `Detection` has them
 
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings that opened or grew, whose evidence is as long as their loops."""
+        return in_order([finding_of(loop) for loop in self.loops])
 
-@dataclass(slots=True)
-class _Task:
-    """What is carried forward of the settled turns of one task."""
 
-    settled_ns: int = -(2**63)  # turns that end before this come too late
-    opened: dict[Key, Stretch] = field(default_factory=dict)
-    ended: list[Stretch] = field(default_factory=list)
-    current: list[Stretch] = field(default_factory=list)
-    steps: BoundedDict[tuple[str, str], None] = field(  # trace and step, settled
-        default_factory=lambda: BoundedDict(STEPS_KEPT_MAX)
-    )
-    state: TaskState | None = None  # after the settled turns
-    paused: bool = False  # there is an open gate now
-    told: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
+class _Part(NamedTuple):
+    """Turns of one task that are evaluated, after others that they are counted on from."""
+
+    name: str
+    before: TurnBlock
+    fresh: TurnBlock
+    # How many of the fresh are settled now; None where they are only the turns that are new, and
+    # not all that may still move.
+    settles: int | None = None
+
+
+class _Happened(NamedTuple):
+    """What happened to a task at some of its turns: loops that were seen, and resets."""
+
+    loops: list[Stretch]
+    resets: list[TaskReset]
 
 
 class LiveEngine:
@@ -87,8 +103,13 @@ class LiveEngine:
         self.evicted = 0  # tasks let go to make room for others
         self._recall = recall
         self._tasks_max = tasks_max
-        self._tasks: dict[str, _Task] = {}  # the one that was fed last comes last
-        self._rows: pl.DataFrame | None = None  # kept turns of all tasks, with `settled`
+        self._tasks: dict[str, LiveTask] = {}  # the one that was fed last comes last
+        self._forms = policy.rule_set.forms()
+        self._lookbacks: dict[LaneSpec, int] = {}
+        for forms in self._forms:
+            furthest = max(self._lookbacks.get(forms.lane, 1), forms.lookback)
+            self._lookbacks[forms.lane] = furthest
+        self._stagger = 0
 
     def __len__(self) -> int:
         """How many tasks are held."""
@@ -97,50 +118,192 @@ class LiveEngine:
     @property
     def kept(self) -> int:
         """How many turns are held, of all tasks."""
-        return 0 if self._rows is None else self._rows.height
+        return sum(len(task.block) for task in self._tasks.values())
 
     def feed(self, turns: pl.DataFrame) -> Fed:
         """Take turns (`TURN_SCHEMA`) in any order; returns what is new because of them."""
         if turns.is_empty():
             return Fed([], [], [])
-        names = turns["task"].unique(maintain_order=True).to_list()
-        self._touch(names)
-        rows = self._merged(turns, names)
-        if rows.is_empty():
+        arrived = self._in_time(turns)
+        parts = self._parts(arrived)
+        if not parts:
             return Fed([], [], [])
-        rows = rows.with_columns(settles=_settles())
-        settles, waits = rows["settles"], ~(rows["settled"] | rows["settles"])
-        final, moving = find_stretches(rows, self._rules, (settles.to_numpy(), waits.to_numpy()))
-        settled = self._settle(rows, _by_task(final))
-        found = _by_task(moving)
-        changed: list[Stretch] = []
-        grown: list[Growth] = []
-        for name in names:
-            task = self._tasks[name]
-            now = continue_stretches(task.opened, found[name])
-            before, task.current = task.current, [*now.ended, *now.opened.values()]
-            changed += [stretch for stretch in task.current if stretch not in before]
-            grown += now.grown
-        events, states = self._decide(
-            names,
-            moments_of(rows.filter(settles), settled),
-            moments_of(rows.filter(waits), grown),
-        )
-        events = with_history(events, rows, self._policy.recovery.history_max)
-        openings = openings_of(events, [*settled, *grown], rows)
-        self._keep(rows)
+        parts, happened = self._evaluated(parts)
+        fed = Fed([], [], [])
+        for part, (final, moving) in zip(parts, happened, strict=True):
+            self._take(part, final, moving, fed)
+        self._keep([part for part in parts if part.settles is not None])
         self._evict()
-        return Fed(in_order([finding_of(s) for s in changed]), events, states, openings)
+        return fed
 
-    def _touch(self, names: list[str]) -> None:
+    def _in_time(self, turns: pl.DataFrame) -> dict[str, TurnBlock]:
+        """Return the turns of each task that do not come too late, with their codes."""
+        tasks, ends = turns["task"].to_list(), turns["end_ns"].to_list()
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(tasks):
+            places.setdefault(name, []).append(place)
+        self._touch(places)
+        late = [
+            place for place, end in enumerate(ends) if end < self._tasks[tasks[place]].settled_ns
+        ]
+        self.late += len(late)
+        if len(late) == len(tasks):
+            return {}
+        left_out = set(late)
+        in_time = {
+            name: [place for place in mine if place not in left_out]
+            for name, mine in places.items()
+        }
+        block = encoded(turns)
+        return {name: block.take(np.array(mine)) for name, mine in in_time.items() if mine}
+
+    def _touch(self, names: Iterable[str]) -> None:
         """Hold these tasks, and let them be the last to go."""
         for name in names:
             task = self._tasks.pop(name, None)
             if task is None:
-                state = self._recall(name)
                 # Counts begin anew with what comes now; a gate waits for a person.
-                task = _Task(state=state, paused=True) if state.gate else _Task()
+                state = self._recall(name)
+                standing = Standing({}, state if state.gate else TaskState(name))
+                task = LiveTask(standing, standing)
             self._tasks[name] = task
+
+    def _parts(self, arrived: dict[str, TurnBlock]) -> list[_Part]:
+        """Return what is to be evaluated: of most tasks the new turns, of some all that may move.
+
+        The latter are those that have too many turns, or a new turn that does not come last.
+        """
+        parts: dict[str, _Part] = {}
+        anew: dict[str, TurnBlock] = {}
+        for name, new in arrived.items():
+            task = self._tasks[name]
+            last = task.last_in_order(new)
+            task.newest_ns = max(task.newest_ns, *(turn[AT["end_ns"]] for turn in new.turns))
+            parts[name] = _Part(name, task.near, last or EMPTY)
+            if last is None:
+                anew[name] = task.merged(new)
+        if anew:
+            for name, fresh in zip(anew, put_in_order(list(anew.values())), strict=True):
+                task = self._tasks[name]
+                before = task.block.part(0, task.settled_turns)
+                settles = settling(fresh, task.settled_ns)
+                parts[name] = _Part(name, before, fresh, settles)
+        return list(parts.values())
+
+    def _evaluated(
+        self, parts: list[_Part]
+    ) -> tuple[list[_Part], list[tuple[_Happened, _Happened]]]:
+        """Count and judge the fresh turns; returns the counted parts, and what happened in each.
+
+        That is what happened at settled turns, and what did at those that may still move.
+        """
+        sizes = np.array([(len(part.before), len(part.fresh)) for part in parts])
+        task = np.repeat(np.arange(len(parts)), sizes.sum(axis=1))
+        begins = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes.ravel())])
+        block = joined([block for part in parts for block in (part.before, part.fresh)])
+        fresh = np.repeat(np.tile([False, True], len(parts)), sizes.ravel())
+        count_on(block, task, ~fresh, self._rules.counting)
+        settles = np.zeros(len(block), dtype=np.bool_)
+        counted: list[_Part] = []
+        for part, begin, middle, end in zip(
+            parts, begins[:-1:2].tolist(), begins[1::2].tolist(), begins[2::2].tolist(), strict=True
+        ):
+            settles[middle : middle + (part.settles or 0)] = True
+            before = block.part(begin, middle) if part.settles is not None else EMPTY
+            counted.append(part._replace(before=before, fresh=block.part(middle, end)))
+        seen = seen_of(block, task, fresh, self._rules)
+        marks = (settles, fresh & ~settles)
+        loops = stretches_in(seen, self._forms, gather_from(block), marks)
+        names = [part.name for part in parts]
+        final, moving = (
+            _happened(names, each, block.resets(rows))
+            for each, rows in zip(loops, marks, strict=True)
+        )
+        return counted, list(zip(final, moving, strict=True))
+
+    def _take(self, part: _Part, final: _Happened, moving: _Happened, fed: Fed) -> None:
+        """Take a task through what happened in its fresh turns; nothing is told again."""
+        task, recovery = self._tasks[part.name], self._policy.recovery
+        anew = part.settles is not None
+        if not anew:
+            task.add(part.fresh)
+        before, grown, over = task.now, list[Growth](), list[GateEvent]()
+        since = before
+        if anew:
+            update = continue_stretches(task.settled.loops, final.loops)
+            moments = _moments(part.name, final, update.grown)
+            state, over = advance(task.settled.state, moments, recovery)
+            open_loops, over_loops = _over(update.opened, part.fresh.rows[: part.settles])
+            since = task.settled = Standing(open_loops, state)
+            task.ended += [*update.ended, *over_loops]
+            task.ended_now = []
+            grown += update.grown
+        elif not moving.loops and not moving.resets:
+            fed.states.append(before.state)
+            return
+        now = continue_stretches(since.loops, moving.loops)
+        state, told = advance(since.state, _moments(part.name, moving, now.grown), recovery)
+        task.now = Standing(now.opened, state)
+        task.ended_now += now.ended
+        new = {event.id: event for event in (*over, *told) if event.id not in task.told}
+        settled = {event.id for event in over}  # Settled moments come but once.
+        task.told = dict.fromkeys(key for key in (*task.told, *new) if key not in settled)
+        events = list(new.values())
+        if any(event.type == "gate_opened" for event in events):
+            rows = (joined([part.before, part.fresh]) if anew else task.block).frame()
+            events = with_history(events, rows, recovery.history_max)
+            fed.openings.update(openings_of(events, [*grown, *now.grown], rows))
+        known = before.loops
+        fed.loops.extend(loop for loop in now.ended if loop not in known.values())
+        fed.loops.extend(loop for key, loop in now.opened.items() if loop != known.get(key))
+        fed.states.append(state)
+        fed.events.extend(events)
+
+    def _keep(self, parts: Sequence[_Part]) -> None:
+        """Keep the turns that may still move, and the settled ones that others depend on."""
+        if not parts:
+            return
+        settled = [joined([p.before, p.fresh.part(0, p.settles or 0)]) for p in parts]
+        for part, kept in zip(parts, self._needed(settled), strict=True):
+            middle = part.settles or 0
+            waiting = part.fresh.part(middle, len(part.fresh))
+            self._stagger = (self._stagger + 1) % TURNS_MORE
+            task = self._tasks[part.name]
+            task.hold(kept, part.fresh.turns[:middle], waiting, self._stagger)
+        blocks = [self._tasks[part.name].block for part in parts]
+        for part, near in zip(parts, self._needed(blocks), strict=True):
+            self._tasks[part.name].near = near
+
+    def _needed(self, blocks: Sequence[TurnBlock]) -> list[TurnBlock]:
+        """Return of counted turns of each task those that later turns of the task depend on."""
+        block = joined(blocks)
+        if not len(block):
+            return list(blocks)
+        sizes = [len(each) for each in blocks]
+        task = np.repeat(np.arange(len(blocks)), sizes)
+        rows = block.columns() | {"task": task}
+        lasts = np.cumsum(sizes) - 1
+        # A reset ends the counts of phases and the lanes, so that what lies before the last one is
+        # never looked at; lanes of attempts go on over completions.
+        goes_on = {
+            outlasts: rows[name] == rows[name][lasts][task]
+            for outlasts, name in ((False, "epoch"), (True, "resets_seen"))
+        }
+        wanted = carriers(rows, self._rules.counting.persons)
+        turns = turns_of(block, task)
+        for spec, lookback in self._lookbacks.items():
+            lane = turns.lane(spec)
+            looked_at = lane.rows[lane.following < lookback - 1]
+            wanted[looked_at] |= goes_on[spec.outlasts_completion][looked_at]
+        # A gate shows the last failures of its task.
+        failures = np.cumsum(rows["failed"])
+        later = failures[lasts][task] - failures
+        shown = later < self._policy.recovery.history_max
+        wanted |= rows["failed"] & goes_on[False] & shown
+        places = np.flatnonzero(wanted)
+        borders = np.searchsorted(places, [0, *(lasts + 1)]).tolist()
+        kept = block.take(places)
+        return [kept.part(begin, end) for begin, end in pairwise(borders)]
 
     def _evict(self) -> None:
         over = len(self._tasks) - (self._tasks_max or len(self._tasks))
@@ -151,27 +314,6 @@ class LiveEngine:
     def _let_go(self, names: Collection[str]) -> None:
         for name in names:
             del self._tasks[name]
-        if self._rows is not None:
-            self._rows = self._rows.filter(~pl.col("task").is_in(names))
-
-    def _decide(
-        self, names: list[str], settled: Happened, moving: Happened
-    ) -> tuple[list[GateEvent], list[TaskState]]:
-        """Take tasks through what happened to them; what was told before is not told again."""
-        events: list[GateEvent] = []
-        states: list[TaskState] = []
-        for name in names:
-            task = self._tasks[name]
-            before = task.state or TaskState(name)
-            task.state, final = advance(before, settled.get(name, ()), self._policy.recovery)
-            state, told = advance(task.state, moving.get(name, ()), self._policy.recovery)
-            new = {event.id: event for event in (*final, *told) if event.id not in task.told}
-            over = {event.id for event in final}  # Settled moments come but once.
-            task.told = dict.fromkeys(key for key in (*task.told, *new) if key not in over)
-            task.paused = state.gate is not None
-            events += new.values()
-            states.append(state)
-        return events, states
 
     def forget(self, now_ns: int) -> int:
         """Drop what is held of idle tasks that wait for nobody; returns how many there were.
@@ -190,101 +332,44 @@ class LiveEngine:
 
     def findings(self) -> list[Finding]:
         """Return every finding so far, by task, first turn and rule."""
-        every = [s for task in self._tasks.values() for s in (*task.ended, *task.current)]
-        return in_order([finding_of(stretch) for stretch in every])
-
-    def _merged(self, turns: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-        """Sort new turns in among the kept ones of their tasks; each turn counts once."""
-        bounds = [self._tasks[name].settled_ns for name in names]
-        settled_ns = pl.col("task").replace_strict(names, bounds, return_dtype=pl.Int64)
-        in_time = turns.filter(pl.col("end_ns") >= settled_ns)
-        self.late += turns.height - in_time.height
-        waiting = encode_columns(in_time)
-        settled = waiting.clear()
-        if self._rows is not None:
-            mine = pl.col("task").is_in(names)
-            kept, self._rows = self._rows.filter(mine), self._rows.filter(~mine)
-            settled = kept.filter("settled")
-            waiting = pl.concat([kept.filter(~pl.col("settled")).select(waiting.columns), waiting])
-        # Of a turn that comes twice the later knows more: its result, from what a model was given.
-        waiting = waiting.unique(["task", *TURN_KEY], keep="last", maintain_order=True)
-        waiting = ordered(self._apart(waiting, names)).with_columns(settled=pl.lit(value=False))
-        rows = pl.concat([settled, waiting], how="diagonal")
-        return continue_counters(rows.sort("task", maintain_order=True), self._rules.counting)
-
-    def _apart(self, waiting: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-        """Let calls stand at their own ends where the first of their step is settled.
-
-        They ended too long after it to stand with it, and must not stand with one another.
-        """
-        steps = [(name, *step) for name in names for step in self._tasks[name].steps]
-        if not steps:
-            return waiting
-        key = ["task", "trace_id", "step"]
-        begun = pl.DataFrame(steps, dict.fromkeys(key, pl.String), orient="row")
-        late = waiting.join(
-            begun.with_columns(begun=True), on=key, how="left", maintain_order="left"
-        )
-        alone = pl.when(pl.col("begun").is_null()).then("step")
-        return late.with_columns(step=alone).drop("begun")
-
-    def _settle(self, rows: pl.DataFrame, final: dict[str, list[Stretch]]) -> list[Growth]:
-        """Carry forward what the turns say that can no longer move; returns how loops grew."""
-        grown: list[Growth] = []
-        for name, found in final.items():
-            task = self._tasks[name]
-            task.opened, ended, more = continue_stretches(task.opened, found)
-            task.ended += ended
-            grown += more
-        for name, newest in rows.group_by("task").agg(pl.col("end_ns").max()).iter_rows():
-            task = self._tasks[name]
-            task.settled_ns = max(task.settled_ns, newest - HORIZON_S * NS_PER_S)
-        parallel = rows.filter(pl.col("settles") & pl.col("step").is_not_null())
-        for name, *step in parallel.select("task", "trace_id", "step").iter_rows():
-            self._tasks[name].steps[tuple(step)] = None
-        return grown
-
-    def _keep(self, rows: pl.DataFrame) -> None:
-        """Keep the turns that may still move, and the settled ones that rules look back on."""
-        rows = rows.with_columns(pl.col("settled") | pl.col("settles")).drop("settles")
-        settled = rows.filter("settled")
-        wanted = remembered(settled, self._rules.counting.persons).to_numpy().copy()
-        turns = columns(settled)
-        # A reset ends the counts of phases and the lanes, so that what lies before the last one is
-        # never looked at; lanes of attempts go on over completions.
-        current = pl.col("epoch") == pl.col("epoch").max().over("task")
-        outlasting = pl.col("resets_seen") == pl.col("resets_seen").max().over("task")
-        goes_on = settled.select(current=current, outlasting=outlasting)
-        for forms in self._rules.forms():
-            lane = turns.lane(forms.lane)
-            ends_by = "outlasting" if forms.lane.outlasts_completion else "current"
-            looked_at = lane.rows[lane.following < forms.lookback - 1]
-            wanted[looked_at] |= goes_on[ends_by].to_numpy()[looked_at]
-        row = pl.col("row")
-        last = [
-            (row == row.last().over(*group)) & (current | pl.lit("epoch" not in group))
-            for group in GROUPS
+        every = [
+            loop
+            for task in self._tasks.values()
+            for loop in (*task.ended, *task.ended_now, *task.now.loops.values())
         ]
-        # A gate shows the last failures of its task.
-        failed = pl.col("failed").fill_null(value=False)
-        later = failed.cast(pl.Int64).sum().over("task") - failed.cum_sum().over("task")
-        last.append(failed & current & (later < self._policy.recovery.history_max))
-        kept = settled.with_row_index("row").filter(
-            pl.lit(pl.Series(wanted)) | pl.any_horizontal(last)
-        )
-        parts = [kept.drop("row"), rows.filter(~pl.col("settled"))]
-        self._rows = pl.concat(parts if self._rows is None else [self._rows, *parts])
+        return in_order([finding_of(loop) for loop in every])
 
 
-def _settles() -> pl.Expr:
-    """Say which turns lie so far back that no span in time can come to stand before them."""
-    horizon = pl.col("end_ns").max().over("task") - HORIZON_S * NS_PER_S
-    moves = pl.when(pl.col("end_ns") >= horizon).then("order_ns").min().over("task")
-    return ~pl.col("settled") & (pl.col("order_ns") < moves)
+def _moments(name: str, happened: _Happened, grown: Iterable[Growth]) -> Sequence[Moment]:
+    """Return what happened to a task, in its order."""
+    return moments_of(happened.resets, grown).get(name, ())
 
 
-def _by_task(found: list[Stretch]) -> defaultdict[str, list[Stretch]]:
-    by_task = defaultdict(list)
-    for stretch in found:
-        by_task[stretch.task].append(stretch)
-    return by_task
+def _over(
+    loops: dict[Key, Stretch], settled: Sequence[LoopRow | None]
+) -> tuple[dict[Key, Stretch], list[Stretch]]:
+    """Return the loops that may go on after settled turns, and those that a reset ended."""
+    last = settled[-1] if settled else None
+    if last is None:
+        return loops, []
+    opened: dict[Key, Stretch] = {}
+    over: list[Stretch] = []
+    for key, loop in loops.items():
+        outlasts = loop.rule.lane.outlasts_completion
+        if loop.epoch == (last.resets_seen if outlasts else last.epoch):
+            opened[key] = loop
+        else:
+            over.append(loop)
+    return opened, over
+
+
+def _happened(
+    names: Iterable[str], loops: Iterable[Stretch], resets: Iterable[TaskReset]
+) -> list[_Happened]:
+    """Return what happened to each of the tasks."""
+    by_task: dict[str, _Happened] = {name: _Happened([], []) for name in names}
+    for loop in loops:
+        by_task[loop.task].loops.append(loop)
+    for reset in resets:
+        by_task[reset[0]].resets.append(reset)
+    return list(by_task.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from looptrace.analyzer.engine.analysis import Outage
-from looptrace.analyzer.engine.live import HORIZON_S
+from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.outages import (
     DEFAULT,
     OutageRun,

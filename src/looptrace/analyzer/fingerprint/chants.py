@@ -70,6 +70,13 @@ def _is_said(words: str) -> bool:
     return _CELL not in words and any(character.isdigit() for character in words)
 
 
+def chant_of_turn(kind: str, text: str | None) -> Chant:
+    """Measure the text of a turn, none where it is no model's or short."""
+    if kind != "model" or text is None:
+        return NONE
+    return chant_of(text) if len(text.encode(errors="surrogatepass")) >= CHANT_CHARS_MIN else NONE
+
+
 def with_chants(turns: pl.DataFrame) -> pl.DataFrame:
     """Add `chant_times` and `chant_chars` of models' texts, 0 where they are short or unknown."""
     long = (pl.col("kind") == "model") & (pl.col("text").str.len_bytes() >= CHANT_CHARS_MIN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,34 +15,23 @@ from looptrace.analyzer.gates.state_machine import Moment, Reset
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label
 
-# At one turn what begins anew comes before what grows; a message has the number of the turn before
-# it, and comes after it.
+# A task, the kind of its turn, and the reset there.
+TaskReset = tuple[str, str, Reset]
+
+# At one turn what begins anew comes before what grows; a person's message has the number of the
+# turn before it, and comes after it.
 _RESET_BEFORE, _GROWTH, _RESET_AFTER = range(3)
 
 
-def moments_of(rows: pl.DataFrame, grown: Iterable[Growth]) -> dict[str, list[Moment]]:
-    """Return by task, in order, the resets in these rows (counted turns) and the growths."""
+def moments_of(resets: Iterable[TaskReset], grown: Iterable[Growth]) -> dict[str, list[Moment]]:
+    """Return the resets and the growths by task, in their order."""
     by_task: dict[str, list[tuple[tuple[int, int, str, str], Growth | Reset]]] = defaultdict(list)
     for growth in grown:
         place = (growth.fired.turn, _GROWTH, growth.loop.rule.name, growth.loop.id)
         by_task[growth.loop.task].append((place, growth))
-    resets = rows.filter(pl.col("reset").is_not_null())
-    for row in resets.select(_RESET_COLUMNS).iter_rows(named=True):
-        spoken = row["reset"] in ("person", "message")
-        moment = Reset(
-            turn=row["turn"],
-            at_ns=row["end_ns"],
-            reason=row["reset"],
-            trace_id=row["trace_id"],
-            span_id=row["span_id"],
-            call_id=row["call_id"] or "",
-            decision=row["name"] if spoken else None,
-            note=row["text"] if spoken else None,
-        )
-        rank = _RESET_AFTER if row["kind"] == "user" else _RESET_BEFORE
-        by_task[row["task"]].append(
-            ((row["turn"], rank, str(row["end_ns"]), row["span_id"]), moment)
-        )
+    for task, kind, reset in resets:
+        rank = _RESET_AFTER if kind == "user" else _RESET_BEFORE
+        by_task[task].append(((reset.turn, rank, str(reset.at_ns), reset.span_id), reset))
     return {
         task: _by_turn(moment for _, moment in sorted(placed, key=lambda pair: pair[0]))
         for task, placed in by_task.items()
@@ -63,18 +52,46 @@ def _by_turn(ordered: Iterable[Growth | Reset]) -> list[Moment]:
     return moments
 
 
-_RESET_COLUMNS = (
-    "task",
-    "turn",
-    "end_ns",
-    "reset",
-    "trace_id",
-    "span_id",
-    "call_id",
-    "kind",
-    "name",
-    "text",
+def resets_of(rows: pl.DataFrame) -> Iterator[TaskReset]:
+    """Yield the resets in counted turns."""
+    resets = rows.filter(pl.col("reset").is_not_null())
+    for row in resets.select(RESET_COLUMNS).iter_rows():
+        yield reset_of(*row)
+
+
+RESET_COLUMNS = (
+    *("task", "turn", "end_ns", "reset", "trace_id", "span_id", "call_id", "kind", "name", "text"),
 )
+
+
+def reset_of(
+    task: str,
+    turn: int,
+    end_ns: int,
+    reason: str,
+    trace_id: str,
+    span_id: str,
+    call_id: str | None,
+    kind: str,
+    name: str | None,
+    text: str | None,
+) -> TaskReset:
+    """Return the reset of a turn that has one (`RESET_COLUMNS`)."""
+    spoken = reason in ("person", "message")
+    return (
+        task,
+        kind,
+        Reset(
+            turn=turn,
+            at_ns=end_ns,
+            reason=reason,
+            trace_id=trace_id,
+            span_id=span_id,
+            call_id=call_id or "",
+            decision=name if spoken else None,
+            note=text if spoken else None,
+        ),
+    )
 
 
 def with_history(events: Sequence[GateEvent], rows: pl.DataFrame, count: int) -> list[GateEvent]:

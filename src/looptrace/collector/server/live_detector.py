@@ -12,8 +12,9 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.detect.counters import DAY_S
-from looptrace.analyzer.engine.live import HORIZON_S, Fed, LiveEngine
+from looptrace.analyzer.engine.live import Fed, LiveEngine
 from looptrace.analyzer.engine.live_outages import OutageWatch
+from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer

@@ -1,0 +1,156 @@
+"""Measures the live engine: `python -m benchmarks.live [--long] [--beside CHECKOUT]`.
+
+A tick is one call of `LiveEngine.feed`, and its cost is processor time, in milliseconds. Each case
+runs in a process of its own. With `--beside`, another checkout of looptrace runs every case right
+after this one, so that both meet the same load of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from benchmarks.generate import sessions
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.rules.vocabulary import NS_PER_S
+
+ROOT = Path(__file__).parent.parent
+SEED = 1
+
+# Turns of each task before it is measured are fed in parts of so many.
+HISTORY_PART_TURNS = 1_000
+# How many turns each of one task, of 100 and of 1,000 tasks had before, and how often they tick.
+MIXED = {1: (200, 100), 100: (100, 30), 1_000: (100, 12)}
+# One task with so many turns before; the last takes minutes.
+LENGTHS = (100, 1_000, 10_000)
+LONG = 100_000
+SINGLE_TICKS = 100
+WARM_TICKS = 3
+
+START_S = 1_767_225_600
+STEP_S = 5
+MS_PER_S = 1_000
+PERCENTILES = (50, 99)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is measured: so many tasks, each with a history, which get a turn each at every tick."""
+
+    work: str  # mixed, working (every call is another) or looping (all are the same)
+    tasks: int
+    history: int
+    ticks: int
+
+    @property
+    def label(self) -> str:
+        """The case in words."""
+        if self.work == "mixed":
+            return f"{self.tasks:,} tasks of {self.history} turns, 1 turn each"
+        return f"{self.work} task of {self.history:,} turns, 1 turn"
+
+
+def cases(*, long: bool) -> list[Case]:
+    """Return what is measured, the longest task on request only."""
+    lengths = (*LENGTHS, LONG) if long else LENGTHS
+    mixed = [Case("mixed", tasks, *sizes) for tasks, sizes in MIXED.items()]
+    single = [Case(work, 1, n, SINGLE_TICKS) for work in ("working", "looping") for n in lengths]
+    return mixed + single
+
+
+def turns_of(case: Case) -> pl.DataFrame:
+    """Return the turns of all tasks of a case, with their `place` in their task."""
+    length = case.history + WARM_TICKS + case.ticks
+    drafts = sessions(np.full(case.tasks, length), np.random.default_rng(SEED))
+    if case.work != "mixed":
+        drafts = _alike(drafts, looping=case.work == "looping")
+    turns = numbered(add_fingerprints(drafts.select(TURN_SCHEMA.names())))
+    return turns.with_columns(place=pl.int_range(pl.len()).over("task"))
+
+
+def _alike(drafts: pl.DataFrame, *, looping: bool) -> pl.DataFrame:
+    """Let a person ask once, and one agent call one tool every few seconds from then on."""
+    place = pl.int_range(pl.len())
+    end_ns = (START_S + STEP_S * place) * NS_PER_S
+    asks = place == 0
+    number = pl.lit("") if looping else place.cast(pl.String)
+    unknown = pl.lit(None, pl.String)
+    return drafts.with_columns(
+        kind=pl.when(asks).then(pl.lit("user")).otherwise(pl.lit("tool")).cast(TURN_SCHEMA["kind"]),
+        agent=pl.when(asks).then(pl.lit("")).otherwise(pl.lit("lead")),
+        name=pl.lit("run_tests"),
+        arguments=pl.concat_str(pl.lit('{"path":"a'), number, pl.lit('.py"}')),
+        result=pl.concat_str(pl.lit("saw "), number, pl.lit(" lines")),
+        failed=pl.lit(value=False),
+        **dict.fromkeys(("error", "error_type", "text", "response", "talks_on"), unknown),
+        start_ns=end_ns - NS_PER_S,
+        end_ns=end_ns,
+    )
+
+
+def measured(case: Case) -> list[float]:
+    """Return what each tick of a case cost, in milliseconds of processor time."""
+    turns = turns_of(case)
+    engine = LiveEngine()
+    for begin in range(0, case.history, HISTORY_PART_TURNS):
+        end = min(begin + HISTORY_PART_TURNS, case.history) - 1
+        engine.feed(turns.filter(pl.col("place").is_between(begin, end)).drop("place"))
+    parts = turns.filter(pl.col("place") >= case.history).partition_by("place", include_key=False)
+    for part in parts[:WARM_TICKS]:
+        engine.feed(part)
+    gc.collect()
+    taken = []
+    for part in parts[WARM_TICKS:]:
+        before_s = time.process_time()
+        engine.feed(part)
+        taken.append((time.process_time() - before_s) * MS_PER_S)
+    return taken
+
+
+def _in_process(case: Case, checkout: Path) -> tuple[float, float]:
+    """Return the percentiles of a case with the looptrace of a checkout, in milliseconds."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(checkout / "src"), str(ROOT)))}
+    command = [sys.executable, "-m", "benchmarks.live", "--case", json.dumps(asdict(case))]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, cwd=ROOT)
+    low, high = json.loads(done.stdout)
+    return low, high
+
+
+def main() -> int:
+    """Run the benchmark, or one case of it."""
+    parser = argparse.ArgumentParser(description="Measure ticks of the live engine.")
+    parser.add_argument("--long", action="store_true", help="tasks of 100,000 turns too (minutes)")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="a checkout to compare")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case:
+        print(
+            json.dumps(list(np.percentile(measured(Case(**json.loads(options.case))), PERCENTILES)))
+        )
+        return 0
+    print(f"{'ms of processor time a tick, p50 / p99':<44}{'here':>16}", end="")
+    print(f"{'beside':>18}{'ratio':>8}" if options.beside else "")
+    for case in cases(long=options.long):
+        low, high = _in_process(case, ROOT)
+        line = f"{case.label:<44}{low:>8.2f}{high:>8.2f}"
+        if options.beside:
+            other_low, other_high = _in_process(case, options.beside.resolve())
+            line += f"{other_low:>10.2f}{other_high:>8.2f}{other_low / low:>8.1f}"
+        print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

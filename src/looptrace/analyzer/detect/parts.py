@@ -1,0 +1,149 @@
+"""Counts of turns within parts of a table: of a task, an epoch, an agent, a phase, a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+
+from looptrace.rules.turns import Codes, Figures, Flags
+
+Columns = dict[str, Any]  # arrays of one length by the names of columns, one element a turn
+
+
+def changes(*columns: Codes) -> Flags:
+    """Mark the first row, and those in which any of the columns differs from the row before."""
+    starts = np.ones(len(columns[0]), dtype=np.bool_)
+    starts[1:] = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        starts[1:] |= column[1:] != column[:-1]
+    return starts
+
+
+def lasts_of(keys: Sequence[Codes]) -> Codes:
+    """Return the last row of each group of rows with equal keys."""
+    order = np.lexsort(keys[::-1])
+    ends = np.ones(len(order), dtype=np.bool_)
+    ends[:-1] = changes(*(key[order] for key in keys))[1:]
+    return order[ends]
+
+
+class Parts:
+    """Turns in parts, within which something is counted; settled turns come first in each.
+
+    A part are rows that stand together from each that `starts` on, or the rows of `only` with equal
+    keys. Counting is done in NumPy, because a window of Polars for each count takes ten times as
+    long, and live a call of Polars takes longer than all counts of a turn.
+    """
+
+    def __init__(
+        self,
+        rows: Columns,
+        starts: Flags | None = None,
+        by: Sequence[Codes] = (),
+        only: Codes | None = None,
+    ) -> None:
+        self._rows = rows
+        self.order: Codes | None = None
+        if starts is None:
+            keys = list(by) if only is None else [key[only] for key in by]
+            order = np.lexsort(keys[::-1])
+            starts = changes(*(key[order] for key in keys))
+            self.order = order if only is None else only[order]
+        self.starts = starts
+        self.number = np.cumsum(starts)
+        self.first = np.flatnonzero(starts)[self.number - 1]
+        self.settled = self.sorted(rows["settled"])
+        self._any_settled = self.settled.any()
+        if self._any_settled:
+            ends = np.ones(len(starts), dtype=np.bool_)
+            ends[:-1] = ~self.settled[1:] | starts[1:]
+            self._carries = self.settled & ends  # the last settled row of each part
+
+    def sorted(self, values: Any) -> Any:
+        """Return values of all rows part by part."""
+        return values if self.order is None else values[self.order]
+
+    def by_row(self, values: Any) -> Any:
+        """Return values of the parts' rows in the order of all rows; 0 of rows in no part."""
+        if self.order is None:
+            return values
+        result = np.zeros(len(self._rows["task"]), dtype=values.dtype)
+        result[self.order] = values
+        return result
+
+    def kept(self, name: str, values: Any) -> Any:
+        """Return values of rows that are not settled, of the others those of the column."""
+        if not self._any_settled:
+            return values
+        return np.where(self._rows["settled"], self._rows[name], values)
+
+    def count(self, name: str, what: Any) -> None:
+        """Set a column to the sum of `what` from the start of each part on."""
+        total = self._onwards(self.sorted(what), name)
+        self._rows[name] = self.kept(name, self.by_row(total))
+
+    def _onwards(self, what: Any, name: str) -> Codes:
+        new = what.astype(np.int64)
+        if self._any_settled:
+            before = np.where(self._carries, self.sorted(self._rows[name]), 0)
+            new = np.where(self.settled, before, new)
+        total = np.cumsum(new)
+        total -= (total - new)[self.first]
+        return total
+
+    def since(self, name: str, what: Flags, ends: Flags) -> None:
+        """Set the three columns of a name of `SINCE`: what is counted since the last that ends it.
+
+        The rows of the parts stand together.
+        """
+        total = self._onwards(what, f"{name}_all")
+        marks = np.where(ends, total, 0)
+        if self._any_settled:
+            kept = np.where(self._carries, self._rows[f"{name}_before"], 0)
+            marks = np.where(self.settled, kept, marks)
+        total = self.kept(f"{name}_all", total)
+        before = self.kept(f"{name}_before", self._last_mark(marks))
+        self._rows[f"{name}_all"], self._rows[f"{name}_before"] = total, before
+        self._rows[name] = self.kept(name, total - before)
+
+    def _last_mark(self, marks: Codes) -> Codes:
+        """Return the greatest mark of the part up to each row."""
+        apart = self.number * (marks.max(initial=0) + 1)
+        last: Codes = np.maximum.accumulate(marks + apart) - apart
+        return last
+
+    def last(self, holds: Flags) -> Codes:
+        """Return the last place of the part up to each for which something holds; -1 without."""
+        places = np.maximum.accumulate(np.where(holds, np.arange(len(holds)), -1))
+        return np.where(places < self.first, -1, places)
+
+    def best(self, name: str, sign: int) -> Figures:
+        """Add the best figure of each part so far; returns the best before each row, else NaN.
+
+        A figure is better where it is higher, or, with -1 as the sign, where it is lower.
+        """
+        figures = self.kept(f"{name}_best", self._rows[name])
+        worst = -inf * sign
+        ordered = self.sorted(figures)
+        values, ranks = np.unique(np.where(np.isnan(ordered), worst, ordered), return_inverse=True)
+        apart = self.number * len(values)
+        ranks = ranks if sign > 0 else len(values) - 1 - ranks
+        ranks = np.maximum.accumulate(ranks + apart) - apart
+        so_far = values[ranks if sign > 0 else len(values) - 1 - ranks]
+        so_far = np.where(so_far == worst, nan, so_far)
+        before = np.where(self.starts, nan, np.roll(so_far, 1))
+        empty = np.full(len(self._rows["task"]), nan)
+        result = [empty, empty.copy()]
+        for column, parts in zip(result, (so_far, before), strict=True):
+            column[self.order] = parts
+        self._rows[f"{name}_best"] = result[0]
+        return result[1]
+
+    def before(self, places: Codes) -> Codes:
+        """Return what the place before each in its part has; -1 at the first."""
+        result = np.full_like(places, -1)
+        result[1:] = np.where(self.starts[1:], -1, places[:-1])
+        return result
