@@ -29,7 +29,7 @@ def crowded(seed: int) -> pl.DataFrame:
     """Return turns in which so few things happen that loops meet, overlap and take turns."""
     rng = np.random.default_rng(seed)
     drawn = [
-        pl.when(pl.col(name).is_not_null())
+        pl.when(pl.col(name).is_not_null() & (pl.col("kind") != "user"))
         .then(pl.lit(pl.Series(HASHES).gather(rng.choice(len(HASHES), TURNS, p=SHARES))))
         .alias(name)
         for name in ("call", "outcome", "signature", "response")

@@ -149,8 +149,7 @@ def test_an_ingest_writes_what_it_told_as_json_lines(folder: Path, tmp_path: Pat
     first, again = run(*ingest, log), run(*ingest, log)
     assert "gates opened 1, open 2" in first.stdout
     assert "gates opened 0, open 2" in again.stdout
-    detected, line = map(json.loads, log.read_text().splitlines())
-    assert detected["event"] == "loop_detected"
+    (line,) = map(json.loads, log.read_text().splitlines())
     assert (line["event"], line["task"], line["loop_count"]) == ("gate_triggered", "s2", 2)
 
     (gate, _) = (one["id"] for one in listed(folder))

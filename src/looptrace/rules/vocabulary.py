@@ -82,7 +82,8 @@ def own(lane: Lane, codes: Codes) -> Codes:
     """
     counted = np.where(lane.external | polls(lane, codes), UNKNOWN, codes)
     better = lane.improvements
-    return pair(counted, better + 1) if better.any() else counted
+    # By turn, because what other tasks did must not change the code of a turn.
+    return np.where(better > 0, pair(counted, better + 1), counted) if better.any() else counted
 
 
 def polls(lane: Lane, codes: Codes) -> Flags:

@@ -14,7 +14,8 @@ from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import analyse, detect
-from looptrace.analyzer.engine.live import HORIZON_S, LiveEngine
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.report.explanation import print_explanation

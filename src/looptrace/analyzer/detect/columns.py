@@ -114,42 +114,12 @@ def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
     holds both to the same.
     """
     count = len(told["kind"])
-    texts = [text for name in _HASHED for text in told[name]]
-    coded = _codes(texts).reshape(len(_HASHED), count)
-    columns: Columns = {f"{name}{_CODE}": codes for name, codes in zip(_HASHED, coded, strict=True)}
-    kinds, failed = told["kind"], np.array([value is True for value in told["failed"]])
-    tools = [_NO_TOOL if name is None else _tool_marks(name) for name in told["name"]]
-    marked = zip(*tools, strict=True)
-    columns |= {
-        name: np.array(marks, dtype=np.bool_)
-        for name, marks in zip(_ToolMarks._fields, marked, strict=True)
-    }
-    columns["trace_code"] = _codes(told["trace_id"])
-    columns["has_id"] = np.array([call_id is not None for call_id in told["call_id"]])
-    columns["only_calls"] = np.array(
-        [kind == "model" and text == "" for kind, text in zip(kinds, told["text"], strict=True)]
-    )
-    columns["external"] = np.array([kind in EXTERNAL for kind in told["error_kind"]])
-    columns["untested"] = np.array(
-        [kind is not None and _is_untested(kind) for kind in told["task_kind"]]
-    )
-    columns["status_code"] = np.array(
-        [
-            _STATUS_CODES.get(name, UNKNOWN) if kind in ("attempt", "switch") else UNKNOWN
-            for kind, name in zip(kinds, told["name"], strict=True)
-        ]
-    )
-    steps = np.array([step is not None for step in told["step"]])
-    columns["step_code"] = np.zeros(count, dtype=np.int64)
-    if steps.any():
-        trace, step = _codes([*told["trace_id"], *told["step"]]).reshape(2, count)
-        columns["step_code"] = np.where(steps, trace >> 1 ^ step, UNKNOWN)
-    chants = [chant_of_turn(kind, text) for kind, text in zip(kinds, told["text"], strict=True)]
-    for name, values in zip(Chant._fields, zip(*chants, strict=True), strict=True):
-        columns[f"chant_{name}"] = np.array(values)
-    call = np.array([kind == "tool" for kind in kinds])
+    columns = _coded_texts(told, count) | _told_marks(told)
+    call = np.array([kind == "tool" for kind in told["kind"]])
+    failed = np.array([value is True for value in told["failed"]])
     tells = np.array([kind not in (None, UNTOLD) for kind in told["error_kind"]])
-    searches = np.flatnonzero(call & ~steps & columns["searches"] & ~failed).tolist()
+    alone = columns["step_code"] == UNKNOWN
+    searches = np.flatnonzero(call & alone & columns["searches"] & ~failed).tolist()
     columns["look_chars"] = np.array(
         [
             0 if error is None and result is None else len(result if error is None else error)
@@ -165,6 +135,46 @@ def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
         ]
         places, codes = _search_results(pl.DataFrame(rows, _SEARCHED, orient="row"))
         columns["search_result_code"][places] = codes
+    return columns
+
+
+def _coded_texts(told: Mapping[str, Sequence[Any]], count: int) -> Columns:
+    """Return the codes of the texts of some turns, of their traces and of their steps."""
+    texts = [text for name in _HASHED for text in told[name]]
+    coded = _codes(texts).reshape(len(_HASHED), count)
+    columns: Columns = {f"{name}{_CODE}": codes for name, codes in zip(_HASHED, coded, strict=True)}
+    columns["trace_code"] = _codes(told["trace_id"])
+    columns["status_code"] = np.array(
+        [
+            _STATUS_CODES.get(name, UNKNOWN) if kind in ("attempt", "switch") else UNKNOWN
+            for kind, name in zip(told["kind"], told["name"], strict=True)
+        ]
+    )
+    columns["step_code"] = np.zeros(count, dtype=np.int64)
+    steps = np.array([step is not None for step in told["step"]])
+    if steps.any():
+        trace, step = _codes([*told["trace_id"], *told["step"]]).reshape(2, count)
+        columns["step_code"] = np.where(steps, trace >> 1 ^ step, UNKNOWN)
+    return columns
+
+
+def _told_marks(told: Mapping[str, Sequence[Any]]) -> Columns:
+    """Return what some turns say of themselves: their tools, errors, kinds of task, chants."""
+    tools = [_NO_TOOL if name is None else _tool_marks(name) for name in told["name"]]
+    columns: Columns = {
+        name: np.array(marks, dtype=np.bool_)
+        for name, marks in zip(_ToolMarks._fields, zip(*tools, strict=True), strict=True)
+    }
+    columns["has_id"] = np.array([call_id is not None for call_id in told["call_id"]])
+    columns["external"] = np.array([kind in EXTERNAL for kind in told["error_kind"]])
+    columns["untested"] = np.array(
+        [kind is not None and _is_untested(kind) for kind in told["task_kind"]]
+    )
+    spoken = list(zip(told["kind"], told["text"], strict=True))
+    columns["only_calls"] = np.array([kind == "model" and text == "" for kind, text in spoken])
+    chants = [chant_of_turn(kind, text) for kind, text in spoken]
+    for name, values in zip(Chant._fields, zip(*chants, strict=True), strict=True):
+        columns[f"chant_{name}"] = np.array(values)
     return columns
 
 
