@@ -174,7 +174,10 @@ def hostile_turns(text: str) -> pl.DataFrame:
     """Put a text into every field of a loop that a trace can fill, and keep the loop one."""
     turns = turns_in(LOOP)
     tool, user = pl.col("kind") == "tool", pl.col("kind") == "user"
-    filled = {name: pl.when(pl.col(name).is_not_null()).then(pl.lit(text)) for name in TEXTS}
+    filled: dict[str, pl.Expr] = {
+        name: pl.when(pl.col(name).is_not_null()).then(pl.lit(text)) for name in TEXTS
+    }
+    filled["agent"] = pl.lit(text or "x")  # Without an agent the page has a line less.
     filled["result"] = pl.when(tool).then(pl.lit(text))
     filled["text"] = pl.when(user | (pl.col("kind") == "model")).then(pl.lit(text))
     filled["signature"] = pl.when(pl.col("signature").is_not_null()).then(pl.lit(f"s {text}"))
