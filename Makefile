@@ -17,7 +17,7 @@ demo: $(VENV)/installed ## analyse the example traces
 	@$(BIN)/looptrace analyze examples/traces
 	@$(BIN)/looptrace analyze examples/traces --format html --output $(REPORT)
 
-quick: $(VENV)/installed-dev ## the tests that take a moment each, in half a minute
+quick: $(VENV)/installed-dev ## the tests that take a moment each
 	$(BIN)/pytest -q -n 2 -m "not slow and not thorough" --dist worksteal $(OPTIONS)
 
 test: $(VENV)/installed-dev ## run the tests, but for the slow ones
