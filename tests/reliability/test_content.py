@@ -330,10 +330,17 @@ def findings(spans: pl.DataFrame) -> list[tuple[str, str, int, int, int]]:
 @pytest.mark.parametrize("content", ["redacted", "hashes"])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_findings_are_the_same(path: Path, content: Any) -> None:
-    """P17: whatever is left of content, every rule finds in the examples what it found before."""
-    spans = read_spans([str(path)]).spans
+    """P17: whatever is left of content, every rule finds in the examples what it found before.
 
-    assert findings(with_content(spans, content, KEY)) == findings(spans)
+    A hash does not say how long a result was, which `no_news` asks.
+    """
+    spans = read_spans([str(path)]).spans
+    differs = {"no_news"} if content == "hashes" else set()
+
+    def exact(spans: pl.DataFrame) -> list[tuple[str, str, int, int, int]]:
+        return [finding for finding in findings(spans) if finding[0] not in differs]
+
+    assert exact(with_content(spans, content, KEY)) == exact(spans)
 
 
 def _tool(trace: Trace, arguments: Value, result: str, error: str = "") -> None:

@@ -152,7 +152,7 @@ def test_nothing_is_sent_twice_and_again_is_the_same_span(backend: Backend, stor
 
     spans = backend.spans()
     assert (second.spans, again.spans) == (0, first.spans)
-    assert first.spans > 1
+    assert first.spans
     assert spans.height == 2 * first.spans
     assert spans.unique().height == spans["span_id"].n_unique() == first.spans
 
@@ -163,7 +163,7 @@ def test_each_target_has_its_own_progress(backend: Backend, store: Path) -> None
 
     assert export(store, Target(backend.url)).spans == 1
     assert export(store, Target(other)).spans == 1
-    assert export(store, Target(backend.url, every=True)).spans > 1
+    assert export(store, Target(backend.url, every=True)).spans
     kept = b"".join(path.read_bytes() for path in store.glob("looptrace-store.exports*"))
     assert kept
     assert b"secret-word" not in kept
