@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -433,11 +433,19 @@ def any_settings(draw: st.DrawFn) -> Settings:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.filter_too_much])
 @given(any_settings())
 def test_any_settings_read_back(wanted: Settings) -> None:
-    """What is written of any settings reads back as the same settings."""
-    assert read(toml_of(wanted)) == wanted
+    """What is written of any settings reads back as the same settings.
+
+    Settings with a rung that no loop can reach are refused, which has tests of its own.
+    """
+    try:
+        again = read(toml_of(wanted))
+    except SettingsError as error:
+        assume("which no loop can reach" not in str(error))
+        raise
+    assert again == wanted
 
 
 def as_toml(value: Any) -> str:
