@@ -97,15 +97,29 @@ def line_alone(folder: Path, dump: str) -> Line:
 
 
 @cache
-def lines_together(folder: Path) -> dict[str, Line]:
-    """Return the lines of all dumps, analysed at once; several of them share a session."""
-    analysis = analyse(read_spans([str(path) for path in dumps(folder).values()]).spans)
+def lines_together(folder: Path, *, apart: bool) -> dict[str, Line]:
+    """Return the lines of all dumps, analysed at once.
+
+    Several of them share a session; `apart` gives each dump sessions of its own.
+    """
+    read = {dump: spans_of(folder, dump).spans for dump in dumps(folder)}
+    if apart:
+        read = {dump: _with_own_sessions(folder, dump, spans) for dump, spans in read.items()}
+    analysis = analyse(pl.concat(read.values()))
     found = {}
     for dump in dumps(folder):
         traces = set(spans_of(folder, dump).spans["trace_id"])
         turns = analysis.turns.filter(pl.col("trace_id").is_in(traces))
         found[dump] = _line(dump, turns, [f for f in analysis.findings if _touches(f, traces)])
     return found
+
+
+def _with_own_sessions(folder: Path, dump: str, spans: pl.DataFrame) -> pl.DataFrame:
+    """Return spans whose attributes name the dump with each session."""
+    attributes = pl.col("attributes")
+    for session in set(analysis_of(folder, dump).turns["session"]) - set(spans["trace_id"]):
+        attributes = attributes.str.replace_all(f'"{session}"', f'"{session}-{dump}"', literal=True)
+    return spans.with_columns(attributes)
 
 
 def keys_used(folder: Path, dump: str) -> set[tuple[str, str]]:

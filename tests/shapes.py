@@ -37,7 +37,8 @@ def spans_in(turns: pl.DataFrame, shape: Shape) -> pl.DataFrame:
     """Return the spans (`SPAN_SCHEMA`) that agents with these turns write, a trace each task.
 
     Raises:
-        NotImplementedError: if a turn is a hand-off, or an attempt as a turn of its session.
+        ValueError: if a turn is a hand-off, which takes a tree of agents, or an attempt as a turn
+            of its session, which takes a session of several tasks.
     """
     tasks = (list(rows) for _, rows in groupby(turns.iter_rows(named=True), itemgetter("task")))
     spans = [span for number, rows in enumerate(tasks, 1) for span in _trace(number, rows, shape)]
@@ -82,7 +83,7 @@ class _Writer:
             done = {semconv.TASK_STATUS: first["name"], semconv.BLOCKERS: first["arguments"]}
             self._span(first, done | {semconv.COMPLETED_WORK: first["result"]})
         else:
-            raise NotImplementedError(f"a turn of the kind {first['kind']} in spans")
+            raise ValueError(f"a turn of the kind {first['kind']} is no span of one agent and task")
 
     def say(self, row: Row) -> None:
         """Write a response with a text; `arguments` is what the model was given before it."""

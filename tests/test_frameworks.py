@@ -343,13 +343,21 @@ def _by_rule(findings: Sequence[Finding]) -> list[Finding]:
 
 @dumps(ALL)
 def test_line_among_all_dumps(dump: Dump) -> None:
-    """Traces of one session that lie in other files add to what is found, and hide nothing.
+    """Traces of other sessions change nothing, whatever file they are in."""
+    folder = dump.layer.folder
+
+    assert lines_together(folder, apart=True)[dump.name] == line_alone(folder, dump.name)
+
+
+@dumps(ALL)
+def test_line_among_dumps_of_one_session(dump: Dump) -> None:
+    """Traces of one session add to what is found, and hide nothing.
 
     Most dumps share a session and a prompt, so that together they are iterations of one task: their
     equal calls add up, also those of healthy runs.
     """
     folder = dump.layer.folder
-    together, alone = lines_together(folder)[dump.name], line_alone(folder, dump.name)
+    together, alone = lines_together(folder, apart=False)[dump.name], line_alone(folder, dump.name)
 
     assert set(alone.rules) <= set(together.rules)
     assert replace(together, rules=alone.rules, verdict=alone.verdict) == alone

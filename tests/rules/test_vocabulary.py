@@ -393,3 +393,19 @@ def is_poll(lane: Lane, place: int) -> bool:
     before = ends[place - 1] - ends[place - 2]
     gap = ends[place] - ends[place - 1]
     return again(place - 1, 1) and bool(0 < before * BACK_OFF <= gap and gap >= NS_PER_S)
+
+
+@given(turns)
+def test_what_a_task_repeats_has_the_code_that_it_has_alone(rows: list[Row]) -> None:
+    """Live judges tasks together or apart, and progress in one must not cut a loop of another."""
+    every = columns(rows)
+    every = replace(every, improvements=(every.outcome == 1).astype(np.int64))
+    together = every.lane(BY_AGENT)
+    codes = own(together, together.call)
+    for task in {row[0] for row in rows}:
+        mine = np.flatnonzero(every.task == task)
+        alone = columns([rows[place] for place in mine])
+        alone = replace(alone, improvements=every.improvements[mine])
+        lane = alone.lane(BY_AGENT)
+        here = every.task[together.rows] == task
+        assert codes[here].tolist() == own(lane, lane.call).tolist()
