@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -9,8 +10,10 @@ import pytest
 
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.gates.state_machine import Gate, TaskState
+from looptrace.analyzer.normalize.session_history import SessionHistory
+from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, TraceBuffer
-from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of, turns_of_fields
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
@@ -90,3 +93,19 @@ def _spans(session: str, count: int) -> pl.DataFrame:
     for number in range(count):
         trace.span("ls", attributes={**CALL, "gen_ai.tool.call.arguments": f'{{"n": {number}}}'})
     return spans_of(trace)
+
+
+def test_what_is_known_of_results_has_a_bound() -> None:
+    """Traces go, and with them must go what their histories showed, or memory grows for ever."""
+    history = SessionHistory.bounded()
+    for number in range(40):
+        call = {"type": "tool_call", "id": "c1", "name": "read", "arguments": {"n": number}}
+        result = {"type": "tool_call_response", "id": "c1", "response": "x" * (1 << 20)}
+        given = [{"role": "assistant", "parts": [call]}, {"role": "tool", "parts": [result]}]
+        trace = Trace(f"s{number}")
+        attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(given)}
+        trace.span("chat", attributes=attributes)
+        turns_of_fields(span_fields_of(spans_of(trace)), sessions=history)
+
+    assert history.results_seen == 40
+    assert 0 < len(history.results) <= 16

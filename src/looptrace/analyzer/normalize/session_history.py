@@ -6,9 +6,10 @@ a later trace repeats.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 
 from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
 from looptrace.analyzer.normalize.span_fields import SpanFields
@@ -17,8 +18,10 @@ from looptrace.bounded_dict import BoundedDict
 
 # Sessions and traces of which is known how they belong together.
 SESSIONS_MAX = 100_000
-# Results that are known of all sessions; a call is answered within a few turns.
-RESULTS_MAX = 10_000
+# Characters of the results that are known of all sessions; a call is answered within a few turns.
+RESULTS_CHARS_MAX = 16 << 20
+# What a result takes beside its text.
+_CHARS_PER_RESULT = 1_000
 
 
 @dataclass(slots=True)
@@ -27,13 +30,15 @@ class SessionHistory:
 
     began: dict[str, str] = field(default_factory=dict)  # the first trace of each session
     of_trace: dict[str, str] = field(default_factory=dict)  # the session of each trace
-    results: dict[tuple[str, ToolCall], ToolResult] = field(default_factory=dict)  # by session
+    results_chars_max: float = inf
+    results: OrderedDict[tuple[str, ToolCall], ToolResult] = field(default_factory=OrderedDict)
     results_seen: int = 0  # of all sessions so far
+    results_chars: int = 0  # of those that are known
 
     @classmethod
     def bounded(cls) -> SessionHistory:
         """Return a history that forgets the oldest."""
-        return cls(BoundedDict(SESSIONS_MAX), BoundedDict(SESSIONS_MAX), BoundedDict(RESULTS_MAX))
+        return cls(BoundedDict(SESSIONS_MAX), BoundedDict(SESSIONS_MAX), RESULTS_CHARS_MAX)
 
     def learn(self, spans: Iterable[SpanFields], tree: SpanTree) -> None:
         """Learn the results in the histories of spans, where they show the calls too."""
@@ -41,11 +46,18 @@ class SessionHistory:
             if call and (key := (tree.session(span), call)) not in self.results:
                 self.results[key] = result
                 self.results_seen += 1
+                self.results_chars += _chars(result)
+        while self.results_chars > self.results_chars_max:
+            self.results_chars -= _chars(self.results.popitem(last=False)[1])
 
-    def begins_in(self, trace_id: str, session: str) -> bool:
-        """Return whether a session begins in a trace; the first trace asked for is the one."""
+    def note_trace(self, trace_id: str, session: str) -> bool:
+        """Note the session of a trace; returns whether it is the first trace of the session."""
         self.of_trace[trace_id] = session
         return self.began.setdefault(session, trace_id) == trace_id
+
+
+def _chars(result: ToolResult) -> int:
+    return _CHARS_PER_RESULT + len(result.text or "")
 
 
 @dataclass(slots=True)

@@ -152,8 +152,8 @@ class TraceBuffer:
 
     def _note_waiting(self, names: Iterable[str], turns: pl.DataFrame) -> None:
         """Note which of these traces have calls without a result."""
-        told = turns.filter(pl.col("result").is_not_null()).select("trace_id", "call_id")
-        answered = set(told.iter_rows())
+        results = turns.filter(pl.col("result").is_not_null()).select("trace_id", "call_id")
+        answered = set(results.iter_rows())
         for name in names:
             trace = self._traces[name]
             trace.session = self._sessions.of_trace.get(name, name)
@@ -161,8 +161,14 @@ class TraceBuffer:
             if asked - answered:
                 waiting = self._waiting.setdefault(trace.session, BoundedDict(TRACES_WAITING_MAX))
                 waiting[name] = None
-            elif trace.session in self._waiting:
-                self._waiting[trace.session].pop(name, None)
+            else:
+                self._stop_waiting(name, trace.session)
+
+    def _stop_waiting(self, name: str, session: str) -> None:
+        if waiting := self._waiting.get(session):
+            waiting.pop(name, None)
+            if not waiting:
+                del self._waiting[session]
 
     def _answered(self, names: Iterable[str]) -> list[str]:
         """Return the other traces of the same sessions that wait for results."""
@@ -174,8 +180,9 @@ class TraceBuffer:
     def _make_room(self) -> None:
         """Let the traces go that were touched longest ago; the last one stays."""
         while self._chars > self._chars_max and len(self._traces) > 1:
-            _, trace = self._traces.popitem(last=False)
+            name, trace = self._traces.popitem(last=False)
             self._chars -= trace.chars
+            self._stop_waiting(name, trace.session)
             self.dropped += 1
             if trace.session in self._sessions.began:
                 self._sessions.began[trace.session] = _BEFORE

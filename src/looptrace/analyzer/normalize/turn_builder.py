@@ -96,7 +96,7 @@ class _Trace:
         self.interventions = [span for span in spans if span.interventions]
         self.starts = sorted(span.start_ns for span in self.models)
         self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
-        self.replay = sessions.begins_in(trace_id, tree.sessions[trace_id])
+        self.replay = sessions.note_trace(trace_id, tree.sessions[trace_id])
         self.ended = ended
         self.asked = self._asked()
 
