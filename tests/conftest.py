@@ -68,6 +68,7 @@ MARKS = {
         "tests/analyzer/fingerprint/test_similarity.py::test_live_is_batch_with_sentences",
         "tests/analyzer/fingerprint/test_similarity.py::test_the_default_threshold_holds_for_pairs_that_were_held_out",
         "tests/analyzer/fingerprint/test_similarity.py::test_the_extra_is_asked_for_where_it_is_missing",
+        "tests/analyzer/fingerprint/test_failure_places.py",
         "tests/analyzer/gates/test_state_machine.py",
         "tests/analyzer/normalize/test_trace_buffer.py",
         "tests/analyzer/normalize/test_turn_builder.py::test_deep_chain_of_parents",

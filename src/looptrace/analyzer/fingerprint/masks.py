@@ -2,9 +2,9 @@
 
 What is masked is told by its form alone, so that a turn reads the same whatever comes after it.
 Masked are times, ids, addresses and temporary paths: whatever a program draws anew each time. In
-errors, attempts are masked as well, because a client that retries counts them. In results, values
-are masked whose key says that they are fresh (`durationMs`, `message_id`), in JSON at any depth and
-in lines of text.
+errors, attempts are masked as well, because a client that retries counts them, and places
+(`failure_places`) are left out. In results, values are masked whose key says that they are fresh
+(`durationMs`, `message_id`), in JSON at any depth and in lines of text.
 
 A result that is nothing but such values is news and stays as it is: the time that a poll tells, or
 the commit that is asked for. Digests of results are kept too, because they change with what they
@@ -26,6 +26,7 @@ from functools import cache
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask
+from looptrace.analyzer.fingerprint.failure_places import without_places
 
 # Names in code hardly ever have two numbers apart from one another, and random texts mostly do.
 _RANDOM = (
@@ -117,9 +118,14 @@ def _pattern_of(key: str) -> str:
 
 
 def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False) -> pl.Expr:
-    """Replace the volatile parts of a text: first those that a team declares, then the others."""
-    declared = [(mask.pattern, mask.name.replace("$", "$$")) for mask in masks]
-    for pattern, name in (*declared, *MASKS, *((ERROR_MASK,) if error else ())):
+    """Replace the volatile parts of a text: first those that a team declares, then the others.
+
+    The text of an `error` is also left without the places that edits move.
+    """
+    for mask in masks:
+        text = text.str.replace_all(mask.pattern, mask.name.replace("$", "$$"))
+    text = without_places(text) if error else text
+    for pattern, name in (*MASKS, *((ERROR_MASK,) if error else ())):
         text = text.str.replace_all(pattern, name)
     return text.str.strip_chars()
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from looptrace.analyzer.fingerprint.failure_places import printed_lines
+
 # Long digit strings are no counts.
 _N = r"[0-9]{1,7}"
 _WORDS = "failed|passed|skipped|deselected|xfailed|xpassed|warnings?|errors?|rerun|subtests passed"
@@ -185,10 +187,6 @@ _FAILED_LINE = "(?m)" + re.sub(r"\?P<\w+>", "?:", "|".join(_FAILED_TESTS))
 _NAMES = [re.compile(pattern) for pattern in _FAILED_TESTS]
 _NOT_OF_A_NAME = re.compile(r"[^\w.\[\]-]+")
 
-# Where the lines of a text in JSON begin and end.
-_IN_JSON = r'(?:\\r)?\\n|": ?"|"[,}\]]'
-_ANSI = r"(?:\x1b|\\u001b)\[[0-9;]*[A-Za-z]"
-
 FIGURES = pl.Schema(
     {"tests_failed": pl.Int64(), "tests_total": pl.Int64(), "coverage": pl.Float64()}
 )
@@ -231,9 +229,7 @@ def figures_of(texts: pl.Series) -> pl.DataFrame:
     rows = texts.str.contains_any(_MARKERS).arg_true()
     if rows.is_empty():
         return pl.DataFrame([_unknown(name, len(texts)) for name in FIGURES])
-    printed = pl.DataFrame({"printed": texts.gather(rows)}).select(
-        _printed_lines(pl.col("printed"))
-    )
+    printed = pl.DataFrame({"printed": texts.gather(rows)}).select(printed_lines(pl.col("printed")))
     read = printed.select(
         summaries=pl.col("printed").str.extract_all(f"(?m){_SUMMARY}"), coverage=_coverage()
     )
@@ -260,7 +256,7 @@ def failed_tests(texts: pl.Series) -> pl.DataFrame:
     `names` are sorted and joined with commas, null where it names none; `file` is the name of the
     only file of theirs that is known, else null.
     """
-    printed = texts.to_frame("text").select(_printed_lines(pl.col("text")))
+    printed = texts.to_frame("text").select(printed_lines(pl.col("text")))
     lines = printed.to_series().str.extract_all(_FAILED_LINE)
     return pl.DataFrame(
         [_names_in(group) for group in lines.to_list()],
@@ -275,13 +271,6 @@ def _names_in(lines: Sequence[str] | None) -> tuple[str | None, str | None]:
     files = {re.split(r"[/\\]", str(part["file"]))[-1] for part in parts if part.get("file")}
     names = {_NOT_OF_A_NAME.sub("-", part["name"]).strip("-") for part in parts if part.get("name")}
     return files.pop() if len(files) == 1 else None, ",".join(sorted(names)) or None
-
-
-def _printed_lines(text: pl.Expr) -> pl.Expr:
-    """Return the lines that a tool printed, also out of JSON that holds them."""
-    plain = text.str.replace_all(_ANSI, "").str.replace_all("\r\n?", "\n")
-    lines = plain.str.replace_all(_IN_JSON, "\n").str.replace_all(r"\t", "\t", literal=True)
-    return pl.when(text.str.contains(r'^\s*[\[{"]')).then(lines).otherwise(plain)
 
 
 def _count_tests(parts: Sequence[str]) -> tuple[int | None, int | None]:

@@ -11,14 +11,9 @@ from collections.abc import Callable
 
 import polars as pl
 
+from looptrace.analyzer.fingerprint.failure_places import FILE
 from looptrace.analyzer.fingerprint.masks import blank, masked
 
-_SOURCES = (
-    "py|pyi|ipynb|jsx?|mjs|cjs|tsx?|mts|vue|svelte|java|kts?|scala|groovy|gradle|go|rs|c|cc|cpp|cxx"
-    "|hh?|hpp|cs|fs|vb|rb|php|swift|m|sql|sh|bash|ps1|lua|pl|exs?|erl|hs|clj|dart|r|jl|html?|s?css"
-    "|json|ya?ml|toml|xml|md|tf|proto|cfg|ini"
-)
-_FILE = rf"(?:[A-Za-z]:)?[^\s\"'`()\[\]<>|:,;=*?]+\.(?:{_SOURCES})"
 _FRAMES = (
     r'^[ \t|+]*File "[^"\n]+", line \d+(?:, in [^\n]+)?',  # Python
     r"^[ \t]*at (?:[^\n]*\()?[^\s()]+:\d+:\d+\)?$",  # Node
@@ -41,8 +36,8 @@ _FOREIGN = (
 _HASH = r"^[0-9a-f]{16}$"  # what stands for a trace that was read before
 
 # A place in a text without frames, from the most to the least that it says.
-_LINE_IN_TEXT = rf"({_FILE})(?::|\(|[\"']?,? (?:on |at )?line )([0-9]+)"
-_FILE_IN_TEXT = rf"(?:^|[\s\"'(`])({_FILE})(?:$|[\s\"'),;:`]|\.(?:\s|$))"
+_LINE_IN_TEXT = rf"({FILE})(?::|\(|[\"']?,? (?:on |at )?line )([0-9]+)"
+_FILE_IN_TEXT = rf"(?:^|[\s\"'(`])({FILE})(?:$|[\s\"'),;:`]|\.(?:\s|$))"
 _NAME = r"([A-Za-z_][A-Za-z0-9_.]*)"
 _FUNCTION_IN_TEXT = (
     rf"\b(?:in|at|from) (?:function |method |component )?[`'\"]?<?{_NAME}(?:\(\)|/>)"
