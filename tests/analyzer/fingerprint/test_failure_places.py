@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import polars as pl
 import pytest
@@ -329,7 +330,7 @@ def compared(*texts: str) -> list[str]:
 
 def rounds(texts: Sequence[str], task: str) -> pl.DataFrame:
     """Return the turns of a task that runs a build, meets an error and edits, again and again."""
-    calls = []
+    calls: list[dict[str, Any]] = []
     for n, text in enumerate(texts):
         calls += [
             {"name": "build", "arguments": "{}", "failed": True, "result": text},
