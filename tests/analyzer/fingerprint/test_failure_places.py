@@ -427,6 +427,8 @@ def test_one_error_in_a_row_has_one_signature() -> None:
     [
         ("connect ECONNREFUSED db.internal:5432", "connect ECONNREFUSED db.internal:5433"),
         ("step 3 failed", "step 4 failed"),
+        ("line 3 is no address", "line 4 is no address"),
+        ("users.csv has no column 3", "users.csv has no column 4"),
         ("12 rows are missing", "13 rows are missing"),
         ("expected 42, got 41", "expected 42, got 40"),
         ("want 2:1", "want 3:1"),

@@ -159,6 +159,19 @@ def read(text: str) -> tuple[int | None, int | None, float | None]:
         ("1 example, 0 failures\n", 0, 1),
         (PHPUNIT, 3, 5),
         ("OK (5 tests, 10 assertions)\n", 0, 5),
+        ("  0 passing (2ms)\n  2 failing\n", 2, 2),
+        ("  2 failing\n\n  1) cart\n", 2, None),
+        ("3 tests failing: tax, total, rate\n", 3, None),
+        ("2 tests failed\n", 2, None),
+        ("Running tests... 2 failed: auth.test.ts - login timeout, logout assertion", 2, None),
+        ("FAILED (failures=2)", 2, None),
+        ("FAILED (failures=2, errors=1)\n", 3, None),
+        ("Tests: 2 failed, 3 passed\n", 2, None),
+        ("71% tests passed, 2 tests failed out of 7\n", 2, 7),
+        ("\t Executed 5 tests, with 2 failures (0 unexpected) in 0.1 (0.2) seconds", 2, 5),
+        ("     Summary [   0.020s] 3 tests run: 1 passed, 2 failed, 0 skipped\n", 2, 3),
+        ("FAILED | 3 passed | 2 failed (12ms)\n", 2, None),
+        ("[         3 tests successful      ]\n[         2 tests failed          ]\n", 2, None),
     ],
 )
 def test_summaries_of_runners(text: str, failed: int, total: int | None) -> None:
@@ -244,11 +257,18 @@ def test_figures_of_turns() -> None:
         {"kind": "tool", "name": "upload", "result": "2 failed: a.png, b.png"},
         {"kind": "tool", "name": "run_tests", "result": "9 passed, 3 failed"},
         {"kind": "tool", "name": "run_tests", "result": "9 passed"},
+        {"kind": "tool", "name": "sh", "arguments": '{"command":"npm test"}', "result": "2 failed"},
+        {
+            "kind": "tool",
+            "name": "sh",
+            "arguments": '{"command":"npm run x"}',
+            "result": "2 failed",
+        },
     ]
     blank: dict[str, Any] = dict.fromkeys(TURN_SCHEMA)
     turns = pl.DataFrame([blank | row for row in rows], TURN_SCHEMA)
     found = with_figures(turns)
 
-    assert found["failing"].to_list() == [2, 2, 2, 2, None, 2, None, 3, 0]
-    assert found["tests_failed"].to_list() == [2, 2, 2, 7, None, 2, None, 3, 0]
-    assert found["tests_total"].to_list() == [12, 12, 12, 12, None, None, None, 12, None]
+    assert found["failing"].to_list() == [2, 2, 2, 2, None, 2, None, 3, 0, 2, None]
+    assert found["tests_failed"].to_list() == [2, 2, 2, 7, None, 2, None, 3, 0, 2, None]
+    assert found["tests_total"].to_list() == [*[12] * 4, *[None] * 3, 12, *[None] * 3]

@@ -85,7 +85,12 @@ PLACES = (
     Format("sh", rf"({FILE}): \d+:"),
     Format("ld", r"\((\.\w+)\+0x[0-9a-f]+\)"),
     Format("rust", r"(thread '[^'\n]*') \(\d+\)"),
-    Format("python, and most", r"\b((?i:lines?|col|column|char|character))[ :]+\d+(?:-\d+)?\b"),
+    # "row 3 is wrong" and "line 3 is wrong" may be about data, one after the other.
+    Format(
+        "python, and most",
+        rf"((?:{FILE}[\"']?,?|\b(?i:on|at|from|in)|[,:(]) ?(?i:lines?))[ :]+\d+(?:-\d+)?\b"
+        r"(?:[,:]? ?(?:col|column|char|character)[ :]+\d+\b)?(?: \(char \d+\))?",
+    ),
     Format("node", r"\b(at position) \d+"),
     Format(
         "tools that write JSON",

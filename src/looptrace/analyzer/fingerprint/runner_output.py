@@ -28,7 +28,7 @@ class Runner:
 
     Of several `failed` patterns, the one with the greatest sum counts: a suite that cannot start
     has no failed test. `total` is the sum of all its matches. Where `adds` holds, all summaries of
-    a text are one run.
+    a text are one run. Without `total` a summary does not say how many tests there are.
     """
 
     summary: str  # the whole of it, which no other runner writes
@@ -122,6 +122,26 @@ RUNNERS = (
         (rf"(?:Failures|Errors): ({_N})",),
         rf"(?:OK \(|Tests: )({_N})",
     ),
+    # CTest, XCTest, nextest, Deno and JUnit 5's console.
+    Runner(
+        rf"^{_N}% tests passed, {_N} tests? failed out of {_N}$"
+        rf"|^\s*Executed {_N} tests?, with {_N} failures? \({_N} unexpected\)"
+        rf"|^ *Summary \[[^\]\n]*\] +{_N} tests? run: {_N} passed[^\n]*$"
+        rf"|^(?:ok|FAILED) \| {_N} passed[^|\n]*\| {_N} failed"
+        rf"|^\[ +{_N} tests (?:successful|failed) +\]$",
+        (rf"({_N}) (?:tests? )?(?:failed|failures?)",),
+        rf"out of ({_N})|Executed ({_N})|({_N}) tests? run:",
+    ),
+    # What wrappers print, and what is left where the head or the tail of a run is cut off:
+    # "2 tests failing", "2 failing", "FAILED (failures=2)", "Tests: 2 failed, 3 passed".
+    Runner(
+        rf"^ *{_N} tests? (?:failed|failing)(?:[:,.(][^\n]*)?$|^ *{_N} failing$"
+        rf"|^(?:Running tests|Test run)\W+{_N} (?:tests? )?(?:failed|failing)(?:[:,.(][^\n]*)?$"
+        rf"|^FAILED \((?:[a-z ]+={_N}(?:, )?)+\)$"
+        rf"|^ *Tests: +{_N} failed(?:, {_N} (?:{_OUTCOMES}))*$",
+        (rf"({_N}) (?:tests? )?fail(?:ed|ing)|\b(?:failures|errors|unexpected successes)=({_N})",),
+        "",
+    ),
     # go test: "ok" or "FAIL" for each package, and lines of the tests that failed, or of all tests.
     Runner(
         r"^--- (?:PASS|FAIL|SKIP): \S+ \(\d+\.\d+s\)$"
@@ -144,7 +164,7 @@ _BY_RUNNER = re.compile(
 _MARKERS = [
     *(" failed", " passed", "Ran ", "Tests", " passing", "tests ", "test result: ", "ok  "),
     *("FAIL", " examples, ", " example, ", "OK (", "Test summary: ", "Failed!", "Passed!"),
-    *(" error in ", " errors in "),
+    *(" error in ", " errors in ", " failing", "tests failed", "FAILED", "Executed ", "Summary ["),
     *("TOTAL", "All files", "overage", "lines.....", "Statements", "(statements)"),
 ]
 
@@ -162,11 +182,18 @@ _GO_COVERAGE = r"\bcoverage: ([0-9]+(?:\.[0-9]+)?)% of statements"
 _PERCENT = r"([0-9]+(?:\.[0-9]+)?) *(?:%|\|)"
 PERCENT_MAX = 100.0
 
-# What a tool that is named for tests may answer instead of a runner's whole output.
-_TESTS_BY_NAME = re.compile("test|spec", re.IGNORECASE)
+# What a tool that is named for tests, or a command that runs them, may answer instead of a runner's
+# whole output.
+TESTS = re.compile("test|spec", re.IGNORECASE)
+_TESTS_BY_COMMAND = (
+    r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|nextest)\b"
+    r"|\b(?:npm|yarn|pnpm|bun|deno|cargo|go|dotnet|mvn|gradle|gradlew|make|swift|mix|rake|composer"
+    r"|flutter|dart|bazel|just)\b(?: run| -\S+)* test"
+)
 _BARE_CHARS = 200
 _BARE = re.compile(
-    rf"\W*(?:[A-Za-z]+: )?({_N}) (failed|passed)(?:, ({_N}) (failed|passed))?(?:\.|:|\s*$|\n)"
+    rf"\W*(?:[A-Za-z]+(?: tests)?(?:: |\.{{1,3}} ?))?({_N}) (?:tests? )?(fail|pass)(?:ed|ing)"
+    rf"(?:, ({_N}) (?:tests? )?(fail|pass)(?:ed|ing))?(?:\.|:|\s*$|\n)"
 )
 
 # How runners name the tests that failed, and the files that those lie in.
@@ -182,6 +209,13 @@ _FAILED_TESTS = (
     r"^ *Failed (?P<name>\S+) \[",  # dotnet test
     r"^\[ERROR\] +(?P<name>[^\s.:]+\.[^\s.:]+):[0-9]+",  # Surefire
     r"^ *not ok [0-9]+ - (?P<name>.+)$",  # Node's own
+    r"^ {4,}[0-9]+\) (?P<name>\S.*)$",  # Mocha
+    r"^(?P<name>\S+ > \S.*) FAILED$",  # Gradle
+    r"^ +FAIL \[[^\]]*\] +(?P<name>\S.*)$",  # nextest
+    r"^\s*Test Case '-?\[?(?P<name>[^'\]]+)\]?' failed \(.*$",  # XCTest
+    # Wrappers: "Running tests... 2 failed: auth.test.ts - login timeout, logout assertion"
+    r"^(?:Running tests\W+|\W*)[0-9]+ (?:tests? )?(?:failed|failing): "
+    r"(?:(?P<file>[\w./\\-]+\.\w+) - )?(?P<names>\w[\w :>.-]*(?:, \w[\w :>.-]*)*)$",
 )
 _FAILED_LINE = "(?m)" + re.sub(r"\?P<\w+>", "?:", "|".join(_FAILED_TESTS))
 _NAMES = [re.compile(pattern) for pattern in _FAILED_TESTS]
@@ -211,8 +245,9 @@ def _figures_of(turns: pl.DataFrame) -> pl.DataFrame:
     texts = turns.select(result=pl.when(tool).then("result"), error=pl.when(other).then("error"))
     by_result, by_error = figures_of(texts["result"]), figures_of(texts["error"])
     figures = by_result.select(pl.coalesce(name, by_error[name]) for name in FIGURES)
-    names = [name for name in turns["name"].drop_nulls().unique() if _TESTS_BY_NAME.search(name)]
-    is_test = tool & pl.col("name").is_in(names) & figures["tests_failed"].is_null()
+    names = [name for name in turns["name"].drop_nulls().unique() if TESTS.search(name)]
+    by_command = pl.col("arguments").str.contains(_TESTS_BY_COMMAND)
+    is_test = tool & (pl.col("name").is_in(names) | by_command) & figures["tests_failed"].is_null()
     rows = turns.select(is_test).to_series().fill_null(value=False).arg_true()
     if rows.is_empty():
         return figures
@@ -269,7 +304,9 @@ def _names_in(lines: Sequence[str] | None) -> tuple[str | None, str | None]:
     matches = [match for line in lines or () for p in _NAMES if (match := p.fullmatch(line))]
     parts = [match.groupdict() for match in matches]
     files = {re.split(r"[/\\]", str(part["file"]))[-1] for part in parts if part.get("file")}
-    names = {_NOT_OF_A_NAME.sub("-", part["name"]).strip("-") for part in parts if part.get("name")}
+    listed = [name for part in parts for name in (part.get("names") or "").split(", ")]
+    named = [*listed, *(part.get("name") or "" for part in parts)]
+    names = {_NOT_OF_A_NAME.sub("-", name).strip("-") for name in named} - {""}
     return files.pop() if len(files) == 1 else None, ",".join(sorted(names)) or None
 
 
@@ -282,8 +319,9 @@ def _count_tests(parts: Sequence[str]) -> tuple[int | None, int | None]:
     if last == _GO:
         return _counted_go(parts)
     parts = parts if runner.adds else parts[-1:]
-    failed = max(sum(_sum(pattern, part) for part in parts) for pattern in runner.failed)
-    total = sum(_sum(runner.total, part) for part in parts)
+    failed = max(sum(_numbers(pattern, parts)) for pattern in runner.failed)
+    totals = _numbers(runner.total, parts) if runner.total else []
+    total = sum(totals) if totals else None
     # A run without a test says nothing of the tests.
     return (failed, total) if failed or total else (None, None)
 
@@ -298,8 +336,9 @@ def _counted_go(parts: Sequence[str]) -> tuple[int | None, int | None]:
     return max(failed, packages), len(tests) if whole else None
 
 
-def _sum(pattern: str, part: str) -> int:
-    return sum(int(number) for number in re.findall(pattern, part))
+def _numbers(pattern: str, parts: Sequence[str]) -> list[int]:
+    matches = [match for part in parts for match in re.finditer(pattern, part)]
+    return [int(next(filter(None, match.groups()))) for match in matches]
 
 
 def _coverage() -> pl.Expr:
@@ -313,10 +352,10 @@ def _coverage() -> pl.Expr:
 
 
 def _count_bare(text: str | None) -> tuple[int | None, int | None]:
-    """Read "2 failed, 10 passed" from the head of what a tool that is named for tests answered."""
+    """Read "2 failed, 10 passed" from the head of what a tool answered that runs tests."""
     match = _BARE.match(text[:_BARE_CHARS]) if text else None
     if match is None:
         return None, None
     counts = {match[2]: int(match[1])} | ({match[4]: int(match[3])} if match[4] else {})
     # A count alone is not known to be of all tests.
-    return counts.get("failed", 0), sum(counts.values()) if match[4] else None
+    return counts.get("fail", 0), sum(counts.values()) if match[4] else None

@@ -14,6 +14,14 @@ from collections.abc import Callable
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
+from looptrace.analyzer.fingerprint.error_kinds import (
+    ERROR_KINDS,
+    ERROR_TYPE,
+    FAILED_TEST,
+    FAILURE_EXIT,
+    FAILURE_HEAD,
+    UNTOLD,
+)
 from looptrace.analyzer.fingerprint.masks import (
     blank,
     masked,
@@ -21,48 +29,11 @@ from looptrace.analyzer.fingerprint.masks import (
     named_ids,
     prompt_words,
 )
-from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
+from looptrace.analyzer.fingerprint.runner_output import TESTS, failed_tests, with_figures
 from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import says_nothing
-
-# A result that begins so reports a failure although its span's status does not say it.
-FAILURE_HEAD = (
-    r"^\s*([\w.]*(Error|Exception)\s*[:(-]|ERROR\b|[Ee]rror:|fatal:|panic:"
-    r"|Traceback \(most recent call last\))"
-)
-FAILURE_EXIT = r"(?i)\bexit(ed)?( with)?( code| status)\s*[:=]?\s*[1-9]\d{0,2}\s*\W*$"
-ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
-
-# What went wrong, by the first pattern that fits the type, else type or message; "untold" where a
-# framework hides it, "unknown" where none fits. The external ones are not the agent's own doing.
-ERROR_KINDS = (
-    ("rate_limit", r"(?i)rate.?limit|too many requests|\b429\b|quota"),
-    ("authentication", r"(?i)authenticat|unauthori[sz]ed|\b401\b|invalid.{0,10}(api.?key|token)"),
-    ("permission", r"(?i)permission|forbidden|\b403\b|access denied|not permitted"),
-    ("timeout", r"(?i)time(d)?.?out|deadline exceeded"),
-    (
-        "network",
-        r"(?i)connection|unreachable|\bdns\b|name resolution|socket|\b50[234]\b|bad gateway"
-        r"|(service|server|host) (is )?(temporarily )?(unavailable|down)|overloaded|\bECONN",
-    ),
-    (
-        "dependency",
-        r"(?i)modulenotfound|importerror|no module named|cannot find (module|package)|unresolved"
-        r" (import|dependency)|could not resolve dependenc|no matching distribution",
-    ),
-    ("not_found", r"(?i)not.?found|no such file|does ?n[o']t exist|\b404\b|unknown (column|table)"),
-    (
-        "syntax",
-        r"(?i)syntax|parse error|unexpected (token|indent|end)|unterminated|\berror ?(TS|\[E)\d"
-        r"|compil(er|ation) (error|failed)",
-    ),
-    ("logic", r"(?i)assert|expected\b.*\b(got|but|actual)|[1-9]\d* failed"),
-    ("runtime", r"(?i)error|exception|panic|traceback"),
-)
-EXTERNAL = ("rate_limit", "authentication", "network", "dependency")
-UNTOLD = "untold"
 
 # Tools are told by their names, as C1 of the requirements asks for a form by kind of output.
 CHANGES = re.compile(
@@ -72,6 +43,12 @@ SEARCHES = re.compile("search|grep|find|query|lookup|browse|retrieve", re.IGNORE
 # Tools that only look at something, so that nothing has come of a call.
 READS = re.compile(
     r"(^|[_.-])(read|list|ls|get|fetch|open|view|show|cat|status|check)($|[_.-])", re.IGNORECASE
+)
+# A command that shows files or a history, and runs nothing after that.
+READING_COMMAND = (
+    r'(?:^|"(?:command|cmd|code|script|input)": ?(?:\["(?:[\w/]*sh","-l?c",")?|"))\W*'
+    r"(?:cd [^;&|]*(?:&&|;) *)?(?:bat|cat|head|tail|less|more|[ef]?grep|rg|sed|awk|ls|nl|diff|echo"
+    r"|jq|type|Get-Content|git (?:show|log|diff|blame|grep))\b[^;&]*$"
 )
 # Tools that do nothing but wait.
 PAUSES = re.compile(r"(^|[_.-])(wait|sleep|delay|pause)($|[_.-])", re.IGNORECASE)
@@ -128,10 +105,11 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     Where the span did not say whether a call failed, its result's text decides. The kind and
     place of failures and the figures of test runs are filled in from the texts too.
     """
-    turns = turns.with_columns(_failed()).with_columns(_error(), _error_type())
+    turns = with_figures(turns)
+    turns = turns.with_columns(_failed(turns)).with_columns(_error(), _error_type())
     failed = pl.col("failed").fill_null(value=False)
     hidden = failed & pl.col("error").is_in(_that_say_nothing(turns.filter(failed)["error"]))
-    turns = with_places(with_figures(turns).with_columns(hidden=hidden), digest)
+    turns = with_places(turns.with_columns(hidden=hidden), digest)
     compared = pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])
     turns = turns.with_columns(
         pl.col("response", "talks_on").str.strip_chars(),
@@ -160,12 +138,27 @@ def compared_by(turns: pl.DataFrame, sameness: Sameness) -> pl.DataFrame:
     return numbered(add_fingerprints(turns, sameness))
 
 
-def _failed() -> pl.Expr:
+def _failed(turns: pl.DataFrame) -> pl.Expr:
+    """Return what is recorded, else what the text says; a run with failing tests has failed."""
     result = pl.col("result")
     by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
+    names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
+    shows = pl.col("name").is_in(names) | pl.col("arguments").str.contains(READING_COMMAND)
+    tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
     return (
-        pl.when(pl.col("kind") == "tool").then(pl.coalesce("failed", by_text)).otherwise("failed")
+        pl.when(pl.col("kind") != "tool")
+        .then("failed")
+        .when(tests_fail & ~shows.fill_null(value=False))
+        .then(pl.lit(value=True))
+        .otherwise(pl.coalesce("failed", by_text))
+        .alias("failed")
     )
+
+
+def _shows_files(tool: str) -> bool:
+    """Return whether a tool shows what stands somewhere, be it the output of a run long ago."""
+    looks = READS.search(tool) or SEARCHES.search(tool)
+    return bool(looks) and not CHANGES.search(tool) and not TESTS.search(tool)
 
 
 def _error() -> pl.Expr:
@@ -219,8 +212,13 @@ def _error_kind(turns: pl.DataFrame) -> pl.Expr:
 def _kind_of_type(error_type: str) -> str | None:
     """Classify a type of error by its name; that it is an error says nothing."""
     *kinds, _ = ERROR_KINDS
-    return next(
-        (name for name, pattern in kinds if re.search(pattern, error_type[:_READ_CHARS])), None
+    declared = [name for name, _ in kinds if name == error_type]
+    return (
+        declared[0]
+        if declared
+        else next(
+            (name for name, pattern in kinds if re.search(pattern, error_type[:_READ_CHARS])), None
+        )
     )
 
 

@@ -18,6 +18,20 @@ _SAYS_NOTHING = re.compile(
 )
 
 
+# An exit code alone tells that something failed and not what, as do the names of empty streams.
+_EXIT_WORDS = (
+    "a an and code command duration elapsed empty error errors exit exitcode exited failed false"
+    " finished is isn ms no non none null of ok output process program result return returncode"
+    " returned script seconds shell signal status stderr stdout success task terminated the time"
+    " tool wall was with zero"
+)
+_COMMAND_EXITED = re.compile(
+    r"(?:\w*Error: )?command [^\n]* (?:returned non-zero exit status|(?:exited|failed) with"
+    r"(?: exit)? (?:code|status)) -?\d+\W*|command failed with exit code -?\d+: [^\n]*",
+    re.IGNORECASE,
+)
+
+
 _TYPED = re.compile(
     r"([A-Za-z_][\w.]*(?:Error|Exception|Failure|Timeout|Interrupt)):\s*(.*)", re.DOTALL
 )
@@ -34,7 +48,16 @@ def says_nothing(error: str) -> bool:
     error = error.strip()
     if len(error) > SAYS_NOTHING_CHARS_MAX:
         return False
-    return is_redacted(error) or bool(_SAYS_NOTHING.search(error))
+    return is_redacted(error) or bool(_SAYS_NOTHING.search(error)) or _is_exit_code(error)
+
+
+def _is_exit_code(error: str) -> bool:
+    """Return whether a text only says with which code a command ended."""
+    words = set(re.findall(r"[^\W\d_]+", error.lower()))
+    by_words = words.issubset(_EXIT_WORDS.split()) and bool(
+        words & {"exit", "exitcode", "returncode", "exited"}
+    )
+    return by_words or bool(_COMMAND_EXITED.fullmatch(error))
 
 
 def error_of(text: str) -> tuple[str | None, str]:

@@ -21,6 +21,9 @@ _VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
 # What instrumentations, scrubbers and collectors leave in the place of a text that they take out.
 _REDACTED = re.compile(r"[\W_]*redacted[\W_]*|\[scrubbed due to [^\]]*\]|\*{3,}", re.IGNORECASE)
 
+# Under these keys shell tools give the exit code of what they ran.
+_EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
+
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 _decode = msgspec.json.Decoder().decode
 _encode = json.JSONEncoder(
@@ -139,6 +142,10 @@ def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
 
 
 def _says_failed(value: dict[str, Any]) -> bool | None:
+    """Return whether a result says that its call failed: its exit code says more than a flag."""
+    codes = [value[key] for key in _EXIT_CODES if isinstance(value.get(key), int)]
+    if any(codes):
+        return True
     for key in ("is_error", "isError"):
         if isinstance(value.get(key), bool):
             return bool(value[key])
@@ -146,10 +153,7 @@ def _says_failed(value: dict[str, Any]) -> bool | None:
         return True
     if value.get("success") is False or value.get("ok") is False:
         return True
-    for key in ("exit_code", "exitCode", "returncode"):
-        if isinstance(value.get(key), int):
-            return bool(value[key])
-    return False if value.get("status") == "success" else None
+    return False if codes or value.get("status") == "success" else None
 
 
 def _is_text_part(part: object) -> bool:
