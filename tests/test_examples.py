@@ -126,9 +126,10 @@ def test_example_of_outputs(tmp_path: Path) -> None:
     events = told(c_outputs.work, tmp_path)
 
     assert list(events) == ["stuck"]
-    (warning,) = events["stuck"]
-    assert (warning.rule, warning.turn) == ("signature_repeat", 3)
-    assert warning.signature == "test-fail:2-test_auth.py:test_login,test_logout"
+    (gate,) = events["stuck"]
+    # A failing run is a failure, which stands above the warning that its signature came back.
+    assert (gate.rule, gate.turn) == ("repeated_failure", 3)
+    assert gate.signature == "test-fail:2-test_auth.py:test_login,test_logout"
 
 
 @requirement("D1")

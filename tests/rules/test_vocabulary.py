@@ -14,6 +14,7 @@ from looptrace.rules.vocabulary import (
     BACK_OFF,
     NS_PER_S,
     alike_in_a_row,
+    edits_among,
     gathered,
     in_a_row,
     mirrored,
@@ -85,6 +86,7 @@ def columns(rows: list[Row]) -> Turns:
         only_reads=call == 1,
         pauses=call == 2,
         waits_seen=np.cumsum(outcome == 1),
+        changes_seen=np.cumsum(outcome == 1),
         improvements=call,
         measured=call,
         figures_compared=call,
@@ -97,6 +99,7 @@ def columns(rows: list[Row]) -> Turns:
         call=call,
         outcome=outcome,
         error=outcome,
+        mendable=outcome,
         signature=call,
         response=call,
         chant_times=call,
@@ -246,6 +249,23 @@ def test_same_among_counts_within_a_window(rows: list[Row], window: int) -> None
         for one in by_lane(lane, lane.call)
     ]
     assert expected == by_lane(lane, same_among(lane, lane.call, window))
+
+
+@given(turns, st.integers(2, 8))
+def test_edits_among_counts_equal_turns_once_for_each_edit(rows: list[Row], window: int) -> None:
+    """Two equal failures with no change between them are one try to mend what they are about."""
+    lane = columns(rows).lane(BY_AGENT)
+    places = by_lane(lane, np.arange(len(lane.rows)))
+    codes, seen = lane.call.tolist(), lane.changes_seen.tolist()
+    expected = [
+        [
+            len({seen[j] for j in one[max(0, i - window + 1) : i + 1] if codes[j] == codes[place]})
+            * (codes[place] != UNKNOWN)
+            for i, place in enumerate(one)
+        ]
+        for one in places
+    ]
+    assert expected == by_lane(lane, edits_among(lane, lane.call, window))
 
 
 @given(turns, st.integers(1, 5), st.integers(0, 200))

@@ -114,6 +114,7 @@ class Turns:
     only_reads: Flags  # a call that only looks at something, by its tool's name, and did not fail
     pauses: Flags  # a call of a tool that does nothing but wait
     waits_seen: Codes  # counts the times that the task stood still or paused, up to this turn
+    changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
     figures_compared: Codes  # counts the figures of the epoch that others came before
     turns_since_best: Codes  # counts those since the last that were the best so far
@@ -126,6 +127,7 @@ class Turns:
     look_chars: Codes  # length of a call's result or error; 0 where its tool makes changes
     search_result: Codes  # tool and result of a single call that only looks something up
     error: Codes  # message of a failure that is the agent's own
+    mendable: Codes  # message of a failure of the outside that its edits may mend
     signature: Codes
     response: Codes  # text and calls of a model
     only_calls: Flags  # a response without a text
@@ -257,6 +259,16 @@ class Lane:
     def error(self) -> Codes:
         """Message of each failure of the lane; unknown where it is an external one."""
         return self.turns.error[self.rows]
+
+    @property
+    def mendable(self) -> Codes:
+        """Message of each failure of the outside that edits may mend; unknown for all others."""
+        return self.turns.mendable[self.rows]
+
+    @property
+    def changes_seen(self) -> Codes:
+        """How many calls of the task had changed something up to each turn of the lane."""
+        return self.turns.changes_seen[self.rows]
 
     @property
     def signature(self) -> Codes:

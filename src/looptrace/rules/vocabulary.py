@@ -19,6 +19,7 @@ __all__ = [
     "OWN_LOOKBACK",
     "Pattern",
     "alike_in_a_row",
+    "edits_among",
     "gathered",
     "in_a_row",
     "mirrored",
@@ -162,6 +163,21 @@ def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None
     for back in range(1, window):
         same = same_as(lane, codes, back)
         counts += same if seconds is None else same & within(lane, back, seconds)
+    return counts
+
+
+def edits_among(lane: Lane, codes: Codes, window: int) -> Codes:
+    """Count as `same_among` does; of equal turns with no change between them only one counts."""
+    counts: Codes = (codes != UNKNOWN).astype(np.int64)
+    if not counts.any():  # As in most traces.
+        return counts
+    seen = lane.changes_seen
+    least = seen.copy()
+    for back in range(1, window):
+        places = np.flatnonzero(same_as(lane, codes, back))
+        places = places[seen[places - back] < least[places]]
+        counts[places] += 1
+        least[places] = seen[places - back]
     return counts
 
 

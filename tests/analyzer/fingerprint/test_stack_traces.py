@@ -171,6 +171,9 @@ def test_stack_trace_of_the_exception_event_is_read() -> None:
         ("server is temporarily unavailable", "network"),
         ("overloaded_error: Overloaded", "network"),
         ("invalid API key", "authentication"),
+        ("API timeout: external service unavailable", "network"),
+        ("getaddrinfo ENOTFOUND api.example.org", "network"),
+        ("connection timed out", "network"),
         ("TimeoutError: deadline exceeded", "timeout"),
         ("429 Too Many Requests", "rate_limit"),
         ("EACCES: permission denied", "permission"),
@@ -191,9 +194,11 @@ def test_kinds_of_errors(error: str, kind: str) -> None:
 def test_external_failures_are_told() -> None:
     """A failing test is the agent's own, even if it is a test of a connection."""
     down = failed("The service is down", "503 Bad Gateway")
+    declared = failed("no answer", error_type="dependency")
     tested = failed("FAILED tests/test_net.py::test_connection\n1 failed, 3 passed in 0.10s")
 
     assert set(down["error_kind"]) <= set(EXTERNAL)
+    assert declared["error_kind"].to_list() == ["dependency"]
     assert tested["error_kind"].to_list() == ["logic"]
 
 

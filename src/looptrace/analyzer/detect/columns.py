@@ -19,6 +19,8 @@ from looptrace.analyzer.fingerprint.signatures import (
     CHANGES,
     EXTERNAL,
     FOUND_NOTHING,
+    MENDABLE,
+    OWN_SERVER,
     PAUSES,
     QUERIES,
     READS,
@@ -83,11 +85,14 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     )
     failed = pl.col("failed").fill_null(value=False)
     told = (pl.col("error_kind") != UNTOLD).fill_null(value=False)
+    own_server = (pl.col("error_kind") == "network") & pl.col("error").str.contains(OWN_SERVER)
+    mendable = pl.col("error_kind").is_in(MENDABLE) | own_server
     used = turns.select(
         *("external", "outcome_code", *_ToolMarks._fields),
         call=pl.col("kind") == "tool",
         failed=failed,
         told=told,
+        mendable=mendable.fill_null(value=False),
     )
     marks = _marks({name: column.to_numpy() for name, column in used.to_dict().items()})
     alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches") & ~failed
@@ -103,7 +108,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .fill_null(0)
         .cast(pl.Int64),
         search_result_code=pl.Series(found),
-    ).drop("reads", "changes")
+    ).drop("reads")
 
 
 def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
@@ -127,7 +132,14 @@ def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
         ]
     )
     columns["look_chars"][~call | columns["changes"]] = 0
-    columns |= _marks(columns | {"call": call, "failed": failed, "told": tells})
+    mendable = np.array(
+        [
+            kind in MENDABLE or (kind == "network" and _is_own_server(error or ""))
+            for kind, error in zip(told["error_kind"], told["error"], strict=True)
+        ]
+    )
+    parts = {"call": call, "failed": failed, "told": tells, "mendable": mendable}
+    columns |= _marks(columns | parts)
     columns["search_result_code"] = np.zeros(count, dtype=np.int64)
     if searches:
         rows = [
@@ -216,17 +228,24 @@ def _of_tools(mark: str, tools: Mapping[str, _ToolMarks]) -> pl.Expr:
 def _marks(columns: Columns) -> Columns:
     """Return the marks and codes that follow from others.
 
-    Besides coded columns those are `call`, `failed` and `told`: whether a failure says of itself.
+    Besides coded columns those are `call`, `failed`, `told` (whether a failure says of itself) and
+    `mendable` (whether an edit of the agent's own may end it).
     """
     call, failed = columns["call"], columns["failed"]
     own, fine = failed & ~columns["external"], call & ~failed
     return {
         "own": call & own,
+        "changes": fine & columns["changes"],
         "works": fine & ~(columns["searches"] | columns["reads"]),
         "only_reads": fine & columns["reads"],
         "pauses": call & columns["pauses"],
         "error_code": np.where(own & columns["told"], columns["outcome_code"], UNKNOWN),
+        "mendable_code": np.where(call & columns["mendable"], columns["outcome_code"], UNKNOWN),
     }
+
+
+def _is_own_server(error: str) -> bool:
+    return re.search(OWN_SERVER, error) is not None
 
 
 def _step_code(turns: pl.DataFrame) -> pl.Expr:

@@ -42,7 +42,7 @@ RESETS = ("person", "message", "completed", "idle")
 _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
-    *("step_code", "own", "works", "pauses", "start_ns", "end_ns", "order_ns"),
+    *("step_code", "own", "changes", "works", "pauses", "start_ns", "end_ns", "order_ns"),
 )
 _SUMMED = (*TOKENS, "markers")
 _FIGURES = ("tests_failed", "coverage")
@@ -145,6 +145,7 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     tasks.count("epoch", resets != 0)
     epochs = Parts(rows, changes(rows["task"], rows["epoch"]))
     tasks.count("waits_seen", _waits(rows, tasks, how.poll_wait_s))
+    tasks.count("changes_seen", rows["changes"])
     tasks.count("resets_seen", (resets != 0) & (resets != RESETS.index("completed") + 1))
     agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     for name in TOKENS:

@@ -15,8 +15,8 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import same_among
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.vocabulary import edits_among, same_among
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,16 @@ class RepeatedFailure(Rule):
     A failure is compared with the last failures of its task, by its message. Another agent's count
     with them, and so do those that came after other work: edits that leave the same error are
     attempts. Failures of the outside (rate limits, network, authentication, dependencies) are not
-    the agent's own and do not count.
+    the agent's own and do not count. But a login, a module that is missing, and a server on the
+    agent's own machine that still fail after its edits are, and count once for each edit.
 
     ## Looping
     - `test()->!"expected 42, got 41" (edit(cart.py, {n})->ok test()->!"expected 42, got 41") x2`
     - `@first test()->!"expected 42" x2 @second test()->!"expected 42"`: another agent counts on.
+    - `(run()->!"Cannot find module './build'" edit(a.js, {n})->ok) x3`: its edits do not mend it.
 
     ## Not looping
+    - `(get(/)->!"connect ECONNREFUSED 127.0.0.1:80" wait(5)->ok) x5`: its server starts.
     - `test()->!"expected 42, got 41" edit(cart.py)->ok test()->!"expected 42, got 41"`: only twice.
     - `test()->!"expected {n}" x5`: another message each time.
     - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x5`: not the agent's own failure.
@@ -66,10 +69,12 @@ class RepeatedFailure(Rule):
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the failures among the last of the task that equal each one."""
-        reached = same_among(lane, lane.error, self.window)
+        mended = edits_among(lane, lane.mendable, self.window)
+        reached = same_among(lane, lane.error, self.window) + mended
+        codes = np.where(lane.error == UNKNOWN, lane.mendable, lane.error)
         length = np.minimum(self.window, lane.position + 1)
         period = np.ones_like(reached)
-        return Evaluation(reached, self.attempts_min, period, length, lane.error, spans="same")
+        return Evaluation(reached, self.attempts_min, period, length, codes, spans="same")
 
     def say(self, loop: Loop) -> str:
         """Name the first call that failed so."""
