@@ -309,7 +309,7 @@ FIRST_TIME = {
     "progress": "    Updating crates.io index\n   Compiling tinyvec v1.6.0\n",
     "gradle": "Starting a Gradle Daemon, 1 busy\n> Task :classes UP-TO-DATE\n",
 }
-LINEAR_S = 2.0
+LINEAR_S = 2.0  # of one core, so that a loaded machine does not count
 
 
 def printed(tool: str, attempt: int, **other: str) -> str:
@@ -469,10 +469,10 @@ def test_figures_that_are_no_place_stay(one: str, other: str) -> None:
 def test_hostile_texts_take_linear_time(unit: str) -> None:
     """A pattern that takes the square of the length would stop a server with one span."""
     text = (unit * 400_000)[:400_000]
-    start = time.perf_counter()
+    start = time.process_time()
     compared(text)
 
-    assert time.perf_counter() - start < LINEAR_S
+    assert time.process_time() - start < LINEAR_S
 
 
 def test_each_format_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,19 +14,21 @@ import polars as pl
 
 from looptrace.analyzer.detect.parts import Columns
 from looptrace.analyzer.fingerprint.chants import Chant, chant_of_turn, with_chants
+from looptrace.analyzer.fingerprint.error_kinds import (
+    EXTERNAL,
+    MENDABLE,
+    OWN_SERVER,
+    UNTOLD,
+)
 from looptrace.analyzer.fingerprint.signatures import (
     ACKNOWLEDGES,
     CHANGES,
-    EXTERNAL,
     FOUND_NOTHING,
-    MENDABLE,
-    OWN_SERVER,
     PAUSES,
     QUERIES,
     READS,
     SEARCHES,
     UNTESTED,
-    UNTOLD,
 )
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.schema.columns import CODED, COUNTED

@@ -19,7 +19,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from looptrace import semconv
-from looptrace.analyzer.fingerprint.signatures import (
+from looptrace.analyzer.fingerprint.error_kinds import (
     ERROR_KINDS,
     ERROR_TYPE,
     FAILURE_EXIT,
