@@ -100,9 +100,7 @@ EXPECTED = {
     "langgraph-openinference-ok": Expected("silent", "agent", "session"),
     "langgraph-otelgenai-loop": Expected("loop", "agent", "session", loop("2-10", "3-9")),
     "langgraph-otelgenai-ok": Expected("silent", "agent", "session"),
-    "llamaindex-openllmetry-loop": Expected(
-        "loop", "", "trace", loop("2-10", "3-9", without=("repeated_failure",))
-    ),
+    "llamaindex-openllmetry-loop": Expected("loop", "", "trace", loop("2-10", "3-9")),
     "llamaindex-openllmetry-ok": Expected("silent", "", "trace"),
     "openaiagents-openinference-loop": Expected(
         "loop", "agent", "trace", loop("2-10", "3-9", without=("repeated_failure",))
