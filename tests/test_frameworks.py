@@ -530,7 +530,7 @@ def test_trap_10_llamaindex_tasks(dump: Dump) -> None:
 
     assert dump.attributes("traceloop.span.kind").count("tool") == 0
     assert calls["arguments"].to_list() == dump.calls_of_loop()
-    assert calls["result"].to_list() == [dump.layer.failure] * 5
+    assert calls["result"].str.ends_with(dump.layer.failure).to_list() == [True] * 5
 
 
 @dumps(BLIND)

@@ -158,7 +158,8 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
 def _shows_files(tool: str) -> bool:
     """Return whether a tool shows what stands somewhere, be it the output of a run long ago."""
     looks = READS.search(tool) or SEARCHES.search(tool)
-    return bool(looks) and not CHANGES.search(tool) and not TESTS.search(tool)
+    runs = TESTS.search(tool) or "check" in tool.lower()
+    return bool(looks) and not CHANGES.search(tool) and not runs
 
 
 def _error() -> pl.Expr:
