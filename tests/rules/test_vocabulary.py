@@ -14,7 +14,7 @@ from looptrace.rules.vocabulary import (
     BACK_OFF,
     NS_PER_S,
     alike_in_a_row,
-    edits_among,
+    attempts_among,
     gathered,
     in_a_row,
     mirrored,
@@ -87,6 +87,8 @@ def columns(rows: list[Row]) -> Turns:
         pauses=call == 2,
         waits_seen=np.cumsum(outcome == 1),
         changes_seen=np.cumsum(outcome == 1),
+        works_seen=np.cumsum(outcome == 1),
+        successes_seen=np.cumsum(outcome == 1),
         improvements=call,
         measured=call,
         figures_compared=call,
@@ -251,21 +253,31 @@ def test_same_among_counts_within_a_window(rows: list[Row], window: int) -> None
     assert expected == by_lane(lane, same_among(lane, lane.call, window))
 
 
-@given(turns, st.integers(2, 8))
-def test_edits_among_counts_equal_turns_once_for_each_edit(rows: list[Row], window: int) -> None:
+@given(turns, st.integers(2, 8), st.integers(0, 200))
+def test_attempts_among_counts_equal_turns_once_for_each_change(
+    rows: list[Row], window: int, seconds: int
+) -> None:
     """Two equal failures with no change between them are one try to mend what they are about."""
     lane = columns(rows).lane(BY_AGENT)
     places = by_lane(lane, np.arange(len(lane.rows)))
     codes, seen = lane.call.tolist(), lane.changes_seen.tolist()
+    since = lane.end_ns - seconds * NS_PER_S
     expected = [
         [
-            len({seen[j] for j in one[max(0, i - window + 1) : i + 1] if codes[j] == codes[place]})
+            len(
+                {
+                    seen[j]
+                    for j in one[max(0, i - window + 1) : i + 1]
+                    if codes[j] == codes[place] and lane.end_ns[j] >= since[place]
+                }
+            )
             * (codes[place] != UNKNOWN)
             for i, place in enumerate(one)
         ]
         for one in places
     ]
-    assert expected == by_lane(lane, edits_among(lane, lane.call, window))
+    counts = attempts_among(lane, lane.call, lane.changes_seen, window, seconds)
+    assert expected == by_lane(lane, counts)
 
 
 @given(turns, st.integers(1, 5), st.integers(0, 200))

@@ -204,6 +204,12 @@ def counts(reached: Codes, needed: int, what: Codes) -> Evaluation:
     return Evaluation(reached, needed, one, one, what, spans="fired")
 
 
+def among(reached: Codes, needed: int, what: Codes, length: Codes) -> Evaluation:
+    """Return the evaluation of a rule that counts equal turns among the last `length` of a lane."""
+    one = np.broadcast_to(np.int64(1), reached.shape)
+    return Evaluation(reached, needed, one, length, what, spans="same")
+
+
 def cycles(codes: Codes, pattern: Pattern, needed: int) -> Evaluation:
     """Return the evaluation of a rule that counts the rounds of a pattern of codes."""
     period = pattern.period
@@ -216,6 +222,14 @@ def repeats(reached: Codes, needed: int, what: Codes) -> Evaluation:
     return Evaluation(
         reached, needed, period, np.broadcast_to(np.int64(needed), reached.shape), what
     )
+
+
+def check_window(name: str, attempts_min: int, window: int, of: str) -> None:
+    """Refuse a window that cannot hold the attempts that make a loop. Raises SettingError."""
+    if attempts_min > window:
+        raise SettingError(
+            f"{name}.attempts_min is {attempts_min}, which its window of {window} {of} cannot hold."
+        )
 
 
 def _check_ladder(name: str, ladder: tuple[Rung, ...], actions: tuple[Action, ...]) -> None:

@@ -115,6 +115,8 @@ class Turns:
     pauses: Flags  # a call of a tool that does nothing but wait
     waits_seen: Codes  # counts the times that the task stood still or paused, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
+    works_seen: Codes  # counts those that did not fail, and did more than look or wait
+    successes_seen: Codes  # the same; of a call that looks, those that looked count too
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
     figures_compared: Codes  # counts the figures of the epoch that others came before
     turns_since_best: Codes  # counts those since the last that were the best so far
@@ -269,6 +271,16 @@ class Lane:
     def changes_seen(self) -> Codes:
         """How many calls of the task had changed something up to each turn of the lane."""
         return self.turns.changes_seen[self.rows]
+
+    @property
+    def works_seen(self) -> Codes:
+        """How many calls of the task had worked up to each turn of the lane."""
+        return self.turns.works_seen[self.rows]
+
+    @property
+    def successes_seen(self) -> Codes:
+        """How many calls had not failed up to each turn: those that look only if it looks too."""
+        return self.turns.successes_seen[self.rows]
 
     @property
     def signature(self) -> Codes:

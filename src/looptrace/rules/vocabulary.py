@@ -19,7 +19,7 @@ __all__ = [
     "OWN_LOOKBACK",
     "Pattern",
     "alike_in_a_row",
-    "edits_among",
+    "attempts_among",
     "gathered",
     "in_a_row",
     "mirrored",
@@ -166,15 +166,14 @@ def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None
     return counts
 
 
-def edits_among(lane: Lane, codes: Codes, window: int) -> Codes:
-    """Count as `same_among` does; of equal turns with no change between them only one counts."""
+def attempts_among(lane: Lane, codes: Codes, seen: Codes, window: int, seconds: int) -> Codes:
+    """Count as `same_among` does; equal turns with one value of `seen` count as one attempt."""
     counts: Codes = (codes != UNKNOWN).astype(np.int64)
     if not counts.any():  # As in most traces.
         return counts
-    seen = lane.changes_seen
     least = seen.copy()
     for back in range(1, window):
-        places = np.flatnonzero(same_as(lane, codes, back))
+        places = np.flatnonzero(same_as(lane, codes, back) & within(lane, back, seconds))
         places = places[seen[places - back] < least[places]]
         counts[places] += 1
         least[places] = seen[places - back]

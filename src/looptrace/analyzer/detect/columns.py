@@ -234,11 +234,13 @@ def _marks(columns: Columns) -> Columns:
     `mendable` (whether an edit of the agent's own may end it).
     """
     call, failed = columns["call"], columns["failed"]
+    looks = columns["searches"] | columns["reads"]
     own, fine = failed & ~columns["external"], call & ~failed
     return {
         "own": call & own,
         "changes": fine & columns["changes"],
-        "works": fine & ~(columns["searches"] | columns["reads"]),
+        "works": fine & ~(looks | columns["pauses"]),
+        "looks": looks,
         "only_reads": fine & columns["reads"],
         "pauses": call & columns["pauses"],
         "error_code": np.where(own & columns["told"], columns["outcome_code"], UNKNOWN),

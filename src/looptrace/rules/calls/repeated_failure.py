@@ -11,36 +11,36 @@ from looptrace.rules.contract import (
     Loop,
     Rule,
     Rung,
-    SettingError,
+    among,
+    check_window,
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
-from looptrace.rules.vocabulary import edits_among, same_among
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import pair, same_among
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedFailure(Rule):
-    """One failure keeps coming back in a task, whoever tries and whatever lies between.
+    """One failure keeps coming back in a task while nothing else succeeds, whoever tries.
 
     A failure is compared with the last failures of its task, by its message. Another agent's count
-    with them, and so do those that came after other work: edits that leave the same error are
-    attempts. Failures of the outside (rate limits, network, authentication, dependencies) are not
-    the agent's own and do not count. But a login, a module that is missing, and a server on the
-    agent's own machine that still fail after its edits are, and count once for each edit.
+    with them. Counting begins anew with a call that succeeds; one that looks or waits is none,
+    unless the call that failed looks as well. `persistent_failure` counts what outlasts successes.
+    Failures of the outside (rate limits, network, authentication, dependencies) do not count.
 
     ## Looping
-    - `test()->!"expected 42, got 41" (edit(cart.py, {n})->ok test()->!"expected 42, got 41") x2`
+    - `test()->!"expected 42, got 41" read(cart.py)->ok test()->!"expected 42, got 41" x2`
     - `@first test()->!"expected 42" x2 @second test()->!"expected 42"`: another agent counts on.
-    - `(run()->!"Cannot find module './build'" edit(a.js, {n})->ok) x3`: its edits do not mend it.
 
     ## Not looping
-    - `(get(/)->!"connect ECONNREFUSED 127.0.0.1:80" wait(5)->ok) x5`: its server starts.
-    - `test()->!"expected 42, got 41" edit(cart.py)->ok test()->!"expected 42, got 41"`: only twice.
+    - `test()->!"expected 42, got 41" x2`: only twice.
     - `test()->!"expected {n}" x5`: another message each time.
+    - `(fetch(/{n})->!"404 Not Found" fetch(/news/{n})->ok) x5`: other pages are there.
+    - `(test()->!"expected 42" edit(cart.py, {n})->ok) x3`: it tries something in between.
     - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x5`: not the agent's own failure.
     - `(user("Try again.") test()->!"expected 42") x4`: a person asked for each attempt.
-    - `(test()->!? edit(cart.py, {n})->ok) x4`: nobody knows how it failed.
+    - `test()->!? x4`: nobody knows how it failed.
     """
 
     name = "repeated_failure"
@@ -52,15 +52,14 @@ class RepeatedFailure(Rule):
     window: int = setting(
         10, ge=2, le=100, doc="Failures of the task that one is compared with, itself included."
     )
+    window_s: int = setting(
+        3_600, ge=60, le=604_800, doc="Seconds after which a failure is no longer counted."
+    )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "gate"),))
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
-        if self.attempts_min > self.window:
-            raise SettingError(
-                f"{self.name}.attempts_min is {self.attempts_min}, "
-                f"which its window of {self.window} failures cannot hold."
-            )
+        check_window(self.name, self.attempts_min, self.window, "failures")
 
     @property
     def lookback(self) -> int:
@@ -68,13 +67,11 @@ class RepeatedFailure(Rule):
         return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the failures among the last of the task that equal each one."""
-        mended = edits_among(lane, lane.mendable, self.window)
-        reached = same_among(lane, lane.error, self.window) + mended
-        codes = np.where(lane.error == UNKNOWN, lane.mendable, lane.error)
+        """Count the equal failures among the last of the task, since anything succeeded."""
+        codes = pair(lane.error, lane.successes_seen + 1)
+        reached = same_among(lane, codes, self.window, self.window_s)
         length = np.minimum(self.window, lane.position + 1)
-        period = np.ones_like(reached)
-        return Evaluation(reached, self.attempts_min, period, length, codes, spans="same")
+        return among(reached, self.attempts_min, codes, length)
 
     def say(self, loop: Loop) -> str:
         """Name the first call that failed so."""

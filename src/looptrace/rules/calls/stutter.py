@@ -11,7 +11,8 @@ from looptrace.rules.contract import (
     Loop,
     Rule,
     Rung,
-    SettingError,
+    among,
+    check_window,
     ladder_setting,
     setting,
 )
@@ -57,11 +58,7 @@ class Stutter(Rule):
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
-        if self.attempts_min > self.window:
-            raise SettingError(
-                f"{self.name}.attempts_min is {self.attempts_min}, "
-                f"which its window of {self.window} calls cannot hold."
-            )
+        check_window(self.name, self.attempts_min, self.window, "calls")
 
     @property
     def lookback(self) -> int:
@@ -76,9 +73,7 @@ class Stutter(Rule):
         what[:-1] |= second[1:]
         reached = TWICE * same_among(lane, second, self.window, self.window_s) * second
         length = np.minimum(self.window, lane.position) + 1
-        return Evaluation(
-            reached, self.attempts_min, np.ones_like(what), length, what, spans="same"
-        )
+        return among(reached, self.attempts_min, what, length)
 
     def say(self, loop: Loop) -> str:
         """Name the first call."""

@@ -1,0 +1,82 @@
+"""The rule `persistent_failure`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Evaluation,
+    Loop,
+    Rule,
+    Rung,
+    among,
+    check_window,
+    ladder_setting,
+    setting,
+)
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.vocabulary import attempts_among
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentFailure(Rule):
+    """One failure is still there after all that the agents of a task did about it.
+
+    A failure is compared with the last failures of its task, by its message. Those with nothing
+    between them that succeeded are one attempt; a call that only looks or waits is no attempt.
+    `repeated_failure` counts these. Edits that differ are work, so that the gate comes late.
+
+    Failures of the outside (rate limits, network, dependencies) are not the agent's own. But a
+    login, a module that is missing, and a server on the agent's own machine that still fail after
+    its edits are, and count once for each edit.
+
+    ## Looping
+    - `(test()->!"expected 42, got 41" edit(cart.py, {n})->ok) x3`
+    - `(test()->!"expected 42" lint()->!"style {n}" read(a)->ok run(fix {n})->ok) x3`
+    - `(run()->!"Cannot find module './build'" edit(a.js, {n})->ok) x3`: its edits do not mend it.
+
+    ## Not looping
+    - `test()->!"expected 42, got 41" edit(cart.py)->ok test()->!"expected 42, got 41"`: only twice.
+    - `(test()->!"expected {n}" edit(cart.py, {n})->ok) x5`: another message each time.
+    - `(get(/)->!"connect ECONNREFUSED 127.0.0.1:80" wait(5)->ok) x5`: its server starts.
+    - `(fetch(a)->!"429 Too Many Requests" edit(a.py, {n})->ok) x5`: not the agent's own failure.
+    - `(test()->!? edit(cart.py, {n})->ok) x4`: nobody knows how it failed.
+    """
+
+    name = "persistent_failure"
+    lane = LaneSpec(by="task", kinds=("tool",), failures=True)
+
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Equal failures with work between them that make a loop."
+    )
+    window: int = setting(
+        10, ge=2, le=100, doc="Failures of the task that one is compared with, itself included."
+    )
+    window_s: int = setting(
+        3_600, ge=60, le=604_800, doc="Seconds after which a failure is no longer counted."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        check_window(self.name, self.attempts_min, self.window, "failures")
+
+    @property
+    def lookback(self) -> int:
+        """The window."""
+        return self.window
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the equal failures of the last of the task, once for each work between them."""
+        own = lane.error != UNKNOWN
+        codes = np.where(own, lane.error, lane.mendable)
+        seen = np.where(own, lane.works_seen, lane.changes_seen)
+        reached = attempts_among(lane, codes, seen, self.window, self.window_s)
+        length = np.minimum(self.window, lane.position + 1)
+        return among(reached, self.attempts_min, codes, length)
+
+    def say(self, loop: Loop) -> str:
+        """Name the first call that failed so."""
+        return f"one failure outlasts {loop.attempts} attempts, first in {loop.labels[0]}"
