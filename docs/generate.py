@@ -36,7 +36,8 @@ DOCS = Path(__file__).parent
 
 # A page that shows what a command prints: the command in a comment, and the block below it.
 _SHOWN = re.compile(
-    r"(?P<head><!-- `make docs` runs: looptrace (?P<command>[^\n]*) -->\n+"
+    r"(?P<head><!-- `make docs` runs: looptrace "
+    r"(?P<command>[^\n]*?)(?: \| head -(?P<lines>\d+))? -->\n+"
     r"(?P<fence>`{3,})(?P<form>\w+)\n)"
     r".*?(?P<tail>^(?P=fence)$)",
     re.DOTALL | re.MULTILINE,
@@ -231,6 +232,8 @@ def _with_output(match: re.Match[str]) -> str:
     if match["form"] == "json":
         output = json.dumps(_first_of_lists(json.loads(output)), ensure_ascii=False, indent=2)
     lines = [line.rstrip() for line in output.split("\n")]
+    if match["lines"]:
+        lines = lines[: int(match["lines"])]
     return "\n".join([match["head"].rstrip("\n"), *lines, match["tail"]])
 
 
@@ -253,7 +256,8 @@ def stale() -> dict[Path, str]:
     wanted[runbook] = with_numbers(runbook.read_text(encoding="utf-8"), instruments)
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
     readme = DOCS.parent / "README.md"
-    wanted[readme] = _with_table(readme.read_text(encoding="utf-8"), "\n" + table("docs/rules/"))
+    text = with_outputs(readme.read_text(encoding="utf-8"))
+    wanted[readme] = _with_table(text, "\n" + table("docs/rules/"))
     architecture = DOCS / "architecture.md"
     text = architecture.read_text(encoding="utf-8")
     wanted[architecture] = _import("docs.modules").with_modules(text)

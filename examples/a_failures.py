@@ -21,13 +21,13 @@ def work(record: Recorder) -> None:
     totals = {"looptrace.task.id": "totals", "looptrace.task.parent_id": "checkout"}
     with record.agent("coder", totals):
         record.tool("run_tests", CART, error=FAILURE)
-        record.tool("edit_file", {"path": "cart.py", "new": "round(total)"}, "saved")
+        record.tool("read_file", {"path": "cart.py"}, "total = sum(prices)")
         record.tool("fetch_docs", {"page": "rounding"}, error="HTTPError: 429 Too Many Requests")
         record.tool("run_tests", CART, error=FAILURE)
 
     taxes = {"looptrace.task.id": "taxes", "looptrace.task.parent_id": "checkout"}
     with record.agent("fixer", taxes):
-        record.tool("edit_file", {"path": "tax.py", "new": "net * 0.19"}, "saved")
+        record.tool("read_file", {"path": "tax.py"}, "tax = net * 0.19")
         record.tool("run_tests", CART, error=FAILURE)  # The third: here a gate opens.
         record.person("The test is wrong, 41 is right. Change the test.")
         record.tool("run_tests", CART, error=FAILURE)  # The first since a person stepped in.

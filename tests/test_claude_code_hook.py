@@ -70,7 +70,7 @@ def test_a_session_that_loops_is_stopped_until_a_person_writes(tmp_path: Path) -
     stopped = answer(transcript)
 
     assert stopped["continue"] is False
-    assert "one failure came back" in stopped["stopReason"]
+    assert "one failure outlasts" in stopped["stopReason"]
     told = stopped["hookSpecificOutput"]
     assert (told["hookEventName"], told["permissionDecision"]) == ("PreToolUse", "deny")
     assert "A person has to decide" in told["permissionDecisionReason"]
@@ -87,7 +87,8 @@ def test_a_session_that_loops_is_stopped_until_a_person_writes(tmp_path: Path) -
 def test_a_warning_is_told_once(tmp_path: Path) -> None:
     """It takes the place of one call; the next one is made."""
     (tmp_path / "looptrace.toml").write_text(
-        "[rules.repeated_failure]\nladder = [{ attempts = 3, action = 'warn' }]\n", encoding="utf-8"
+        "[rules.persistent_failure]\nladder = [{ attempts = 3, action = 'warn' }]\n",
+        encoding="utf-8",
     )
     transcript = session(tmp_path, "claude_code_loop.jsonl")
     told = answer(transcript)

@@ -77,7 +77,7 @@ def test_the_same_failing_tests_are_one_failure() -> None:
         stuck += [edited(n), shell("npm test", result=RUN.format(n=n, first="login timeout"))]
         others += [edited(n), shell("npm test", result=RUN.format(n=n, first=f"login {n} fails"))]
 
-    assert rules_that_fire(turns_of(*stuck)) == {"repeated_failure"}
+    assert rules_that_fire(turns_of(*stuck)) == {"persistent_failure"}
     assert rules_that_fire(turns_of(*others)) == set()
 
 
@@ -200,4 +200,4 @@ def test_a_code_beside_words_is_a_failure_of_those_words() -> None:
         calls += [shell("npm start", result=text), edited(n)]
 
     assert not any(map(says_nothing, texts))
-    assert rules_that_fire(turns_of(*calls)) == {"repeated_failure"}
+    assert rules_that_fire(turns_of(*calls)) == {"persistent_failure"}

@@ -395,7 +395,7 @@ def test_edits_that_leave_the_error_are_a_loop() -> None:
     """Six rounds of an edit and the same error are found, in each form."""
     fired = rules_by_task(rounds([printed(tool, n) for n in range(6)], tool) for tool in OUTPUT)
 
-    assert [tool for tool in OUTPUT if "repeated_failure" not in fired[tool]] == []
+    assert [tool for tool in OUTPUT if "persistent_failure" not in fired[tool]] == []
 
 
 @pytest.mark.requirement("C4")

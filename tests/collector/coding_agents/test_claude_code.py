@@ -48,7 +48,7 @@ def result(number: int, of: int, content: Any, **more: Any) -> Line:
 
 def test_a_session_that_loops_is_found_and_one_that_works_is_not() -> None:
     """Edits between equal failures do not hide a loop; work and waiting for a build are none."""
-    assert rules([str(LOOP)]) == {"repeated_failure"}
+    assert rules([str(LOOP)]) == {"persistent_failure", "no_measurable_progress", "no_news"}
     assert rules([str(HEALTHY)]) == set()
 
 

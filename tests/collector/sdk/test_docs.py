@@ -60,11 +60,11 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_agent_of_the_page_stops() -> None:
-    """The fifth equal call opens the gate, and the exception names what to do."""
+    """The third equal failure opens the gate, and the exception names what to do."""
     set_up, stop, _, _ = blocks()
     done = run(BEFORE + set_up + AFTER["stop"] + stop)
 
-    assert "GateOpenError: Work on task ticket-42 stops here: it has gone in a loop 5 times." in (
+    assert "GateOpenError: Work on task ticket-42 stops here: it has gone in a loop 3 times." in (
         done.stderr
     )
 
@@ -75,7 +75,7 @@ def test_the_agent_of_the_page_waits_for_a_person() -> None:
     set_up, _, wait, _ = blocks()
     done = run(BEFORE + set_up + AFTER["stop"] + WAITING + wait + "print(agent_steps)")
 
-    assert done.stdout.count("They say: Use the other key.") == 3
+    assert done.stdout.count("They say: Use the other key.") == 6
     assert done.stdout.endswith("\n20\n")
     assert done.stderr == ""
 
