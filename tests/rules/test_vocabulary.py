@@ -88,7 +88,6 @@ def columns(rows: list[Row]) -> Turns:
         waits_seen=np.cumsum(outcome == 1),
         changes_seen=np.cumsum(outcome == 1),
         works_seen=np.cumsum(outcome == 1),
-        successes_seen=np.cumsum(outcome == 1),
         improvements=call,
         measured=call,
         figures_compared=call,

@@ -224,11 +224,15 @@ def repeats(reached: Codes, needed: int, what: Codes) -> Evaluation:
     )
 
 
-def check_window(name: str, attempts_min: int, window: int, of: str) -> None:
-    """Refuse a window that cannot hold the attempts that make a loop. Raises SettingError."""
+def check_window(rule: Rule, attempts_min: int, window: int, of: str) -> None:
+    """Refuse a window that cannot hold the attempts of a loop or a rung. Raises SettingError."""
+    holds = f"which its window of {window} {of} cannot hold."
     if attempts_min > window:
+        raise SettingError(f"{rule.name}.attempts_min is {attempts_min}, {holds}")
+    highest = rule.ladder[-1]
+    if highest.attempts > window:
         raise SettingError(
-            f"{name}.attempts_min is {attempts_min}, which its window of {window} {of} cannot hold."
+            f"{rule.name}.ladder has {highest.action} at {highest.attempts} attempts, {holds}"
         )
 
 

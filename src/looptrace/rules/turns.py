@@ -115,8 +115,7 @@ class Turns:
     pauses: Flags  # a call of a tool that does nothing but wait
     waits_seen: Codes  # counts the times that the task stood still or paused, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
-    works_seen: Codes  # counts those that did not fail, and did more than look or wait
-    successes_seen: Codes  # the same; of a call that looks, those that looked count too
+    works_seen: Codes  # counts the calls of the task that did more than look or wait, up to it
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
     figures_compared: Codes  # counts the figures of the epoch that others came before
     turns_since_best: Codes  # counts those since the last that were the best so far
@@ -128,7 +127,7 @@ class Turns:
     outcome: Codes  # result or error of a tool; answer to a request; work of an attempt
     look_chars: Codes  # length of a call's result or error; 0 where its tool makes changes
     search_result: Codes  # tool and result of a single call that only looks something up
-    error: Codes  # message of a failure that is the agent's own
+    error: Codes  # message of a failure that is the agent's own; of a look with its target
     mendable: Codes  # message of a failure of the outside that its edits may mend
     signature: Codes
     response: Codes  # text and calls of a model
@@ -276,11 +275,6 @@ class Lane:
     def works_seen(self) -> Codes:
         """How many calls of the task had worked up to each turn of the lane."""
         return self.turns.works_seen[self.rows]
-
-    @property
-    def successes_seen(self) -> Codes:
-        """How many calls had not failed up to each turn: those that look only if it looks too."""
-        return self.turns.successes_seen[self.rows]
 
     @property
     def signature(self) -> Codes:

@@ -33,6 +33,7 @@ from looptrace.analyzer.fingerprint.signatures import (
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Turns
+from looptrace.rules.vocabulary import pair
 
 # What is coded as the hash of the column of a turn that has its name.
 _HASHED = (
@@ -90,7 +91,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     own_server = (pl.col("error_kind") == "network") & pl.col("error").str.contains(OWN_SERVER)
     mendable = pl.col("error_kind").is_in(MENDABLE) | own_server
     used = turns.select(
-        *("external", "outcome_code", *_ToolMarks._fields),
+        *("external", "call_code", "outcome_code", *_ToolMarks._fields),
         call=pl.col("kind") == "tool",
         failed=failed,
         told=told,
@@ -236,14 +237,16 @@ def _marks(columns: Columns) -> Columns:
     call, failed = columns["call"], columns["failed"]
     looks = columns["searches"] | columns["reads"]
     own, fine = failed & ~columns["external"], call & ~failed
+    # "404 Not Found" of one page after another is a search, so that what looks fails at its target.
+    outcome, asked = columns["outcome_code"], columns["call_code"]
+    error = np.where(looks & (asked != UNKNOWN), pair(outcome, asked), outcome)
     return {
         "own": call & own,
         "changes": fine & columns["changes"],
         "works": fine & ~(looks | columns["pauses"]),
-        "looks": looks,
         "only_reads": fine & columns["reads"],
         "pauses": call & columns["pauses"],
-        "error_code": np.where(own & columns["told"], columns["outcome_code"], UNKNOWN),
+        "error_code": np.where(own & columns["told"], error, UNKNOWN),
         "mendable_code": np.where(call & columns["mendable"], columns["outcome_code"], UNKNOWN),
     }
 

@@ -42,7 +42,7 @@ RESETS = ("person", "message", "completed", "idle")
 _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
-    *("step_code", "own", "changes", "works", "looks", "pauses", "start_ns", "end_ns", "order_ns"),
+    *("step_code", "own", "changes", "works", "pauses", "start_ns", "end_ns", "order_ns"),
 )
 _SUMMED = (*TOKENS, "markers")
 _FIGURES = ("tests_failed", "coverage")
@@ -147,9 +147,6 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     tasks.count("waits_seen", _waits(rows, tasks, how.poll_wait_s))
     tasks.count("changes_seen", rows["changes"])
     tasks.count("works_seen", rows["works"])
-    tasks.count("looks_seen", rows["looks"] & (rows["kind"] == _TOOL) & ~rows["failed"])
-    looks_seen = np.where(rows["looks"], rows["looks_seen"], 0)
-    rows["successes_seen"] = rows["works_seen"] + looks_seen
     tasks.count("resets_seen", (resets != 0) & (resets != RESETS.index("completed") + 1))
     agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     for name in TOKENS:

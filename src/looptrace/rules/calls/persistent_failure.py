@@ -17,16 +17,17 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
-from looptrace.rules.vocabulary import attempts_among
+from looptrace.rules.vocabulary import attempts_among, pair, same_among
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentFailure(Rule):
     """One failure is still there after all that the agents of a task did about it.
 
-    A failure is compared with the last failures of its task, by its message. Those with nothing
-    between them that succeeded are one attempt; a call that only looks or waits is no attempt.
-    `repeated_failure` counts these. Edits that differ are work, so that the gate comes late.
+    A failure is compared with the last failures of its task, by its message, and by its arguments
+    where it only looks at something. They count where a call succeeded between them that did more
+    than look or wait. Without one `repeated_failure` counts them. Edits that differ are attempts,
+    so that the gate comes late.
 
     Failures of the outside (rate limits, network, dependencies) are not the agent's own. But a
     login, a module that is missing, and a server on the agent's own machine that still fail after
@@ -49,10 +50,10 @@ class PersistentFailure(Rule):
     lane = LaneSpec(by="task", kinds=("tool",), failures=True)
 
     attempts_min: int = setting(
-        3, ge=2, le=50, doc="Equal failures with work between them that make a loop."
+        3, ge=2, le=50, doc="Equal failures with a success between them that make a loop."
     )
     window: int = setting(
-        10, ge=2, le=100, doc="Failures of the task that one is compared with, itself included."
+        20, ge=2, le=100, doc="Failures of the task that one is compared with, itself included."
     )
     window_s: int = setting(
         3_600, ge=60, le=604_800, doc="Seconds after which a failure is no longer counted."
@@ -61,7 +62,7 @@ class PersistentFailure(Rule):
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
-        check_window(self.name, self.attempts_min, self.window, "failures")
+        check_window(self, self.attempts_min, self.window, "failures")
 
     @property
     def lookback(self) -> int:
@@ -69,11 +70,14 @@ class PersistentFailure(Rule):
         return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the equal failures of the last of the task, once for each work between them."""
-        own = lane.error != UNKNOWN
-        codes = np.where(own, lane.error, lane.mendable)
-        seen = np.where(own, lane.works_seen, lane.changes_seen)
-        reached = attempts_among(lane, codes, seen, self.window, self.window_s)
+        """Count the equal failures among the last of the task that a success lies between."""
+        every = same_among(lane, lane.error, self.window, self.window_s)
+        alone = pair(lane.error, lane.works_seen + 1)  # Counted by `repeated_failure`.
+        own = np.where(every > same_among(lane, alone, self.window, self.window_s), every, 0)
+        mendable = lane.mendable
+        changed = lane.changes_seen
+        reached = own + attempts_among(lane, mendable, changed, self.window, self.window_s)
+        codes = np.where(lane.error == UNKNOWN, mendable, lane.error)
         length = np.minimum(self.window, lane.position + 1)
         return among(reached, self.attempts_min, codes, length)
 

@@ -24,10 +24,11 @@ from looptrace.rules.vocabulary import pair, same_among
 class RepeatedFailure(Rule):
     """One failure keeps coming back in a task while nothing else succeeds, whoever tries.
 
-    A failure is compared with the last failures of its task, by its message. Another agent's count
-    with them. Counting begins anew with a call that succeeds; one that looks or waits is none,
-    unless the call that failed looks as well. `persistent_failure` counts what outlasts successes.
-    Failures of the outside (rate limits, network, authentication, dependencies) do not count.
+    A failure is compared with the last failures of its task, by its message, and by its arguments
+    where it only looks at something. Another agent's count with them. Counting begins anew with a
+    call that succeeds and does more than look or wait; `persistent_failure` counts what outlasts
+    these. Failures of the outside (rate limits, network, authentication, dependencies) do not
+    count.
 
     ## Looping
     - `test()->!"expected 42, got 41" read(cart.py)->ok test()->!"expected 42, got 41" x2`
@@ -36,7 +37,7 @@ class RepeatedFailure(Rule):
     ## Not looping
     - `test()->!"expected 42, got 41" x2`: only twice.
     - `test()->!"expected {n}" x5`: another message each time.
-    - `(fetch(/{n})->!"404 Not Found" fetch(/news/{n})->ok) x5`: other pages are there.
+    - `fetch(/{n})->!"404 Not Found" x5`: each is another page.
     - `(test()->!"expected 42" edit(cart.py, {n})->ok) x3`: it tries something in between.
     - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x5`: not the agent's own failure.
     - `(user("Try again.") test()->!"expected 42") x4`: a person asked for each attempt.
@@ -59,7 +60,7 @@ class RepeatedFailure(Rule):
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
-        check_window(self.name, self.attempts_min, self.window, "failures")
+        check_window(self, self.attempts_min, self.window, "failures")
 
     @property
     def lookback(self) -> int:
@@ -68,7 +69,7 @@ class RepeatedFailure(Rule):
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the last of the task, since anything succeeded."""
-        codes = pair(lane.error, lane.successes_seen + 1)
+        codes = pair(lane.error, lane.works_seen + 1)
         reached = same_among(lane, codes, self.window, self.window_s)
         length = np.minimum(self.window, lane.position + 1)
         return among(reached, self.attempts_min, codes, length)

@@ -58,7 +58,7 @@ class Stutter(Rule):
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
-        check_window(self.name, self.attempts_min, self.window, "calls")
+        check_window(self, self.attempts_min, self.window, "calls")
 
     @property
     def lookback(self) -> int:
