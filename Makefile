@@ -6,10 +6,13 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 FRAMEWORKS := $(VENV)-frameworks
 REPORT := build/demo/report.html
 
+# Two processes test at once; more threads than cores only wait for each other.
+quick test test-slow: export POLARS_MAX_THREADS := 1
+
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo quick test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: demo quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench bench-pipeline load soak examples requirements npm-exporters clean
 
 demo: $(VENV)/installed ## analyse the example traces
@@ -19,6 +22,9 @@ demo: $(VENV)/installed ## analyse the example traces
 
 quick: $(VENV)/installed-dev ## the tests that take a moment each
 	$(BIN)/pytest -q -n 2 -m "not slow and not thorough" --dist worksteal $(OPTIONS)
+
+coverage: OPTIONS := --cov --cov-report=term
+coverage: quick ## the same, with the lines that they do not run, and a floor for how many
 
 test: $(VENV)/installed-dev ## run the tests, but for the slow ones
 	$(BIN)/pytest -q -n 2 -m "not slow" --dist worksteal $(OPTIONS)

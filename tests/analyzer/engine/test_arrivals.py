@@ -17,6 +17,7 @@ from looptrace.collector.files.reader import read_spans
 from tests.collector.store.test_writer import spans_of
 from tests.otlp import Trace
 from tests.paths import ROOT, SHARED
+from tests.seeds import seeds
 
 # The name of their session or task stands only on the agent's own span, which ends last, or in a
 # trace that comes later. Their turns stay with the task that was known first.
@@ -99,7 +100,7 @@ def test_a_session_of_many_traces_is_one_task(size: int, *, link: bool) -> None:
     assert_live_is_batch(spans, size)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(seeds(5)))
 def test_traces_of_sessions_come_in_any_order(seed: int) -> None:
     """Exporters retry; what arrives a little late changes nothing in the end."""
     spans = spans_of(*separate("s1", 5), *separate("s2", 4)).sort("end_ns")

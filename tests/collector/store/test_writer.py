@@ -29,6 +29,7 @@ from looptrace.collector.store.sql import ask_typed, connect
 from looptrace.collector.store.writer import writing
 from tests.drivers import findings_of
 from tests.otlp import Trace
+from tests.seeds import seeds
 
 KILLS = 6
 SPANS_A_GO = 5
@@ -150,6 +151,20 @@ def fresh(folder: Path, spans: pl.DataFrame) -> dict[str, list[tuple[Any, ...]]]
     return content(folder)
 
 
+@pytest.fixture(scope="module")
+def store_of_late_ties(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store of `late_ties`, which tests copy, because making one takes a second."""
+    folder = tmp_path_factory.mktemp("late_ties") / "store"
+    writer.ingest(late_ties(), folder)
+    return folder
+
+
+@pytest.fixture
+def stored(store_of_late_ties: Path, tmp_path: Path) -> Path:
+    """Give a store of `late_ties` to change."""
+    return shutil.copytree(store_of_late_ties, tmp_path / "stored")
+
+
 def buckets_of(folder: Path, trace_id: str) -> set[str]:
     """Find the buckets in which a trace's spans lie."""
     return {
@@ -174,25 +189,29 @@ def test_a_second_ingest_changes_nothing(tmp_path: Path) -> None:
     assert stamps(tmp_path / "s") == before
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_any_order_and_any_split_give_the_same_store(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(seeds(6)))
+def test_any_order_and_any_split_give_the_same_store(
+    tmp_path: Path, stored: Path, seed: int
+) -> None:
     """Spans arrive as networks please, so that the store may depend on their set alone."""
     spans = late_ties()
     shuffled = spans.sample(fraction=1, shuffle=True, seed=seed)
     for part in shuffled.iter_slices(3 + 3 * seed):
         writer.ingest(part, tmp_path / "parts")
-    assert content(tmp_path / "parts") == fresh(tmp_path / "whole", spans)
+    assert content(tmp_path / "parts") == content(stored)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_what_a_server_adds_is_what_an_ingest_would_have_made(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(seeds(3)))
+def test_what_a_server_adds_is_what_an_ingest_would_have_made(
+    tmp_path: Path, stored: Path, seed: int
+) -> None:
     """A server decides on gates itself, and adds the spans when it has time."""
     spans = late_ties()
     with writing(tmp_path / "parts") as writer:
         writer.ingest(spans.clear())
         for part in spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(7):
             writer.add(part)
-    assert content(tmp_path / "parts") == fresh(tmp_path / "whole", spans)
+    assert content(tmp_path / "parts") == content(stored)
 
 
 def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:
@@ -346,7 +365,7 @@ def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
 
 @pytest.mark.parametrize("writes", range(5))
 def test_a_kill_while_the_store_is_made_is_repaired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+    tmp_path: Path, stored: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
     """Half a store must neither pass for one nor block the place where it is to be."""
     left = iter(range(writes))
@@ -355,7 +374,7 @@ def test_a_kill_while_the_store_is_made_is_repaired(
         with pytest.raises(Killed):
             writer.ingest(late_ties(), tmp_path / "s")
     assert layout.is_store(tmp_path / "s") is (writes >= len(parquet.TABLES))
-    assert fresh(tmp_path / "s", late_ties()) == fresh(tmp_path / "fresh", late_ties())
+    assert fresh(tmp_path / "s", late_ties()) == content(stored)
 
 
 def _kill(left: Iterator[int]) -> None:
@@ -423,13 +442,9 @@ def test_no_file_is_replaced_while_it_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", list(parquet.TABLES))
 @pytest.mark.parametrize("damage", ["garbage", "empty", "cut off", "foreign"])
-def test_a_damaged_file_is_named(tmp_path: Path, table: str, damage: str) -> None:
+def test_a_damaged_file_is_named(stored: Path, table: str, damage: str) -> None:
     """A user must learn which file to move away, and not see a traceback."""
-    spans = late_ties()
-    writer.ingest(spans, tmp_path)
-    victim = max(
-        (p for p in files_of(tmp_path) if table in p.parts), key=lambda p: p.stat().st_size
-    )
+    victim = max((p for p in files_of(stored) if table in p.parts), key=lambda p: p.stat().st_size)
     whole = victim.read_bytes()
     damaged = {"garbage": b"\x00garbage" * 99, "empty": b"", "cut off": whole[: len(whole) // 2]}
     if damage == "foreign":
@@ -437,7 +452,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, table: str, damage: str) -> Non
     else:
         victim.write_bytes(damaged[damage])
     with pytest.raises(StoreError, match="cannot be read") as caught:
-        writer.ingest(spans, tmp_path)
+        writer.ingest(late_ties(), stored)
     message = str(caught.value)
     assert str(victim) in message
     assert "move it away" in message
@@ -472,15 +487,14 @@ def test_a_full_disk_leaves_the_store_as_it_was(
         ("\x00", "cannot be read"),
     ],
 )
-def test_a_store_of_another_version_is_refused(tmp_path: Path, marker: str, why: str) -> None:
+def test_a_store_of_another_version_is_refused(stored: Path, marker: str, why: str) -> None:
     """Writing into a layout that this version does not know would ruin it."""
-    writer.ingest(late_ties(), tmp_path)
-    (tmp_path / "looptrace-store.json").write_text(marker)
-    for use in (lambda: list(reader.read_turns(tmp_path)), lambda: connect(tmp_path)):
+    (stored / "looptrace-store.json").write_text(marker)
+    for use in (lambda: list(reader.read_turns(stored)), lambda: connect(stored)):
         with pytest.raises(StoreError, match=why):
             use()
     with pytest.raises(StoreError, match=why):
-        writer.ingest(late_ties(), tmp_path)
+        writer.ingest(late_ties(), stored)
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
