@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import duckdb
@@ -23,7 +22,7 @@ from looptrace.errors import InputError
 
 # Longer than a store of millions of turns needs, and short enough for a mistake.
 QUERY_TIME_MAX_S = 30
-_LOOK_AGAIN_S = 0.1
+_INTERRUPT_AGAIN_S = 0.1
 _ROWS_A_BATCH = 1_000
 _MEMORY_MAX = "1GB"
 _THREADS = 2
@@ -122,20 +121,16 @@ def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) ->
     with ThreadPoolExecutor(max_workers=1) as pool:
         future = pool.submit(work)
         try:
-            deadline_s = monotonic() + QUERY_TIME_MAX_S
-            # In short waits, because a Ctrl-C just before a wait is only heard after it.
-            while not future.done() and monotonic() < deadline_s:
-                wait([future], timeout=_LOOK_AGAIN_S)
-            if not future.done():
-                raise QueryError(f"It takes longer than {QUERY_TIME_MAX_S} s; ask for less.")
-            future.result()
+            future.result(timeout=QUERY_TIME_MAX_S)
+        except TimeoutError as error:
+            raise QueryError(f"It takes longer than {QUERY_TIME_MAX_S} s; ask for less.") from error
         except duckdb.Error as error:
             raise _explained(error) from error
         finally:
             # What has not begun yet cannot be interrupted, so that once may be too early.
             while not future.done():
                 connection.interrupt()
-                wait([future], timeout=_LOOK_AGAIN_S)
+                wait([future], timeout=_INTERRUPT_AGAIN_S)
 
 
 def _explained(error: duckdb.Error) -> QueryError | StoreError:
