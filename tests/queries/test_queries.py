@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -407,6 +407,15 @@ def test_a_query_that_takes_too_much_memory_is_stopped(folder: Path) -> None:
         typed(folder, "SELECT list(range) FROM range(1000000000)")
 
 
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """Let the process hear Ctrl-C, which a shell lets those ignore that it starts with `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_stops_a_query(folder: Path) -> None:
     """DuckDB on the main thread would not always hear it."""
     timer = Timer(INTERRUPT_AFTER_S, lambda: os.kill(os.getpid(), signal.SIGINT))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, takewhile
 
 import numpy as np
 from hypothesis import given
@@ -13,6 +13,7 @@ from looptrace.rules.turns import UNKNOWN, Codes, Flags, Lane, LaneSpec, Meaning
 from looptrace.rules.vocabulary import (
     BACK_OFF,
     NS_PER_S,
+    OWN_LOOKBACK,
     alike_in_a_row,
     attempts_among,
     gathered,
@@ -83,7 +84,7 @@ def columns(rows: list[Row]) -> Turns:
         tests_total=call.astype(np.float64),
         tests_failed=call.astype(np.float64),
         coverage=call.astype(np.float64),
-        only_reads=call == 1,
+        looks=call == 1,
         pauses=call == 2,
         waits_seen=np.cumsum(outcome == 1),
         changes_seen=np.cumsum(outcome == 1),
@@ -407,23 +408,20 @@ def test_own(rows: list[Row], progress: bool) -> None:
 
 
 def is_poll(lane: Lane, place: int) -> bool:
-    """Say whether a call looks again at what it looked at before, having waited."""
-
-    def again(here: int, back: int) -> bool:
-        call = lane.call[here]
-        known = lane.position[here] >= back and call != UNKNOWN
-        return bool(lane.only_reads[here] and known and call == lane.call[here - back])
-
-    if again(place, 2) and lane.pauses[place - 1]:
-        return True
-    if not again(place, 1):
+    """Say whether a call looks again at what it looked at before, having only looked and waited."""
+    if not lane.looks[place] or lane.call[place] == UNKNOWN:
         return False
-    ends = lane.end_ns
-    if lane.waits_seen[place] > lane.waits_seen[place - 1]:
+    backs = range(1, min(OWN_LOOKBACK, int(lane.position[place])) + 1)
+    quiet = takewhile(lambda back: (lane.looks | lane.pauses)[place - back], backs)
+    equal = [back for back in quiet if lane.call[place - back] == lane.call[place]]
+    if not equal:
+        return False
+    if lane.waits_seen[place] > lane.waits_seen[place - equal[0]]:
         return True
-    before = ends[place - 1] - ends[place - 2]
-    gap = ends[place] - ends[place - 1]
-    return again(place - 1, 1) and bool(0 < before * BACK_OFF <= gap and gap >= NS_PER_S)
+    if equal[0] > 1 or lane.position[place] < 2 or lane.call[place - 2] != lane.call[place]:
+        return False
+    gap, before = (lane.end_ns[at] - lane.end_ns[at - 1] for at in (place, place - 1))
+    return bool(0 < before * BACK_OFF <= gap and gap >= NS_PER_S)
 
 
 @given(turns)

@@ -111,7 +111,7 @@ class Turns:
     tests_failed: Figures
     tests_total: Figures
     coverage: Figures  # percent
-    only_reads: Flags  # a call that only looks at something, by its tool's name, and did not fail
+    looks: Flags  # a call that only looks at something, until it has done so for too long
     pauses: Flags  # a call of a tool that does nothing but wait
     waits_seen: Codes  # counts the times that the task stood still or paused, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
@@ -202,9 +202,9 @@ class Lane:
         return self.turns.external[self.rows]
 
     @property
-    def only_reads(self) -> Flags:
+    def looks(self) -> Flags:
         """Which turns of the lane only look at something."""
-        return self.turns.only_reads[self.rows]
+        return self.turns.looks[self.rows]
 
     @property
     def pauses(self) -> Flags:

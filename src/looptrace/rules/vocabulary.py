@@ -50,8 +50,9 @@ NS_PER_S = 1_000_000_000
 # Back-offs mostly double the pause; what the calls themselves take makes it look less.
 BACK_OFF = 1.5
 
-# So many turns before its own decide on the code of a turn that `own` returns.
-OWN_LOOKBACK = 2
+# So many turns before its own decide on the code of a turn that `own` returns: as many looks may
+# be one round of polling.
+OWN_LOOKBACK = 8
 
 # Sketches that are compared at once, so that memory does not grow with the turns.
 _SKETCHES_AT_ONCE = 4_096
@@ -90,21 +91,25 @@ def own(lane: Lane, codes: Codes) -> Codes:
 def polls(lane: Lane, codes: Codes) -> Flags:
     """Mark the turns that only look again at what did not change, after a wait.
 
-    The agent did nothing in between but wait: its task stood still for long, a tool of its own
-    paused, or the time between looks grows as it does in a back-off.
+    Since the equal look the agent did nothing but look and wait: its task stood still for long, a
+    call paused, a look took long or said that something goes on, or the time between looks grows as
+    it does in a back-off. What it looked at in between may be several things.
     """
     polling = np.zeros(len(codes), dtype=np.bool_)
-    again = lane.only_reads & same_as(lane, codes, 1)
-    places = np.flatnonzero(again)
-    if len(places):  # Few, so that only these are compared.
-        now, before, first = (lane.rows[places - back] for back in range(3))
-        ends, waits = lane.turns.end_ns, lane.turns.waits_seen
-        gap, gap_before = ends[now] - ends[before], ends[before] - ends[first]
-        grows = (gap >= BACK_OFF * gap_before) & (gap_before > 0) & (gap >= NS_PER_S)
-        polling[places] = (waits[now] > waits[before]) | (again[places - 1] & grows)
-    pauses = lane.pauses
-    if pauses.any():
-        polling[1:] |= (lane.only_reads & same_as(lane, codes, OWN_LOOKBACK))[1:] & pauses[:-1]
+    quiet = streak(lane, lane.looks | lane.pauses)
+    places = np.flatnonzero(lane.looks & (quiet > 1) & (codes != UNKNOWN))
+    waits, asked = lane.waits_seen, places
+    for back in range(1, OWN_LOOKBACK + 1):  # Few places, so that only these are compared.
+        asked = asked[quiet[asked] > back]
+        same = codes[asked] == codes[asked - back]
+        again = asked[same]
+        polling[again] = waits[again] > waits[again - back]
+        asked = asked[~same]
+    twice = places[(lane.position[places] > 1) & ~polling[places]]
+    twice = twice[(codes[twice] == codes[twice - 1]) & (codes[twice] == codes[twice - 2])]
+    gap, gap_before = (lane.end_ns[twice - i] - lane.end_ns[twice - i - 1] for i in range(2))
+    grows = (gap >= BACK_OFF * gap_before) & (gap_before > 0) & (gap >= NS_PER_S)
+    polling[twice[grows]] = True
     return polling
 
 

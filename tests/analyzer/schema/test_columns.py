@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import polars as pl
 import pytest
 
 from looptrace.analyzer.detect.columns import encode_columns, encode_few
 from looptrace.analyzer.detect.counters import Counting, add_counters
+from looptrace.analyzer.fingerprint.tool_kinds import SLEEPS, UNFINISHED
 from looptrace.analyzer.schema.columns import CODED, COUNTED, Column
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
 
+LINEAR_S = 2.0
 PLAIN = 'read(a)->text x2 say("Done.")'
 # Something in every column: phases, figures, attempts, failures, searches, waits, a person, steps.
 RICH = (
@@ -47,9 +52,35 @@ def test_only_columns_that_say_so_have_nulls(column: Column) -> None:
 
 SEARCHING = 'query(a)->"0 rows" search(b)->"3 rows" grep(c)->ok list(d)->? $part attempt(done) $'
 
+WAITING = (
+    'kubectl(get)->"status: Running" bash(sleep 30)->"" bash(sleep 30 && make)->"" job(7)->pending '
+    """job(8)->"It is not ready yet." ci(7)->"{'status': 'queued'}" job(9)->"It runs." """
+    "job(7)->done"
+)
+
+
+def test_what_goes_on_and_what_only_waits_are_marked() -> None:
+    """Rules leave a look at what goes on alone; what they left out by mistake nobody would miss."""
+    coded = encode_columns(turns_in(WAITING))
+
+    assert coded["unfinished"].to_list() == [True, False, False, True, True, True, False, False]
+    assert coded["pauses"].to_list() == [False, True, False, False, False, False, False, False]
+
+
+@pytest.mark.parametrize("unit", ["status", 'status"', "it ", "is still ", "- ", "sleep 1", "a "])
+@pytest.mark.parametrize("pattern", [SLEEPS, UNFINISHED])
+def test_hostile_texts_take_linear_time(pattern: str, unit: str) -> None:
+    """Live, Python reads the patterns, which may take the square of the length."""
+    text = unit * (400_000 // len(unit))
+    start = time.process_time()
+    re.search(pattern, text)
+
+    assert time.process_time() - start < LINEAR_S
+
 
 @pytest.mark.parametrize(
-    "text", [PLAIN, RICH, SEARCHING, f'say("{"on and " * 40}on") say("Again.") setup(a)->!boom']
+    "text",
+    [PLAIN, RICH, SEARCHING, WAITING, f'say("{"on and " * 40}on") say("Again.") setup(a)->!boom'],
 )
 def test_few_turns_are_coded_as_many_are(text: str) -> None:
     """There are two ways for the sake of speed, and rules must not see which it was."""

@@ -20,7 +20,8 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     OWN_SERVER,
     UNTOLD,
 )
-from looptrace.analyzer.fingerprint.signatures import (
+from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
+from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
     CHANGES,
     FOUND_NOTHING,
@@ -28,11 +29,12 @@ from looptrace.analyzer.fingerprint.signatures import (
     QUERIES,
     READS,
     SEARCHES,
+    SLEEPS,
+    UNFINISHED,
     UNTESTED,
 )
-from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.schema.columns import CODED, COUNTED
-from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Turns
+from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Flags, Turns
 from looptrace.rules.vocabulary import pair
 
 # What is coded as the hash of the column of a turn that has its name.
@@ -86,18 +88,8 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .otherwise(UNKNOWN),
         step_code=_step_code(turns),
     )
+    marks = _marks({name: column.to_numpy() for name, column in _marked_by(turns).items()})
     failed = pl.col("failed").fill_null(value=False)
-    told = (pl.col("error_kind") != UNTOLD).fill_null(value=False)
-    own_server = (pl.col("error_kind") == "network") & pl.col("error").str.contains(OWN_SERVER)
-    mendable = pl.col("error_kind").is_in(MENDABLE) | own_server
-    used = turns.select(
-        *("external", "call_code", "outcome_code", *_ToolMarks._fields),
-        call=pl.col("kind") == "tool",
-        failed=failed,
-        told=told,
-        mendable=mendable.fill_null(value=False),
-    )
-    marks = _marks({name: column.to_numpy() for name, column in used.to_dict().items()})
     alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches") & ~failed
     searches = turns.with_row_index("row").filter(alone)
     found = np.full(turns.height, UNKNOWN, dtype=np.int64)
@@ -112,6 +104,24 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .cast(pl.Int64),
         search_result_code=pl.Series(found),
     ).drop("reads")
+
+
+def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return what `_marks` is made from."""
+    kind = pl.col("error_kind")
+    own_server = (kind == "network") & pl.col("error").str.contains(OWN_SERVER)
+    says = {
+        "failed": pl.col("failed"),
+        "told": kind != UNTOLD,
+        "mendable": kind.is_in(MENDABLE) | own_server,
+        "sleeps": pl.col("arguments").str.contains(SLEEPS),
+        "unfinished": pl.col("result").str.contains(UNFINISHED),
+    }
+    return turns.select(
+        *("external", "call_code", "outcome_code", *_ToolMarks._fields),
+        call=pl.col("kind") == "tool",
+        **{name: holds.fill_null(value=False) for name, holds in says.items()},
+    ).to_dict()
 
 
 def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
@@ -142,6 +152,8 @@ def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
         ]
     )
     parts = {"call": call, "failed": failed, "told": tells, "mendable": mendable}
+    parts["sleeps"] = _matches(SLEEPS, told["arguments"])
+    parts["unfinished"] = _matches(UNFINISHED, told["result"])
     columns |= _marks(columns | parts)
     columns["search_result_code"] = np.zeros(count, dtype=np.int64)
     if searches:
@@ -231,11 +243,13 @@ def _of_tools(mark: str, tools: Mapping[str, _ToolMarks]) -> pl.Expr:
 def _marks(columns: Columns) -> Columns:
     """Return the marks and codes that follow from others.
 
-    Besides coded columns those are `call`, `failed`, `told` (whether a failure says of itself) and
-    `mendable` (whether an edit of the agent's own may end it).
+    Besides coded columns those are `call`, `failed`, `told` (whether a failure says of itself),
+    `mendable` (whether an edit of the agent's own may end it), `sleeps` (a command that only waits)
+    and `unfinished` (a result that says that something goes on).
     """
     call, failed = columns["call"], columns["failed"]
     looks = columns["searches"] | columns["reads"]
+    pauses = call & (columns["pauses"] | columns["sleeps"])
     own, fine = failed & ~columns["external"], call & ~failed
     # "404 Not Found" of one page after another is a search, so that what looks fails at its target.
     outcome, asked = columns["outcome_code"], columns["call_code"]
@@ -243,12 +257,17 @@ def _marks(columns: Columns) -> Columns:
     return {
         "own": call & own,
         "changes": fine & columns["changes"],
-        "works": fine & ~(looks | columns["pauses"]),
+        "works": fine & ~(looks | pauses),
         "only_reads": fine & columns["reads"],
-        "pauses": call & columns["pauses"],
+        "unfinished": fine & columns["unfinished"],
+        "pauses": pauses,
         "error_code": np.where(own & columns["told"], error, UNKNOWN),
         "mendable_code": np.where(call & columns["mendable"], columns["outcome_code"], UNKNOWN),
     }
+
+
+def _matches(pattern: str, texts: Sequence[str | None]) -> Flags:
+    return np.array([text is not None and bool(re.search(pattern, text)) for text in texts])
 
 
 def _is_own_server(error: str) -> bool:

@@ -42,7 +42,18 @@ RESETS = ("person", "message", "completed", "idle")
 _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
-    *("step_code", "own", "changes", "works", "pauses", "start_ns", "end_ns", "order_ns"),
+    *(
+        "step_code",
+        "own",
+        "changes",
+        "works",
+        "pauses",
+        "only_reads",
+        "unfinished",
+        "start_ns",
+        "end_ns",
+        "order_ns",
+    ),
 )
 _SUMMED = (*TOKENS, "markers")
 _FIGURES = ("tests_failed", "coverage")
@@ -75,7 +86,21 @@ class Counting:
         30,
         ge=1,
         le=86_400,
-        doc="Seconds in which nothing was done that make a poll of a call that only looks again.",
+        doc="Seconds in which nothing was done that make a poll of a call that only looks again; "
+        "also those that the call itself took.",
+    )
+    pending_wait_s: int = setting(
+        5,
+        ge=1,
+        le=86_400,
+        doc="Seconds between two looks that make a poll of the second where its result says that "
+        "something is running, pending or queued.",
+    )
+    poll_limit_s: int = setting(
+        3_600,
+        ge=60,
+        le=2_592_000,
+        doc="Seconds after which looking again at what does not change is no poll any more.",
     )
 
     persons: Persons = field(default_factory=Persons)
@@ -144,11 +169,11 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     tasks.count("turn", rows["kind"] != _USER)
     tasks.count("epoch", resets != 0)
     epochs = Parts(rows, changes(rows["task"], rows["epoch"]))
-    tasks.count("waits_seen", _waits(rows, tasks, how.poll_wait_s))
+    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
+    tasks.count("waits_seen", _waits(rows, tasks, how.poll_wait_s) | _looks(rows, agents, how))
     tasks.count("changes_seen", rows["changes"])
     tasks.count("works_seen", rows["works"])
     tasks.count("resets_seen", (resets != 0) & (resets != RESETS.index("completed") + 1))
-    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     for name in TOKENS:
         agents.count(f"{name}_sum", rows[name])
         tasks.count(f"{name}_total", rows[name])
@@ -168,6 +193,9 @@ def carriers(rows: Columns, persons: Persons) -> Flags:
     tasks = lasts_of([task])
     marked[tasks] = True
     marked[lasts_of([task, rows["agent_code"]])] = True
+    calls = np.flatnonzero(_calls(rows))
+    if len(calls):
+        marked[calls[lasts_of([task[calls], rows["agent_code"][calls]])]] = True
     current = epoch == epoch[tasks][np.cumsum(changes(task)) - 1]
     transition = ("phase_code", "converging", "phase_before_code")
     for names in (transition[:2], transition, ("measured_code",)):
@@ -200,6 +228,43 @@ def _waits(rows: Columns, tasks: Parts, wait_s: int) -> Flags:
     still = rows["start_ns"][1:] - rows["end_ns"][:-1] >= wait_s * NS_PER_S
     waits[1:] |= still & ~tasks.starts[1:]
     return waits
+
+
+def _calls(rows: Columns) -> Flags:
+    """Mark the calls that do more than wait."""
+    calls: Flags = (rows["kind"] == _TOOL) & ~rows["pauses"]
+    return calls
+
+
+def _looks(rows: Columns, agents: Parts, how: Counting) -> Flags:
+    """Add which calls only look, and have not done so for too long; returns which are waits.
+
+    The time of equal looks in a row begins anew with another call of the agent, with a result that
+    differs, and with a reset.
+    """
+    looks: Flags = rows["only_reads"] | rows["unfinished"]
+    rows["look_ns"] = agents.kept("look_ns", rows["end_ns"])
+    rows["looks"] = agents.kept("looks", looks)
+    if not looks.any():
+        return looks
+    calls, looks, ends_ns = (agents.sorted(each) for each in (_calls(rows), looks, rows["end_ns"]))
+    before = agents.before(agents.last(calls))
+    same = calls & looks & (before >= 0)
+    for name in ("call_code", "outcome_code", "epoch"):
+        codes = agents.sorted(rows[name])
+        same &= codes == codes[before]
+    begins = agents.last(calls & (~same | agents.settled))
+    since_ns = np.where(begins < 0, ends_ns, agents.sorted(rows["look_ns"])[begins])
+    rows["look_ns"] = agents.kept("look_ns", agents.by_row(since_ns))
+    in_time = agents.by_row(looks & (ends_ns - since_ns <= how.poll_limit_s * NS_PER_S))
+    rows["looks"] = agents.kept("looks", in_time)
+    took_ns = ends_ns - agents.sorted(rows["start_ns"])
+    between_ns = np.where(before < 0, 0, ends_ns - ends_ns[before])
+    pending = agents.sorted(rows["unfinished"]) & same
+    waits = looks & (took_ns >= how.poll_wait_s * NS_PER_S)
+    waits |= pending & (between_ns >= how.pending_wait_s * NS_PER_S)
+    waited: Flags = agents.by_row(waits)
+    return waited
 
 
 def _twin(rows: Columns, tasks: Parts) -> Flags:

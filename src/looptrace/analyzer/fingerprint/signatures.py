@@ -31,38 +31,15 @@ from looptrace.analyzer.fingerprint.masks import (
 )
 from looptrace.analyzer.fingerprint.runner_output import TESTS, failed_tests, with_figures
 from looptrace.analyzer.fingerprint.stack_traces import with_places
+from looptrace.analyzer.fingerprint.tool_kinds import (
+    CHANGES,
+    READING_COMMAND,
+    READS,
+    SEARCHES,
+)
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import says_nothing
-
-# Tools are told by their names, as C1 of the requirements asks for a form by kind of output.
-CHANGES = re.compile(
-    "write|edit|replace|patch|create|insert|delete|remove|rename|move", re.IGNORECASE
-)
-SEARCHES = re.compile("search|grep|find|query|lookup|browse|retrieve", re.IGNORECASE)
-# Tools that only look at something, so that nothing has come of a call.
-READS = re.compile(
-    r"(^|[_.-])(read|list|ls|get|fetch|open|view|show|cat|status|check)($|[_.-])", re.IGNORECASE
-)
-# A command that shows files or a history, and runs nothing after that.
-READING_COMMAND = (
-    r'(?:^|"(?:command|cmd|code|script|input)": ?(?:\["(?:[\w/]*sh","-l?c",")?|"))\W*'
-    r"(?:cd [^;&|]*(?:&&|;) *)?(?:bat|cat|head|tail|less|more|[ef]?grep|rg|sed|awk|ls|nl|diff|echo"
-    r"|jq|type|Get-Content|git (?:show|log|diff|blame|grep))\b[^;&]*$"
-)
-# Tools that do nothing but wait.
-PAUSES = re.compile(r"(^|[_.-])(wait|sleep|delay|pause)($|[_.-])", re.IGNORECASE)
-# A query may also change things, so that only an empty answer to it tells of a search.
-QUERIES = r"(?i)query"
-FOUND_NOTHING = (
-    r"(?i)^\W*(none|null|nil|empty|nothing|n/a)?\W*$"
-    r"|\b(no|0|zero|any) (\w+ )?(results?|rows?|match(es)?|records?|hits?|entries|documents?)\b"
-    r"|\b(not|nothing|none) found\b|\bdid not match\b"
-)
-# What tells that a call was done, and nothing of what came of it.
-ACKNOWLEDGES = r"(?i)^\W*(ok|okay|done|success|true)\W*$"
-# Kinds of task that tests cannot judge.
-UNTESTED = r"(?i)^(set-?up|doc|config|refactor)"
 
 # What signatures are written from.
 _SIGNED = (
