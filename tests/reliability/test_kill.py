@@ -14,8 +14,8 @@ from tests.reliability.serving import EARLY, OK, SERVE, Served, stored
 
 SENDERS = 4
 SPANS_A_BATCH = 20
-KILLS = int(os.environ.get("LOOPTRACE_SOAK_KILLS", "12"))
-STOPS = int(os.environ.get("LOOPTRACE_SOAK_STOPS", "4"))
+KILLS = int(os.environ.get("LOOPTRACE_SOAK_KILLS", "8"))
+STOPS = int(os.environ.get("LOOPTRACE_SOAK_STOPS", "3"))
 STOP_S_MAX = 5.0
 
 

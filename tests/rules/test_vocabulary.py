@@ -88,6 +88,7 @@ def columns(rows: list[Row]) -> Turns:
         pauses=call == 2,
         waits_seen=np.cumsum(outcome == 1),
         changes_seen=np.cumsum(outcome == 1),
+        calls_seen=np.cumsum(outcome == 1),
         works_seen=np.cumsum(outcome == 1),
         improvements=call,
         measured=call,

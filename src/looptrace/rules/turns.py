@@ -115,6 +115,7 @@ class Turns:
     pauses: Flags  # a call of a tool that does nothing but wait
     waits_seen: Codes  # counts the times that the task stood still or paused, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
+    calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
     works_seen: Codes  # counts the calls of the task that did more than look or wait, up to it
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
     figures_compared: Codes  # counts the figures of the epoch that others came before

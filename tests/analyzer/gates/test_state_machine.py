@@ -416,7 +416,7 @@ def assert_sound(judged: Detection) -> None:
     assert {s.task: s.gate.id for s in judged.states if s.gate} == open_gate
 
 
-@settings(max_examples=seeds(200))
+@settings(max_examples=seeds(120))
 @given(
     st.lists(step, min_size=1, max_size=80),
     st.integers(0, 2**32),

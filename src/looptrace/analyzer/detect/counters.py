@@ -172,6 +172,7 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     tasks.count("waits_seen", _waits(rows, tasks, how.poll_wait_s) | _looks(rows, agents, how))
     tasks.count("changes_seen", rows["changes"])
+    tasks.count("calls_seen", _calls(rows) & ~rows["failed"])
     tasks.count("works_seen", rows["works"])
     tasks.count("resets_seen", (resets != 0) & (resets != RESETS.index("completed") + 1))
     for name in TOKENS:

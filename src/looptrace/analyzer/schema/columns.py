@@ -75,6 +75,7 @@ COUNTED = (
     Column("looks", _FLAG, "flag", "a call that only looks, and has not done so for too long"),
     Column("look_ns", _INT, "ns", "end of the first of its agent's equal looks in a row, up to it"),
     Column("changes_seen", _INT, "calls", "calls of the task that changed something, up to it"),
+    Column("calls_seen", _INT, "calls", "calls of the task that did not fail or wait, up to it"),
     Column("works_seen", _INT, "calls", "calls of the task that worked, up to it"),
     Column("improvements", _INT, "turns", "turns of the epoch that brought progress"),
     Column("twin", _FLAG, "flag", "it does what the turn before it in one parallel step did"),

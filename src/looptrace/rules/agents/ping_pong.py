@@ -1,0 +1,55 @@
+"""The rule `ping_pong`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import pair, same_as, streak
+
+BETWEEN_TWO = 2  # agents, so that every second hand-off is of the same one
+
+
+@dataclass(frozen=True, slots=True)
+class PingPong(Rule):
+    """Two agents hand over to each other, again and again, and neither does anything.
+
+    What they say to each other does not matter. A call of either that succeeds, be it only a look,
+    begins the count anew. Where the words stay the same as well, `agent_cycle` finds it sooner.
+
+    ## Looping
+    - `(@a handoff(b, "Yours, {n}.")->taken @b handoff(a, "No, yours, {n}.")->taken) x3`
+
+    ## Not looping
+    - `(@a handoff(b, "Fix {n}.")->taken @b handoff(a, "Which {n}?")->taken) x2`: they clear it up.
+    - `(@a handoff(b, "Fix {n}.")->taken @b edit({n})->ok handoff(a, "Is it?")->taken) x5`: work.
+    - `(@a handoff(b, "Fix {n}.")->"done {n}") x6`: one agent asks, and the other answers.
+    - `(@a handoff(b, "{n}")->taken @b handoff(c, "{n}")->taken @c handoff(a, "{n}")->taken) x3`
+    """
+
+    name = "ping_pong"
+    lane = LaneSpec(by="task", kinds=("handoff",))
+
+    attempts_min: int = setting(
+        6, ge=4, le=50, doc="Hand-offs in a row, of two agents in turn, that make a loop."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(6, "pivot"), Rung(10, "gate")))
+
+    @property
+    def lookback(self) -> int:
+        """As many hand-offs as make a loop."""
+        return self.attempts_min
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the hand-offs in turn with no call between them that succeeded."""
+        idle = pair(lane.agent, lane.turns.calls_seen[lane.rows] + 1)
+        in_turn = streak(lane, same_as(lane, idle, BETWEEN_TWO) & ~same_as(lane, idle, 1))
+        reached = np.where(in_turn > 0, in_turn + BETWEEN_TWO, 0)
+        return repeats(reached, self.attempts_min, np.ones_like(lane.rows))
+
+    def say(self, loop: Loop) -> str:
+        """Name the first hand-off."""
+        return f"two agents handed over {loop.attempts} times in turn, first {loop.labels[0]}"
