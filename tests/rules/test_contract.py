@@ -11,7 +11,10 @@ import pytest
 
 from looptrace.analyzer.testing.notation import tasks_in, turns_in
 from looptrace.errors import InstallError
+from looptrace.rules.calls.persistent_failure import PersistentFailure
 from looptrace.rules.calls.repeated_call import RepeatedCall
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
+from looptrace.rules.calls.stutter import Stutter
 from looptrace.rules.contract import ACTIONS, Evaluation, Rule, SettingError
 from looptrace.rules.docs import examples, summary
 from looptrace.rules.registry import RULES
@@ -69,6 +72,20 @@ def test_ladder_rises(rule: type[Rule]) -> None:
     rungs = rule().ladder
     assert list(rungs) == sorted(rungs, key=lambda rung: rung.attempts)
     assert [r.action for r in rungs] == sorted((r.action for r in rungs), key=ACTIONS.index)
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings", "why"),
+    [
+        (RepeatedFailure, {"attempts_min": 11}, "attempts_min is 11, which its window of 10"),
+        (PersistentFailure, {"window": 7}, "ladder has gate at 8 attempts, which its window of 7"),
+        (Stutter, {"window": 11}, "ladder has gate at 12 attempts, which its window of 11"),
+    ],
+)
+def test_a_window_holds_every_rung(rule: type[Rule], settings: dict[str, int], why: str) -> None:
+    """A gate that no count reaches would never open, and nobody would learn why."""
+    with pytest.raises(SettingError, match=why):
+        rule(**settings)
 
 
 def test_names_are_unique() -> None:

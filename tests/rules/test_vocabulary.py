@@ -277,7 +277,7 @@ def test_attempts_among_counts_equal_turns_once_for_each_change(
         ]
         for one in places
     ]
-    counts = attempts_among(lane, lane.call, lane.changes_seen, window, seconds)
+    counts = attempts_among(lane, lane.call, window, seconds)
     assert expected == by_lane(lane, counts)
 
 

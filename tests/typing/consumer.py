@@ -243,7 +243,7 @@ def words(lane: Lane, codes: Codes, figures: Figures) -> list[Flags]:
     counted: tuple[Codes, ...] = (
         vocabulary.rounds(lane, codes, 2),
         vocabulary.same_among(lane, codes, 5),
-        vocabulary.attempts_among(lane, codes, lane.changes_seen, 5, seconds=60),
+        vocabulary.attempts_among(lane, codes, 5, seconds=60),
         vocabulary.alike_in_a_row(lane, codes, 5),
         vocabulary.recent(lane, codes, 3, seconds=60),
         vocabulary.streak(lane, vocabulary.polls(lane, codes)),

@@ -171,11 +171,12 @@ def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None
     return counts
 
 
-def attempts_among(lane: Lane, codes: Codes, seen: Codes, window: int, seconds: int) -> Codes:
-    """Count as `same_among` does; equal turns with one value of `seen` count as one attempt."""
+def attempts_among(lane: Lane, codes: Codes, window: int, seconds: int) -> Codes:
+    """Count as `same_among` does; equal turns with no change between them are one attempt."""
     counts: Codes = (codes != UNKNOWN).astype(np.int64)
     if not counts.any():  # As in most traces.
         return counts
+    seen = lane.changes_seen
     least = seen.copy()
     for back in range(1, window):
         places = np.flatnonzero(same_as(lane, codes, back) & within(lane, back, seconds))

@@ -145,12 +145,9 @@ def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
         ]
     )
     columns["look_chars"][~call | columns["changes"]] = 0
-    mendable = np.array(
-        [
-            kind in MENDABLE or (kind == "network" and _is_own_server(error or ""))
-            for kind, error in zip(told["error_kind"], told["error"], strict=True)
-        ]
-    )
+    network = np.array([kind == "network" for kind in told["error_kind"]])
+    mendable = np.array([kind in MENDABLE for kind in told["error_kind"]])
+    mendable |= network & _matches(OWN_SERVER, told["error"])
     parts = {"call": call, "failed": failed, "told": tells, "mendable": mendable}
     parts["sleeps"] = _matches(SLEEPS, told["arguments"])
     parts["unfinished"] = _matches(UNFINISHED, told["result"])
@@ -268,10 +265,6 @@ def _marks(columns: Columns) -> Columns:
 
 def _matches(pattern: str, texts: Sequence[str | None]) -> Flags:
     return np.array([text is not None and bool(re.search(pattern, text)) for text in texts])
-
-
-def _is_own_server(error: str) -> bool:
-    return re.search(OWN_SERVER, error) is not None
 
 
 def _step_code(turns: pl.DataFrame) -> pl.Expr:

@@ -42,18 +42,8 @@ RESETS = ("person", "message", "completed", "idle")
 _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
-    *(
-        "step_code",
-        "own",
-        "changes",
-        "works",
-        "pauses",
-        "only_reads",
-        "unfinished",
-        "start_ns",
-        "end_ns",
-        "order_ns",
-    ),
+    *("own", "changes", "works", "pauses", "only_reads", "unfinished"),
+    *("step_code", "start_ns", "end_ns", "order_ns"),
 )
 _SUMMED = (*TOKENS, "markers")
 _FIGURES = ("tests_failed", "coverage")
@@ -100,7 +90,7 @@ class Counting:
         3_600,
         ge=60,
         le=2_592_000,
-        doc="Seconds after which looking again at what does not change is no poll any more.",
+        doc="Seconds after which looking again at one thing that does not change is no poll.",
     )
 
     persons: Persons = field(default_factory=Persons)

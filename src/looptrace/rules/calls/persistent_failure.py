@@ -75,8 +75,7 @@ class PersistentFailure(Rule):
         alone = pair(lane.error, lane.works_seen + 1)  # Counted by `repeated_failure`.
         own = np.where(every > same_among(lane, alone, self.window, self.window_s), every, 0)
         mendable = lane.mendable
-        changed = lane.changes_seen
-        reached = own + attempts_among(lane, mendable, changed, self.window, self.window_s)
+        reached = own + attempts_among(lane, mendable, self.window, self.window_s)
         codes = np.where(lane.error == UNKNOWN, mendable, lane.error)
         length = np.minimum(self.window, lane.position + 1)
         return among(reached, self.attempts_min, codes, length)
