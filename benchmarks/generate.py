@@ -104,6 +104,7 @@ class Plan:
 
 
 ROW_KINDS = ("user", "model", "tool")
+DIGITS, LETTERS = "0123456789", "kmnprstvwz"
 USER, MODEL_TURN, TOOL = range(len(ROW_KINDS))
 
 
@@ -318,6 +319,12 @@ def _with_responses(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -
     source = pl.Series(plan.response_of)
     said = "The " + _drawn(WORDS, count, rng) + " needs " + _drawn(WORDS, count, rng) + " "
     said = (said + numbers).gather(source)
+    # A person says each thing once: the same words again, or other figures in them, would be an
+    # orchestrator's.
+    word = pl.col("row").cast(pl.String).str.replace_many(list(DIGITS), list(LETTERS))
+    person = pl.col("kind") == "user"
+    said = table.select(pl.when(person).then(pl.format("{} {}", said, word)).otherwise(said))
+    said = said.to_series()
     before = pl.coalesce("error", "result").shift(1).over("number", "agent")
     # After a person's message, that is the news.
     news = pl.when(pl.col("kind").shift(1) == "user").then(said.shift(1)).otherwise(before)
