@@ -1,0 +1,80 @@
+"""The rule `repeated_request`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Evaluation,
+    Loop,
+    Rule,
+    Rung,
+    among,
+    check_window,
+    ladder_setting,
+    setting,
+)
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row, pair, same_among
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedRequest(Rule):
+    """An agent hands on a request that was answered before, and nothing was done since.
+
+    Other requests lie between, as where an orchestrator asks several agents in turn. The request,
+    the agent it goes to and the answer are the same each time, or no answer is known. A call of the
+    task that does more than look or wait begins the count anew. Equal requests in a row are left to
+    `collaboration_loop`, and rounds of them are found by `agent_cycle` too.
+
+    ## Looping
+    - `(handoff(a, "Is it done?")->"not yet" handoff(b, "What about {n}?")->fine) x4`
+    - `(handoff(a, "Fix it.")->"b must" handoff(b, "And {n}?")->"a must" read({n})->ok) x4`
+
+    ## Not looping
+    - `(handoff(a, "Is it done?")->"not yet" handoff(b, "What about {n}?")->fine) x3`: only thrice.
+    - `(handoff(a, "Review it.")->fine handoff(b, "Fix {n}.")->ok edit({n})->ok) x9`: work between.
+    - `(handoff(a, "Next?")->"part {n}" handoff(b, "Do part {n}.")->ok) x9`: other answers.
+    - `(handoff(a, "Review part {n}.")->fine handoff(b, "Test part {n}.")->fine) x9`: another part.
+    """
+
+    name = "repeated_request"
+    lane = LaneSpec(by="agent", kinds=("handoff",))
+
+    attempts_min: int = setting(
+        4,
+        ge=2,
+        le=50,
+        doc="Equal requests with equal answers and no work between, that are a loop.",
+    )
+    window: int = setting(
+        20, ge=2, le=100, doc="Requests of the agent that one is compared with, itself included."
+    )
+    window_s: int = setting(
+        86_400, ge=60, le=2_592_000, doc="Seconds after which a request is no longer counted."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(6, "gate")))
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        check_window(self, self.attempts_min, self.window, "requests")
+
+    @property
+    def lookback(self) -> int:
+        """The window."""
+        return self.window
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the equal requests among the last of the agent, where others lie between."""
+        answer = np.where(lane.outcome == UNKNOWN, 1, lane.outcome)
+        exchange = pair(lane.call, pair(answer, lane.works_seen + 1))
+        every = same_among(lane, exchange, self.window, self.window_s)
+        reached = np.where(every > in_a_row(lane, exchange), every, 0)
+        length = np.minimum(self.window, lane.position + 1)
+        return among(reached, self.attempts_min, exchange, length)
+
+    def say(self, loop: Loop) -> str:
+        """Name the agent that was asked."""
+        return f"{loop.labels[0]} was asked the same {loop.attempts} times, with nothing done since"
