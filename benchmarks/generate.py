@@ -323,8 +323,8 @@ def _with_responses(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -
     # orchestrator's.
     word = pl.col("row").cast(pl.String).str.replace_many(list(DIGITS), list(LETTERS))
     person = pl.col("kind") == "user"
-    said = table.select(pl.when(person).then(pl.format("{} {}", said, word)).otherwise(said))
-    said = said.to_series()
+    worded = pl.when(person).then(pl.format("{} {}", said, word)).otherwise(said)
+    said = table.select(worded).to_series()
     before = pl.coalesce("error", "result").shift(1).over("number", "agent")
     # After a person's message, that is the news.
     news = pl.when(pl.col("kind").shift(1) == "user").then(said.shift(1)).otherwise(before)

@@ -145,6 +145,44 @@ def test_an_agent_is_stopped_and_goes_on_by_a_persons_word(server: Served) -> No
     provider.shutdown()
 
 
+STUCK_AGENT = """
+import sys, time
+from opentelemetry.sdk.trace import TracerProvider
+from looptrace.collector import GateOpenError, LoopSpanProcessor
+
+processor = LoopSpanProcessor.forward(sys.argv[1])
+provider = TracerProvider()
+tracer = processor.use(provider) and provider.get_tracer("agent")
+agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "s1"}
+tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
+failed = {"gen_ai.tool.call.arguments": "{}", "gen_ai.tool.call.result": "Error: no database"}
+steps, gate = 0, processor.gate("s1")
+try:
+    with tracer.start_as_current_span("invoke_agent", attributes=agent):
+        while steps < 500:
+            gate.raise_if_open()
+            with tracer.start_as_current_span("execute_tool", attributes=tool | failed):
+                time.sleep(0.02)
+            steps += 1
+except GateOpenError as error:
+    print(steps, error)
+provider.shutdown()
+"""
+
+
+@requirement("F1")
+def test_an_agent_that_is_started_anew_does_no_step(server: Served) -> None:
+    """Its gate is open, and its process has never seen the trace that opened it."""
+    command = [sys.executable, "-c", STUCK_AGENT, f"http://{server.address}"]
+    steps = []
+    for _ in range(3):
+        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        steps.append(int(run.stdout.split()[0]))
+
+    assert steps[0] > 0
+    assert steps[1:] == [0, 0]
+
+
 def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:
     """P3, P4: killed again and again while spans come in any order, the gates are the same."""
     now = "2026-03-02T09:00:00+00:00"

@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace.collector import LoopSpanProcessor
+from looptrace.collector import GateOpenError, LoopSpanProcessor
 from looptrace.collector.sdk.gate_stream import LINE_BYTES_MAX, Server, events_in, notice_of_json
 from looptrace.collector.sdk.processor import QueueLimits
 from tests.collector.sdk.test_processor import AGENT, Setup, actions
@@ -31,6 +31,8 @@ class Fake:
     def __init__(self) -> None:
         self.spans: list[dict[str, Any]] = []
         self.events: Queue[str | None] = Queue()  # None ends a connection
+        self.opened = b": here\n\n"  # what the stream of one task begins with
+        self.silence_s = 0.0  # before each line of it
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
@@ -57,6 +59,11 @@ class Fake:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/event-stream")
                 self.end_headers()
+                if "?task=" in self.path:
+                    for line in fake.opened.splitlines(keepends=True):
+                        time.sleep(fake.silence_s)
+                        self.wfile.write(line)
+                    return
                 while (event := fake.events.get()) is not None:
                     self.wfile.write(event.encode())
                     self.wfile.flush()
@@ -146,6 +153,52 @@ def test_a_gate_comes_back_to_the_agent(fake: Fake, setup: Setup) -> None:
         assert gate.wait(WAIT_S)
         state = gate.check()
         assert {name: getattr(state, name) for name in decided} == decided
+
+
+def test_a_process_that_begins_anew_is_stopped_before_its_first_step(
+    fake: Fake, setup: Setup
+) -> None:
+    """The gate was opened in a trace of a process that is gone; its decision comes as well."""
+    said = {"id": "e1", "task": "talk", "trace_id": "f" * 32, "span_id": "e" * 16}
+    opened = said | {"type": "gate_opened", "action": "gate", "gate": "g1", "directive": "Stop."}
+    fake.opened = f"id: 1\ndata: {json.dumps(opened)}\n\n: here\n\n".encode()
+    gate = setup.processor.gate("talk")
+    with pytest.raises(GateOpenError, match="Stop"):
+        gate.raise_if_open()
+    asked = [path for method, path, _, _ in fake.asked if "?task=talk" in path]
+    fake.tell(2, **said | {"id": "e2"}, type="gate_resolved", gate="g1", decision="continue")
+    assert gate.wait(WAIT_S)
+    gate.raise_if_open()
+    gate.raise_if_open()
+
+    assert len(asked) == 1
+    assert [path for method, path, _, _ in fake.asked if "?task=" in path] == asked
+    assert not setup.processor.counts.errors
+
+
+@pytest.mark.parametrize("opened", [b"data: {\n\n: here\n\n", b"id: 1\n" * 30 + b": here\n\n"])
+def test_a_first_step_waits_a_moment_at_most(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, opened: bytes
+) -> None:
+    """Where the server talks nonsense or drips, the agent goes on, unless it fails closed."""
+    monkeypatch.setattr("looptrace.collector.sdk.processor.ASK_S", 0.3)
+    fake.opened, fake.silence_s = opened, 0.02
+    processors = [
+        LoopSpanProcessor.forward(fake.url, fail_closed=closed) for closed in (False, True)
+    ]
+    began_s = time.monotonic()
+    state = processors[0].gate("talk").raise_if_open()
+    processors[0].gate("talk").raise_if_open()
+    with pytest.raises(GateOpenError):
+        processors[1].gate("talk").raise_if_open()
+    took_s = time.monotonic() - began_s
+    for processor in processors:
+        fake.events.put(None)
+        processor.shutdown()
+
+    assert state.broken
+    assert took_s < WAIT_S
+    assert [p.counts.errors for p in processors] == [{"open_gates": 1}] * 2
 
 
 def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Setup) -> None:

@@ -260,6 +260,10 @@ class Scripted:
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Resolve nothing."""
 
+    def open_gates(self, *_: object) -> list[GateNotice]:
+        """Return none."""
+        return []
+
     def close(self, timeout_s: float) -> None:
         """Count that."""
         del timeout_s

@@ -191,6 +191,7 @@ class AgentGate:
     task: str
     gates: Gates
     resolve_with: Callable[[GateState, str, str | None], None]
+    is_known: Callable[[str], bool]
     fail_closed: bool = False
 
     def check(self) -> GateState:
@@ -200,11 +201,17 @@ class AgentGate:
     def raise_if_open(self) -> GateState:
         """Return the state of the task where it may go on.
 
+        Before the first step of a task a server is asked for its open gates, for 2 s at most. Where
+        it does not answer, the task goes on, and a later step asks again.
+
         Raises:
             TaskCancelled: if a person has given the task up.
-            GateOpenError: if it must not; with `fail_closed` also if looptrace is broken.
+            GateOpenError: if it must not; with `fail_closed` also if its state is unknown.
         """
+        is_known = self.is_known(self.task)
         state = self.check()
+        if not is_known:
+            state = replace(state, broken=True)
         if state.is_cancelled:
             raise TaskCancelled(state)
         if state.open or (state.broken and self.fail_closed):

@@ -54,6 +54,14 @@ class ForwardEngine:
         if self._server is not None and state.gate:
             self._server.resolve(state.gate, decision, note)
 
+    def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:
+        """Return the gates of a task that the server has open.
+
+        Raises:
+            OSError, HTTPException, ValueError: if it does not say so within `timeout_s` seconds.
+        """
+        return self._server.open_gates(task, timeout_s) if self._server is not None else []
+
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
         """Close the exporter."""
         if self._stream is not None:

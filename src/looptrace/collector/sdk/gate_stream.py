@@ -10,14 +10,17 @@ from __future__ import annotations
 import json  # the base installation, in an agent's process, lacks msgspec
 import logging
 import random
+import time
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from itertools import takewhile
+from math import inf
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
@@ -51,9 +54,17 @@ class Server:
             raise ValueError(f"{self.url!r} is no address; it must be like http://localhost:4318")
 
     def request(
-        self, method: str, path: str, *, body: str | None = None, **headers: str
+        self,
+        method: str,
+        path: str,
+        *,
+        body: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = SILENCE_S_MAX,
     ) -> Response:
         """Send a request and return its connection and response.
+
+        `timeout_s` bounds each wait for the server.
 
         Raises:
             OSError: if the server cannot be reached.
@@ -61,11 +72,33 @@ class Server:
         """
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=SILENCE_S_MAX)
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+        sent = dict(headers or {})
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        connection.request(method, parts.path.rstrip("/") + path, body, headers)
+            sent["Authorization"] = f"Bearer {self.token}"
+        connection.request(method, parts.path.rstrip("/") + path, body, sent)
         return connection, connection.getresponse()
+
+    def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:
+        """Return the notices of the gates of a task that are open now.
+
+        They are what a stream of the task begins with, up to its first comment.
+
+        Raises:
+            OSError: if the server cannot be reached, or does not tell within `timeout_s` seconds.
+            HTTPException: if its answer is no HTTP.
+            ValueError: if an event is none.
+        """
+        path = f"{STREAM_PATH}?{urlencode({'task': task})}"
+        deadline_s = time.monotonic() + timeout_s
+        connection, response = self.request("GET", path, timeout_s=timeout_s)
+        try:
+            if response.status != HTTPStatus.OK:
+                raise OSError(f"status {response.status}")
+            head = takewhile(lambda line: not line.startswith(b":"), _lines(response, deadline_s))
+            return [notice_of_json(json.loads(data)) for _, data in events_in(head)]
+        finally:
+            connection.close()
 
     def resolve(self, gate: str, decision: str, note: str | None) -> None:
         """Send a person's decision to the server.
@@ -76,7 +109,7 @@ class Server:
         body = json.dumps({"decision": decision, "note": note})
         path = RESOLVE_PATH.format(id=quote(gate, safe=""))
         headers = {"Content-Type": "application/json"}
-        connection, response = self.request("POST", path, body=body, **headers)
+        connection, response = self.request("POST", path, body=body, headers=headers)
         connection.close()
         if response.status != HTTPStatus.OK:
             raise OSError(f"{self.url} did not resolve gate {gate}: status {response.status}")
@@ -184,7 +217,7 @@ def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float,
 def events_of(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
     """Follow the stream of a server on one connection, after an event; raises where that fails."""
     headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-    connection, response = server.request("GET", STREAM_PATH, **headers)
+    connection, response = server.request("GET", STREAM_PATH, headers=headers)
     try:
         if response.status != HTTPStatus.OK:
             raise OSError(f"status {response.status}")
@@ -193,8 +226,10 @@ def events_of(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
         connection.close()
 
 
-def _lines(response: HTTPResponse) -> Iterator[bytes]:
+def _lines(response: HTTPResponse, deadline_s: float = inf) -> Iterator[bytes]:
     while line := response.readline(LINE_BYTES_MAX + 1):
+        if time.monotonic() > deadline_s:
+            raise TimeoutError("the answer came too slowly")
         if len(line) > LINE_BYTES_MAX:
             raise OSError(f"a line has more than {LINE_BYTES_MAX} bytes")
         yield line

@@ -7,10 +7,12 @@ else happens on another thread. `local` looks for loops there; `forward` sends t
 from __future__ import annotations
 
 import logging
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from opentelemetry import trace
@@ -18,7 +20,8 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.collector.sdk.agent_gate import AgentGate, Callback, Gates, GateState
+from looptrace.bounded_dict import BoundedDict
+from looptrace.collector.sdk.agent_gate import TASKS_MAX, AgentGate, Callback, Gates, GateState
 from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server
@@ -35,6 +38,10 @@ _logger = logging.getLogger(__name__)
 # Spans that may be open at once; a process with more has a leak of its own.
 OPEN_SPANS_MAX = 10_000
 MS_PER_S = 1_000
+# How long a first step waits to learn whether its task has an open gate.
+ASK_S = 2.0
+# Where that was not to be learned, steps go on for so long before one asks again.
+ASK_AGAIN_S = 30.0
 ENDPOINT = "http://localhost:4318"
 
 
@@ -52,6 +59,9 @@ class Engine(Protocol):
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Take a person's decision on an open gate."""
+
+    def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:
+        """Return the gates of a task that were opened before this process began."""
 
     def close(self, timeout_s: float) -> None:
         """Finish what was begun."""
@@ -73,7 +83,7 @@ class ProcessorOptions(TypedDict, total=False):
     limits: QueueLimits  # of the queue between the agent's threads and the engine
     emit: Emit  # where gate events are written: "span_event" by default
     content: bool  # whether they may quote the agent's work; not by default
-    fail_closed: bool  # whether `raise_if_open` also raises while looptrace is broken
+    fail_closed: bool  # whether `raise_if_open` also raises while the task's state is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,8 @@ class LoopSpanProcessor(SpanProcessor):
         )
         queue = self._queue
         self._gates = Gates(lambda: queue.failing)
+        # Tasks by name whose gate was asked for, and until when what is known of them holds.
+        self._known_until_s: BoundedDict[str, float] = BoundedDict(TASKS_MAX)
         method = weakref.WeakMethod(self._notify)
         engine.start(lambda notices: (notify := method()) and notify(notices))
 
@@ -229,12 +241,15 @@ class LoopSpanProcessor(SpanProcessor):
         """Return the gate of a task, by default of the trace that is current.
 
         A task is named by `looptrace.task.id`, else by its conversation or session id. A run that
-        goes through several traces has to name it.
+        goes through several traces, or goes on after a restart, has to name it.
         """
         if task is None:
             context = trace.get_current_span().get_span_context()
             task = trace.format_trace_id(context.trace_id)
-        return AgentGate(task, self._gates, self._resolve, self._fail_closed)
+            self._known_until_s[task] = inf  # A trace that is current has no earlier process.
+        else:
+            self._known_until_s.setdefault(task, 0.0)
+        return AgentGate(task, self._gates, self._resolve, self._is_known, self._fail_closed)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
         """Call `callback` with the new state at each gate event; return the way to stop that.
@@ -259,10 +274,30 @@ class LoopSpanProcessor(SpanProcessor):
     def _notify(self, notices: list[GateNotice]) -> None:
         """Take in the notices that concern this process; a server sends those of all processes."""
         for notice in notices:
-            if notice.trace_id and not self._spans.knows(notice.trace_id):
-                continue
-            self._gates.update(notice)
-            self._emitter.emit(notice, self._provider)
+            is_own = not notice.trace_id or self._spans.knows(notice.trace_id)
+            if is_own or notice.task in self._known_until_s:
+                self._gates.update(notice)
+            if is_own:
+                self._emitter.emit(notice, self._provider)
+
+    def _is_known(self, task: str) -> bool:
+        """Return whether the state of a task is known; asks for it before the first step.
+
+        Another process of the task may have met the gate, such as this one before a restart.
+        """
+        now_s = time.monotonic()
+        until_s = self._known_until_s.get(task, 0.0)
+        if until_s > now_s:
+            return until_s == inf
+        try:
+            for notice in self._engine.open_gates(task, ASK_S):
+                self._gates.update(notice)
+        except Exception:  # The agent must not feel it, unless it fails closed.
+            self._count("open_gates")
+            self._known_until_s[task] = time.monotonic() + ASK_AGAIN_S
+            return False
+        self._known_until_s[task] = inf
+        return True
 
     def _resolve(self, state: GateState, decision: str, note: str | None) -> None:
         self._engine.resolve(state, decision, note)
