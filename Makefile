@@ -12,7 +12,7 @@ quick test test-slow: export POLARS_MAX_THREADS := 1
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: check-style check-types demo quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench bench-pipeline load soak examples requirements npm-exporters clean
 
 demo: $(VENV)/installed ## analyse the example traces
@@ -48,13 +48,17 @@ test-sdk-oldest test-sdk-newest: test-sdk-%:
 		'opentelemetry-sdk$(SDK)' 'opentelemetry-exporter-otlp$(SDK)' hypothesis pytest
 	$(VENV)-sdk-$*/bin/pytest -q tests/collector/sdk
 
-check: $(VENV)/installed-dev ## format, lint, types, imports, generated pages
+check: check-style check-types ## format, lint, types, imports, generated pages
+
+check-style: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+check-types: $(VENV)/installed-dev
+	$(BIN)/mypy
 
 format: $(VENV)/installed-dev ## put the code into shape
 	$(BIN)/ruff format .
@@ -103,9 +107,9 @@ build/npm/installed: tests/reliability/package.json
 	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(dir $@)
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed
-	$(PIP) install --constraint constraints.txt --editable '.[dev]'
-	@touch $@
+$(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --constraint constraints.txt --editable '.[all,dev]'
+	@touch $(VENV)/installed $@
 
 $(FRAMEWORKS)/installed: pyproject.toml constraints-frameworks.txt
 	$(PYTHON) -m venv $(FRAMEWORKS)

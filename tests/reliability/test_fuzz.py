@@ -30,7 +30,7 @@ from looptrace.collector.server.decoding import DecodedRequest, WireFormat
 from tests.otlp import any_value, as_json, key_values
 from tests.reliability.receivers import JSON, PROTO, intake, sample
 
-BODIES = int(os.environ.get("LOOPTRACE_FUZZ_BODIES", "5000"))
+BODIES = int(os.environ.get("LOOPTRACE_FUZZ_BODIES", "2500"))
 STATUSES = {200, 400, 413}
 LIMITS = Limits(unpacked_bytes_max=1 << 20, spans_max=8, span_bytes_max=4096)
 

@@ -14,8 +14,8 @@ from tests.reliability.serving import EARLY, OK, SERVE, Served, stored
 
 SENDERS = 4
 SPANS_A_BATCH = 20
-KILLS = int(os.environ.get("LOOPTRACE_SOAK_KILLS", "8"))
-STOPS = int(os.environ.get("LOOPTRACE_SOAK_STOPS", "3"))
+KILLS = int(os.environ.get("LOOPTRACE_SOAK_KILLS", "4"))
+STOPS = int(os.environ.get("LOOPTRACE_SOAK_STOPS", "2"))
 STOP_S_MAX = 5.0
 
 

@@ -29,7 +29,7 @@ from looptrace.collector.webhooks.retry_policy import FAILING_MAX_S, WAITS_S, En
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.store.test_outbox import HOOK, event
 
-SEEDS = int(os.environ.get("LOOPTRACE_SOAK_SEEDS", "500"))
+SEEDS = int(os.environ.get("LOOPTRACE_SOAK_SEEDS", "250"))
 EVENTS = 4
 HOUR_S = 3_600
 START_NS = 1_000_000 * NS_PER_S

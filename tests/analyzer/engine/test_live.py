@@ -129,7 +129,7 @@ def arrived(turns: pl.DataFrame, seed: int, rule_set: RuleSet = DEFAULT) -> list
     return engine.findings()
 
 
-@settings(max_examples=seeds(120))
+@settings(max_examples=seeds(80))
 @given(
     st.lists(step, min_size=1, max_size=80),
     st.integers(0, 2**32),

@@ -416,7 +416,7 @@ def assert_sound(judged: Detection) -> None:
     assert {s.task: s.gate.id for s in judged.states if s.gate} == open_gate
 
 
-@settings(max_examples=seeds(120))
+@settings(max_examples=seeds(80))
 @given(
     st.lists(step, min_size=1, max_size=80),
     st.integers(0, 2**32),
@@ -434,7 +434,7 @@ def test_batch_and_live_tell_the_same(
     assert in_turn(turns, judging, recovery, seed) == judged.events
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.lists(step, min_size=1, max_size=80), st.integers(0, 2**32))
 def test_a_restart_tells_nothing_twice(steps: list[dict[str, Any]], seed: int) -> None:
     """An engine that is fed the turns once more has the same events and states."""

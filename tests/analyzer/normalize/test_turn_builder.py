@@ -145,7 +145,7 @@ def rounds(ends: Sequence[int]) -> list[dict[str, object]]:
 
 
 @given(ends=st.permutations(range(4)))
-@settings(max_examples=seeds(24))
+@settings(max_examples=seeds(16))
 def test_parallel_calls_may_end_in_any_order(ends: list[int]) -> None:
     """Which of the calls in one response was quicker says nothing about a loop."""
     columns = ["turn", "span_id", "name", "arguments", "result", "step"]
@@ -326,7 +326,7 @@ events = st.lists(
         max_size=5,
     )
 )
-@settings(max_examples=seeds(100))
+@settings(max_examples=seeds(60))
 def test_no_value_stops_the_analysis(
     made: list[tuple[tuple[str, str], dict[str, Any], list[dict[str, Any]], int]],
 ) -> None:

@@ -433,7 +433,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
     )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.filter_too_much])
 @given(any_settings())
 def test_any_settings_read_back(wanted: Settings) -> None:
     """What is written of any settings reads back as the same settings.
@@ -459,7 +459,7 @@ def as_toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(tables(values) | tuned)
 def test_any_tables_are_read_or_refused(table: dict[str, Any]) -> None:
     """Whatever a file says, the answer is settings that read back, or an error in one line."""
@@ -481,7 +481,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert isinstance(found, Settings) or re.fullmatch(r"looptrace\.toml:\d+: .+\.", found)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(any_settings(), st.data())
 def test_damaged_files_are_read_or_refused(wanted: Settings, data: st.DataObject) -> None:
     """A slip anywhere in a good file ends in other settings or in one line, not in a traceback."""
@@ -879,7 +879,7 @@ def test_schema_refuses_what_is_refused(text: str) -> None:
     assert not both(text)
 
 
-@settings(max_examples=seeds(100))
+@settings(max_examples=seeds(60))
 @given(any_settings())
 def test_schema_accepts_any_settings(wanted: Settings) -> None:
     """An editor that marks a good file as bad is switched off."""
