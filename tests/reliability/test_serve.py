@@ -183,6 +183,44 @@ def test_an_agent_that_is_started_anew_does_no_step(server: Served) -> None:
     assert steps[1:] == [0, 0]
 
 
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided: bool) -> None:
+    """Only the agent's own span names its session, and it ends after the gate has opened.
+
+    After a restart the store says the name, of the same gate, with what a person decided.
+    """
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    trace = Trace("s1", session_key=None, at=began.isoformat())
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
+    root = trace.span("invoke_agent", attributes=agent | {"gen_ai.conversation.id": "talk"})
+    attributes = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
+    for _ in range(6):
+        trace.span("execute_tool run_tests", parent=root, attributes=tool | attributes)
+    *calls, last = trace.requests()
+    with served(tmp_path) as server:
+        for request in calls:
+            assert server.send(request) == OK
+        (gate,) = until(lambda: gates(server))
+        assert gate["task"] == trace.trace_id
+        if decided:
+            answer = server.ask(
+                "POST", f"/v1/gates/{gate['id']}/resolve", b'{"decision": "continue"}'
+            )
+            assert answer[0] == OK
+            until(lambda: gates(server, "?status=resolved"))
+        assert server.send(last) == OK
+    with served(tmp_path) as server:
+        (renamed,) = until(lambda: gates(server))
+        with reader.open_gates(tmp_path) as known:
+            told = [event.type for _, event in known.events()]
+
+    assert renamed["id"] == gate["id"]
+    assert (renamed["task"], renamed["agent"]) == ("talk", "fixer")
+    assert renamed["status"] == ("resolved" if decided else "open")
+    assert told == ["gate_opened", *(["gate_resolved", "counter_reset"] if decided else [])]
+
+
 def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:
     """P3, P4: killed again and again while spans come in any order, the gates are the same."""
     now = "2026-03-02T09:00:00+00:00"

@@ -50,6 +50,18 @@ def test_a_gate_and_a_reset_end_what_was_told() -> None:
     assert gates.unread_state("task").directive is None
 
 
+def test_a_warning_closes_no_gate() -> None:
+    """What another rule tells of the task meanwhile, or of a turn judged again, is no decision."""
+    gates = Gates(lambda: False)
+    told(gates, 1, "gate_opened", "gate")
+    told(gates, 2, action="warn")
+    told(gates, 3, "counter_reset")
+    state = gates.state("task")
+    assert (state.open, state.action, state.event) == (True, "gate", "e3")
+    told(gates, 4, "gate_resolved")
+    assert not gates.state("task").open
+
+
 @requirement("A18")
 def test_a_decision_outlasts_what_follows() -> None:
     """The reset that comes with it says less, and a new loop does not take a cancellation back."""

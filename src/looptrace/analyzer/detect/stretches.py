@@ -92,9 +92,12 @@ class Stretch:
 
     @property
     def id(self) -> str:
-        """The id of the finding; it stays the same however long the loop grows."""
+        """The id of the finding; it stays the same however long the loop grows.
+
+        It has no names of task or agent, which may come with a later span.
+        """
         first = self.first[0]
-        identity = (self.rule.name, self.task, first.trace_id, first.span_id)
+        identity = (self.rule.name, first.trace_id, first.span_id)
         return digest("\x1f".join((*identity, first.call_id or "", str(self.period))))
 
     @property

@@ -266,7 +266,7 @@ def _open(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     """Stop the task until a person has decided."""
     loop, fired = demand.growth
     gate = Gate(
-        id=digest(f"gate {state.task} {loop.id} {demand.growth.attempts}"),
+        id=digest(f"gate {loop.id} {demand.growth.attempts}"),
         rule=loop.rule.name,
         signature=loop.signature,
         at_ns=fired.end_ns,
@@ -292,7 +292,7 @@ _LAST = ("gate", "force_next")
 def _tell(before: TaskState, after: TaskState, demand: _Demand, kind: EventType) -> Step:
     loop, fired = demand.growth
     event = GateEvent(
-        id=digest(f"{kind} {after.task} {loop.id} {demand.growth.attempts}"),
+        id=digest(f"{kind} {loop.id} {demand.growth.attempts}"),
         type=kind,
         task=after.task,
         at_ns=fired.end_ns,
@@ -325,8 +325,10 @@ def _of_reset(
     before: TaskState, after: TaskState, moment: Reset, kind: EventType, gate: str = ""
 ) -> GateEvent:
     at = f"{moment.trace_id} {moment.span_id} {moment.call_id}"
+    # A message is of one task, whose name may come late; an attempt is of its session as well.
+    whose = "" if moment.reason in ("person", "message") else after.task
     return GateEvent(
-        id=digest(f"{kind} {after.task} {at} {moment.reason} {gate}"),
+        id=digest(f"{kind} {whose} {at} {moment.reason} {gate}"),
         type=kind,
         task=after.task,
         at_ns=moment.at_ns,

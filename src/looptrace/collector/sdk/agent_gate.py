@@ -129,6 +129,9 @@ class Gates:
             state = _state_of(notice, held)
             if not (held and _belongs_to_decision(notice, held)):
                 shown = _with_unread(state, held) if held and not held.is_read else state
+                if held and held.state.open and notice.type not in _ENDS:
+                    # What is told beside an open gate does not close it.
+                    shown = state = replace(held.state, event=notice.id)
                 # A trace stands for its task, for whoever does not name one.
                 latest = _Held(shown, notice)
                 for name in (notice.task, notice.trace_id):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -53,6 +53,11 @@ _ADD_EVENT = """
     INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 """
+# A name that comes late: what was recorded of a task or an agent is of another, and is the same.
+_RENAME_EVENT = """
+    UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1 AND (task, agent) <> (?2, ?3)
+"""
+_RENAME_GATE = "UPDATE gates SET task = ? WHERE event = ?"
 _ADD_GATE = """
     INSERT INTO gates
         (id, event, task, rule, signature, why, loop_count, opened_ns, finding, status)
@@ -77,7 +82,7 @@ _WITHDRAW_GATE = """
 _OPEN_GATE = """
     UPDATE gates
     SET status = 'open', opened_ns = ?1, resolved_ns = NULL, decision = NULL, note = NULL
-    WHERE id = ?2 AND (status <> 'open' OR opened_ns <> ?1)
+    WHERE id = ?2 AND task = ?3 AND (status <> 'open' OR opened_ns <> ?1)
 """
 _EVENTS = """
     SELECT seq, body FROM events
@@ -88,6 +93,10 @@ _PENDING = """
     JOIN gates ON gates.id = resolutions.gate
     JOIN events ON events.id = gates.event
     WHERE gates.status = 'open' AND resolutions.at_ns > gates.opened_ns
+"""
+_GATE_TRACES = """
+    SELECT gates.task, json_extract(events.body, '$.trace_id') FROM gates
+    JOIN events ON events.id = gates.event WHERE gates.status <> 'withdrawn'
 """
 _RESOLUTIONS = """
     SELECT resolutions.id, events.task, json_extract(events.body, '$.session'),
@@ -228,6 +237,7 @@ class GateStore(GateFile):
         about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
         row = (*about, event.at_ns, _json(event))
         if not self._sql.execute(_ADD_EVENT, row).rowcount:
+            self._rename(event)
             return False
         if event.type == "pivot_issued":
             pivot = (event.id, event.task, event.pivots, event.entropy_count, event.at_ns)
@@ -242,6 +252,12 @@ class GateStore(GateFile):
             self._sql.execute(_RESOLVE_GATE, said)
         self._send_on(event, now_ns)
         return True
+
+    def _rename(self, event: GateEvent) -> None:
+        """Give a known event the names of its task and agent that came late."""
+        names = (event.id, event.task, event.agent, _json(event))
+        if self._sql.execute(_RENAME_EVENT, names).rowcount:
+            self._sql.execute(_RENAME_GATE, (event.task, event.id))
 
     def _send_on(self, event: GateEvent, now_ns: int) -> None:
         """Put an event into the outbox of the webhooks that want it."""
@@ -261,7 +277,7 @@ class GateStore(GateFile):
         gate = state.gate
         self._sql.execute(_WITHDRAW_GATE, (state.task, gate.id if gate else ""))
         if gate:
-            self._sql.execute(_OPEN_GATE, (gate.at_ns, gate.id))
+            self._sql.execute(_OPEN_GATE, (gate.at_ns, gate.id, state.task))
 
     def tasks(self) -> set[str]:
         """Return the names of all tasks whose state was recorded."""
@@ -361,6 +377,10 @@ class GateStore(GateFile):
     def pending(self) -> set[str]:
         """Return the traces with a gate whose resolution is recorded and not yet in effect."""
         return {trace_id for (trace_id,) in self._rows(_PENDING)}
+
+    def traces_of(self, tasks: Collection[str]) -> set[str]:
+        """Return the traces in which gates of these tasks opened that were not withdrawn."""
+        return {trace_id for task, trace_id in self._rows(_GATE_TRACES) if task in tasks}
 
     def resolutions(self) -> list[Resolution]:
         """Return what people decided, in the order of time."""

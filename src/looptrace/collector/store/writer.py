@@ -10,9 +10,9 @@ killed ingest costs nothing: the next one brings every span to its bucket and ma
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.analyzer.gates.resolutions import resolution_turns
+from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
@@ -175,10 +175,12 @@ class Writer:
         touched, replaced = place(self._dir, spans)
         resolutions = self._gates.resolutions()
         touched |= dict.fromkeys(stale | _decided(self._dir, self._gates))
+        touched |= dict.fromkeys(_renamed(self._dir, self._gates))
         opened = 0
         for derived in self._derive(touched):
             opened += self._decide(derived)
-        _forget_tasks(self._dir, self._gates)
+        gone = _tasks_gone(self._dir, self._gates)
+        self._gates.record((), map(TaskState, sorted(gone)), time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
         (self._dir / RULES_FILE).write_text(settings, encoding="utf-8")
         unfinished.unlink()
@@ -256,10 +258,7 @@ class Writer:
             return
         spans = pl.concat([changed.spans for changed in buckets])
         turns, _ = turns_of(spans, self._policy.sameness)
-        tasks = set(turns["task"])
-        resolutions = resolution_turns(
-            each for each in self._gates.resolutions() if each.task in tasks
-        )
+        resolutions = resolution_turns(_of_turns(self._gates.resolutions(), turns))
         turns = numbered(pl.concat([turns, resolutions]))
         detection = detect(turns, self._policy)
         for changed in buckets:
@@ -341,11 +340,31 @@ def _decided(store_dir: Path, gates: GateStore) -> set[int]:
     return buckets_with(store_dir, traces) if traces else set()
 
 
-def _forget_tasks(store_dir: Path, gates: GateStore) -> None:
-    """Drop waiting tasks that turned out to be parts of others."""
+def _tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
+    """Return the recorded tasks that turned out to be parts of others, or got another name."""
     buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
-    gone = gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
-    gates.record((), map(TaskState, sorted(gone)), time.time_ns())
+    return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
+
+
+def _renamed(store_dir: Path, gates: GateStore) -> set[int]:
+    """Return the buckets with gates whose task was named after they opened, and is gone now."""
+    traces = gates.traces_of(_tasks_gone(store_dir, gates))
+    return buckets_with(store_dir, traces) if traces else set()
+
+
+def _of_turns(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator[Resolution]:
+    """Yield the decisions on tasks of these turns.
+
+    The name of a task may have come after its gate was resolved: the turn at which the gate opened
+    has it.
+    """
+    tasks = set(turns["task"])
+    spans = turns.filter(pl.col("kind") != "switch").select("trace_id", "span_id", "task")
+    named = {(trace_id, span_id): task for trace_id, span_id, task in spans.iter_rows()}
+    for each in decided:
+        task = named.get((each.trace_id, each.span_id), each.task)
+        if task in tasks:
+            yield replace(each, task=task)
 
 
 def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
