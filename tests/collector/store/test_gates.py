@@ -476,7 +476,10 @@ def test_two_messages_on_one_span_are_told_apart(gates: GateStore) -> None:
 
 
 def test_what_comes_late_only_adds_events(gates: GateStore) -> None:
-    """A gate of which late spans show that there was none is withdrawn, and stays on record."""
+    """A gate of which late spans show that there was none is withdrawn, and stays on record.
+
+    Whoever was told of it is told so, and told again where it was one after all.
+    """
     recorded(gates, f"{CALL} x5")
     (gate,) = gates.gates("open")
     before = [event for _, event in gates.events()]
@@ -488,6 +491,9 @@ def test_what_comes_late_only_adds_events(gates: GateStore) -> None:
         gates.resolve(gate.id, "cancel", None, NOW_NS)
     recorded(gates, f"{CALL} x5")
     assert gates.gates("open") == [gate]
+    told = [(e.type, e.decision) for _, e in gates.events() if e.gate == gate.id]
+    opened = ("gate_opened", None)
+    assert told == [opened, ("gate_resolved", "withdrawn"), opened]
 
 
 @requirement("A16")

@@ -1,4 +1,4 @@
-"""The tables of a store's gates, and the connection that gates and outbox share."""
+"""The tables of a store's gates, what is asked of them, and the connection of gates and outbox."""
 
 from __future__ import annotations
 
@@ -126,3 +126,86 @@ class GateFile(SqliteFile):
     """One connection to the file of a store's gates."""
 
     schema = GATES
+
+
+# What `GateStore` asks and writes.
+ADD_EVENT = """
+    INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
+"""
+# A name that comes late: what was recorded of a task or an agent is of another, and is the same.
+RENAME_EVENT = """
+    UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1 AND (task, agent) <> (?2, ?3)
+"""
+RENAME_GATE = "UPDATE gates SET task = ? WHERE event = ?"
+ADD_GATE = """
+    INSERT INTO gates
+        (id, event, task, rule, signature, why, loop_count, opened_ns, finding, status)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'withdrawn')
+"""
+PUT_STATE = """
+    INSERT INTO tasks
+    VALUES (?1, ?2, ?3, ?4, ?5, (SELECT coalesce(max(at_ns), 0) FROM events WHERE task = ?1))
+    ON CONFLICT (task) DO UPDATE SET
+        status = excluded.status,
+        pivot_count = excluded.pivot_count,
+        loop_count = excluded.loop_count,
+        state = excluded.state,
+        updated_ns = excluded.updated_ns
+"""
+RESOLVE_GATE = """
+    UPDATE gates SET status = 'resolved', resolved_ns = ?, decision = ?, note = ? WHERE id = ?
+"""
+OPEN_GATES = "SELECT id FROM gates WHERE task = ? AND status = 'open' AND id <> ?"
+WITHDRAW_GATE = "UPDATE gates SET status = 'withdrawn' WHERE id = ?"
+OPEN_GATE = """
+    UPDATE gates
+    SET status = 'open', opened_ns = ?1, resolved_ns = NULL, decision = NULL, note = NULL
+    WHERE id = ?2 AND task = ?3 AND (status <> 'open' OR opened_ns <> ?1)
+"""
+EVENTS = """
+    SELECT seq, body FROM events
+    WHERE seq > ?1 AND (?2 IS NULL OR task = ?2) ORDER BY seq LIMIT ?3
+"""
+PENDING = """
+    SELECT json_extract(events.body, '$.trace_id') FROM resolutions
+    JOIN gates ON gates.id = resolutions.gate
+    JOIN events ON events.id = gates.event
+    WHERE gates.status = 'open' AND resolutions.at_ns > gates.opened_ns
+"""
+GATE_TRACES = """
+    SELECT gates.task, json_extract(events.body, '$.trace_id') FROM gates
+    JOIN events ON events.id = gates.event WHERE gates.status <> 'withdrawn'
+"""
+RESOLUTIONS = """
+    SELECT resolutions.id, events.task, json_extract(events.body, '$.session'),
+        json_extract(events.body, '$.trace_id'), json_extract(events.body, '$.span_id'),
+        resolutions.at_ns, resolutions.decision, resolutions.note
+    FROM resolutions
+    JOIN gates ON gates.id = resolutions.gate
+    JOIN events ON events.id = gates.event
+    ORDER BY resolutions.at_ns, resolutions.id
+"""
+# A resolution that is in effect lies after its gate's opening, and the gate is open no longer.
+LISTED_GATES = """
+    SELECT gates.id, gates.task, gates.rule, gates.signature, gates.why, events.agent,
+        json_extract(events.body, '$.reason') AS reason, gates.loop_count, gates.opened_ns,
+        gates.status, gates.resolved_ns, coalesce(gates.decision, resolutions.decision) AS decision,
+        coalesce(gates.note, resolutions.note) AS note
+    FROM gates
+    JOIN events ON events.id = gates.event
+    LEFT JOIN resolutions
+        ON resolutions.gate = gates.id AND resolutions.at_ns > gates.opened_ns
+        AND gates.status = 'open'
+    WHERE (?1 IS NULL OR gates.id = ?1) AND (?2 IS NULL OR gates.status = ?2)
+        AND (?3 IS NULL OR gates.task = ?3)
+    ORDER BY gates.status <> 'open', gates.opened_ns DESC, gates.id
+"""
+OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
+NOTES = """
+    SELECT gates.id, gates.task, decision, note, resolved_ns, gates.signature,
+        coalesce(json_extract(events.body, '$.signature_coarse'), '')
+    FROM gates JOIN events ON events.id = gates.event
+    WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel' AND gates.id <> ?
+    ORDER BY resolved_ns DESC, gates.id LIMIT ?
+"""

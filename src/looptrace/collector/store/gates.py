@@ -23,7 +23,7 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import GateError, check_decision
-from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.events import EventType, GateEvent
 from looptrace.analyzer.gates.resolutions import (
     LIKENESSES,
     Likeness,
@@ -37,6 +37,7 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.times import utc_day
+from looptrace.collector.store import gate_tables as queries
 from looptrace.collector.store.gate_tables import GATES, GateFile
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json
@@ -45,91 +46,11 @@ GateStatus = Literal["open", "resolved", "withdrawn"]
 
 # Notes of earlier gates that are shown with a gate, out of so many of the newest.
 NOTES_MAX = 10
+# Why a gate ends that nobody decided on.
+WITHDRAWN = "spans that came late, or other settings, show no loop here"
 _NOTES_COMPARED_MAX = 1_000
 _EVENTS_A_BATCH = 1_000
 _IDS_SHOWN_MAX = 5
-
-_ADD_EVENT = """
-    INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
-"""
-# A name that comes late: what was recorded of a task or an agent is of another, and is the same.
-_RENAME_EVENT = """
-    UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1 AND (task, agent) <> (?2, ?3)
-"""
-_RENAME_GATE = "UPDATE gates SET task = ? WHERE event = ?"
-_ADD_GATE = """
-    INSERT INTO gates
-        (id, event, task, rule, signature, why, loop_count, opened_ns, finding, status)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'withdrawn')
-"""
-_PUT_STATE = """
-    INSERT INTO tasks
-    VALUES (?1, ?2, ?3, ?4, ?5, (SELECT coalesce(max(at_ns), 0) FROM events WHERE task = ?1))
-    ON CONFLICT (task) DO UPDATE SET
-        status = excluded.status,
-        pivot_count = excluded.pivot_count,
-        loop_count = excluded.loop_count,
-        state = excluded.state,
-        updated_ns = excluded.updated_ns
-"""
-_RESOLVE_GATE = """
-    UPDATE gates SET status = 'resolved', resolved_ns = ?, decision = ?, note = ? WHERE id = ?
-"""
-_WITHDRAW_GATE = """
-    UPDATE gates SET status = 'withdrawn' WHERE task = ? AND status = 'open' AND id <> ?
-"""
-_OPEN_GATE = """
-    UPDATE gates
-    SET status = 'open', opened_ns = ?1, resolved_ns = NULL, decision = NULL, note = NULL
-    WHERE id = ?2 AND task = ?3 AND (status <> 'open' OR opened_ns <> ?1)
-"""
-_EVENTS = """
-    SELECT seq, body FROM events
-    WHERE seq > ?1 AND (?2 IS NULL OR task = ?2) ORDER BY seq LIMIT ?3
-"""
-_PENDING = """
-    SELECT json_extract(events.body, '$.trace_id') FROM resolutions
-    JOIN gates ON gates.id = resolutions.gate
-    JOIN events ON events.id = gates.event
-    WHERE gates.status = 'open' AND resolutions.at_ns > gates.opened_ns
-"""
-_GATE_TRACES = """
-    SELECT gates.task, json_extract(events.body, '$.trace_id') FROM gates
-    JOIN events ON events.id = gates.event WHERE gates.status <> 'withdrawn'
-"""
-_RESOLUTIONS = """
-    SELECT resolutions.id, events.task, json_extract(events.body, '$.session'),
-        json_extract(events.body, '$.trace_id'), json_extract(events.body, '$.span_id'),
-        resolutions.at_ns, resolutions.decision, resolutions.note
-    FROM resolutions
-    JOIN gates ON gates.id = resolutions.gate
-    JOIN events ON events.id = gates.event
-    ORDER BY resolutions.at_ns, resolutions.id
-"""
-# A resolution that is in effect lies after its gate's opening, and the gate is open no longer.
-_GATES = """
-    SELECT gates.id, gates.task, gates.rule, gates.signature, gates.why, events.agent,
-        json_extract(events.body, '$.reason') AS reason, gates.loop_count, gates.opened_ns,
-        gates.status, gates.resolved_ns, coalesce(gates.decision, resolutions.decision) AS decision,
-        coalesce(gates.note, resolutions.note) AS note
-    FROM gates
-    JOIN events ON events.id = gates.event
-    LEFT JOIN resolutions
-        ON resolutions.gate = gates.id AND resolutions.at_ns > gates.opened_ns
-        AND gates.status = 'open'
-    WHERE (?1 IS NULL OR gates.id = ?1) AND (?2 IS NULL OR gates.status = ?2)
-        AND (?3 IS NULL OR gates.task = ?3)
-    ORDER BY gates.status <> 'open', gates.opened_ns DESC, gates.id
-"""
-_OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
-_NOTES = """
-    SELECT gates.id, gates.task, decision, note, resolved_ns, gates.signature,
-        coalesce(json_extract(events.body, '$.signature_coarse'), '')
-    FROM gates JOIN events ON events.id = gates.event
-    WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel' AND gates.id <> ?
-    ORDER BY resolved_ns DESC, gates.id LIMIT ?
-"""
 
 
 class NoGateError(GateError):
@@ -228,15 +149,16 @@ class GateStore(GateFile):
         """
         with self._transaction():
             new = [event for event in events if self._add(event, now_ns, openings)]
+            opened = {event.gate for event in new if event.type == "gate_opened"}
             for state in states:
-                self._put(state)
+                self._put(state, opened, now_ns)
         return new
 
     def _add(self, event: GateEvent, now_ns: int, openings: Mapping[str, Finding]) -> bool:
         """Add an event and what follows from it; says whether it was new."""
         about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
         row = (*about, event.at_ns, _json(event))
-        if not self._sql.execute(_ADD_EVENT, row).rowcount:
+        if not self._sql.execute(queries.ADD_EVENT, row).rowcount:
             self._rename(event)
             return False
         if event.type == "pivot_issued":
@@ -246,18 +168,18 @@ class GateStore(GateFile):
             finding = openings.get(event.gate)
             of = (event.gate, event.id, event.task, event.rule, event.signature, event.why)
             at = (event.loop_count, event.at_ns, finding and _json(finding))
-            self._sql.execute(_ADD_GATE, (*of, *at))
+            self._sql.execute(queries.ADD_GATE, (*of, *at))
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
-            self._sql.execute(_RESOLVE_GATE, said)
+            self._sql.execute(queries.RESOLVE_GATE, said)
         self._send_on(event, now_ns)
         return True
 
     def _rename(self, event: GateEvent) -> None:
         """Give a known event the names of its task and agent that came late."""
         names = (event.id, event.task, event.agent, _json(event))
-        if self._sql.execute(_RENAME_EVENT, names).rowcount:
-            self._sql.execute(_RENAME_GATE, (event.task, event.id))
+        if self._sql.execute(queries.RENAME_EVENT, names).rowcount:
+            self._sql.execute(queries.RENAME_GATE, (event.task, event.id))
 
     def _send_on(self, event: GateEvent, now_ns: int) -> None:
         """Put an event into the outbox of the webhooks that want it."""
@@ -268,16 +190,36 @@ class GateStore(GateFile):
         wanting = [webhook for webhook in self._webhooks if webhook.wants(about)]
         enqueue(self._sql, event.id, wanting, len(self._webhooks), now_ns)
 
-    def _put(self, state: TaskState) -> None:
-        """Let a task stand so, and its gate be the one that is open."""
+    def _put(self, state: TaskState, opened: Collection[str], now_ns: int) -> None:
+        """Let a task stand so, and its gate be the one that is open; `opened` are those told now.
+
+        Whoever was told of a gate is told when judging anew knows it no more, and when it does
+        again.
+        """
         body = msgspec.to_builtins(state)
         body["granted"] = sorted(state.granted)  # A set has no order of its own.
         columns = (state.task, state.status, state.pivots, state.loop_count, _json(body))
-        self._sql.execute(_PUT_STATE, columns)
+        self._sql.execute(queries.PUT_STATE, columns)
         gate = state.gate
-        self._sql.execute(_WITHDRAW_GATE, (state.task, gate.id if gate else ""))
+        withdrawn = self._rows(queries.OPEN_GATES, state.task, gate.id if gate else "")
+        for (gate_id,) in withdrawn:
+            self._sql.execute(queries.WITHDRAW_GATE, (gate_id,))
+            self._tell_again(gate_id, "gate_resolved", now_ns)
         if gate:
-            self._sql.execute(_OPEN_GATE, (gate.at_ns, gate.id, state.task))
+            changed = self._sql.execute(queries.OPEN_GATE, (gate.at_ns, gate.id, state.task))
+            if changed.rowcount and gate.id not in opened:
+                self._tell_again(gate.id, "gate_opened", now_ns)
+
+    def _tell_again(self, gate_id: str, kind: EventType, now_ns: int) -> None:
+        """Add an event of a gate that follows from no turn, but from judging turns anew."""
+        opening = self._opening(gate_id)
+        event = replace(opening, id=digest(f"{kind} {gate_id} {self.last_seq()}"), type=kind)
+        if kind == "gate_resolved":
+            event = replace(event, decision="withdrawn", reason=WITHDRAWN)
+            event = replace(event, status="active", action=None, history=())
+        about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
+        self._sql.execute(queries.ADD_EVENT, (*about, event.at_ns, _json(event)))
+        self._send_on(event, now_ns)
 
     def tasks(self) -> set[str]:
         """Return the names of all tasks whose state was recorded."""
@@ -296,14 +238,14 @@ class GateStore(GateFile):
         self, after_seq: int = 0, task: str | None = None
     ) -> Iterator[tuple[int, GateEvent]]:
         """Return the events after a number, with their numbers, in the order of recording."""
-        while rows := self._rows(_EVENTS, after_seq, task, _EVENTS_A_BATCH):
+        while rows := self._rows(queries.EVENTS, after_seq, task, _EVENTS_A_BATCH):
             for seq, body in rows:
                 yield seq, read_json(body, GateEvent, self.path, GATES)
             after_seq = rows[-1][0]
 
     def gates(self, status: GateStatus | None = None, task: str | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
-        return [StoredGate(*row) for row in self._rows(_GATES, None, status, task)]
+        return [StoredGate(*row) for row in self._rows(queries.LISTED_GATES, None, status, task)]
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
         """Return a gate with what led to it; notes are looked for by meaning where one is given.
@@ -311,7 +253,7 @@ class GateStore(GateFile):
         Raises:
             GateError: if there is none with this id.
         """
-        rows = self._rows(_GATES, gate_id, None, None)
+        rows = self._rows(queries.LISTED_GATES, gate_id, None, None)
         if not rows:
             ids = [gate.id for gate in self.gates()]
             near = get_close_matches(gate_id, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
@@ -320,7 +262,7 @@ class GateStore(GateFile):
         return GateDetails(StoredGate(*rows[0]), event, self.notes(event, meaning))
 
     def _opening(self, gate_id: str) -> GateEvent:
-        ((opening,),) = self._rows(_OPENING, gate_id)
+        ((opening,),) = self._rows(queries.OPENING, gate_id)
         return read_json(opening, GateEvent, self.path, GATES)
 
     def finding(self, gate_id: str) -> Finding | None:
@@ -340,7 +282,7 @@ class GateStore(GateFile):
         the same where a meaning is given; of each the newest first.
         """
         mine = Signs(opening.signature, opening.signature_coarse)
-        rows = self._rows(_NOTES, opening.gate, _NOTES_COMPARED_MAX)
+        rows = self._rows(queries.NOTES, opening.gate, _NOTES_COMPARED_MAX)
         notes = [
             replace(ResolutionNote(*row), likeness=like)
             for *row, signature, coarse in rows
@@ -376,15 +318,15 @@ class GateStore(GateFile):
 
     def pending(self) -> set[str]:
         """Return the traces with a gate whose resolution is recorded and not yet in effect."""
-        return {trace_id for (trace_id,) in self._rows(_PENDING)}
+        return {trace_id for (trace_id,) in self._rows(queries.PENDING)}
 
     def traces_of(self, tasks: Collection[str]) -> set[str]:
         """Return the traces in which gates of these tasks opened that were not withdrawn."""
-        return {trace_id for task, trace_id in self._rows(_GATE_TRACES) if task in tasks}
+        return {trace_id for task, trace_id in self._rows(queries.GATE_TRACES) if task in tasks}
 
     def resolutions(self) -> list[Resolution]:
         """Return what people decided, in the order of time."""
-        return [Resolution(*row) for row in self._rows(_RESOLUTIONS)]
+        return [Resolution(*row) for row in self._rows(queries.RESOLUTIONS)]
 
     def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
         """Return the answer to a query as a table."""
