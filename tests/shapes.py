@@ -130,7 +130,10 @@ class _Writer:
         }
         texts = {key: json.dumps(value) for key, value in messages.items() if value is not None}
         attributes = {semconv.GEN_AI_OPERATION_NAME: "chat", semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 1}
-        self._span(row, attributes | texts)
+        failed = row["kind"] == "model" and row["failed"]
+        status = STATUS_ERROR if failed else 0
+        message = (row["error"] if failed else None) or ""
+        self._span(row, attributes | texts, status=status, status_message=message)
 
     def _span(
         self,

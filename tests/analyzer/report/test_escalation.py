@@ -261,7 +261,9 @@ def test_opinion_and_notes_are_shown_where_there_are_some() -> None:
 def test_gate_of_another_task_is_left_out() -> None:
     """Turns and events of a whole store may be given."""
     one = turns_in(LOOP)
-    other = one.with_columns(task=pl.lit("other"), error=pl.lit("elsewhere"))
+    other = one.with_columns(
+        task=pl.lit("other"), trace_id=pl.lit("other"), error=pl.lit("elsewhere")
+    )
     both = pl.concat([one, other])
     found = analysed(both)
     gates = [event for event in found.events if event.type == "gate_opened"]

@@ -52,4 +52,11 @@ EXTERNAL = ("rate_limit", "authentication", "network", "dependency")
 # its own machine.
 MENDABLE = ("authentication", "dependency")
 OWN_SERVER = r"(?i)\blocalhost\b|\b127\.0\.0\.1\b|\b0\.0\.0\.0\b|\[?::1\b"
+# A model's server that fails or is slow is of the outside; a tool's may be the agent's own.
+MODEL_SERVER = (
+    r"(?i)\b5[0-9]{2} (internal|bad|service|gateway)|internal ?server ?error|server_error"
+    r"|server had an error|overloaded|time(d)? ?out"
+)
+# In what a model's failure says, such as how many tokens were too many.
+FIGURES = r"[0-9][0-9,.]*"
 UNTOLD = "untold"

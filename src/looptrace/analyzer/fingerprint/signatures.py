@@ -20,6 +20,8 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     FAILED_TEST,
     FAILURE_EXIT,
     FAILURE_HEAD,
+    FIGURES,
+    MODEL_SERVER,
     UNTOLD,
 )
 from looptrace.analyzer.fingerprint.masks import (
@@ -46,6 +48,8 @@ _SIGNED = (
     *("kind", "name", "request", "result", "error", "message", "answer", "hidden", "error_type"),
     *("location", "failing", "call", "outcome", "subtask"),
 )
+# A call that failed, and a response that did not come.
+_FAILED = pl.col("kind").is_in(["tool", "model"]) & pl.col("failed")
 # Kinds of turn other than calls that have a signature.
 _REPORTED = ("handoff", "attempt", "switch")
 
@@ -98,7 +102,9 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     )
     named = named_ids(turns.select(pl.when(failed).then("error")).to_series(), turns["request"])
     turns = turns.with_columns(
-        message=pl.concat_str("message", named.fill_null("")),
+        message=pl.when(pl.col("kind") == "model")
+        .then(pl.col("message").str.replace_all(FIGURES, "#"))
+        .otherwise(pl.concat_str("message", named.fill_null(""))),
         call=_map_distinct(turns.select(_call(sameness)).to_series(), digest),
     )
     turns = turns.with_columns(outcome=_map_distinct(turns.select(_outcome()).to_series(), digest))
@@ -169,22 +175,25 @@ def _polls(sameness: Sameness) -> pl.Expr:
 def _outcome() -> pl.Expr:
     failed = pl.concat_str(pl.lit("failed "), "message")
     outcome = pl.when(pl.col("failed")).then(failed).otherwise("answer")
-    return pl.when(pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])).then(outcome)
+    ends = pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])
+    return pl.when(ends | _FAILED).then(outcome)
 
 
 def _error_kind(turns: pl.DataFrame) -> pl.Expr:
-    """Classify the failures of calls: a failing test is one, whatever it is a test of."""
+    """Classify failures of calls and models: a failing test is one, whatever it is a test of."""
     text = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
     fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
     by_type = _map_distinct(turns["error_type"], _kind_of_type)
     kind = (
         pl.when(pl.col("failing") > 0)
         .then(pl.lit("logic"))
+        .when((pl.col("kind") == "model") & text.str.contains(MODEL_SERVER))
+        .then(pl.lit("network"))
         .when(pl.col("error").is_null() | pl.col("hidden"))
         .then(pl.lit(UNTOLD))
         .otherwise(pl.coalesce(by_type, *fits, pl.lit("unknown")))
     )
-    return pl.when((pl.col("kind") == "tool") & pl.col("failed")).then(kind)
+    return pl.when(_FAILED).then(kind)
 
 
 def _kind_of_type(error_type: str) -> str | None:
@@ -217,7 +226,8 @@ def _signature(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
         .otherwise(_map_distinct(turns["name"], _form_of))
     )
     signed = turns.select(_SIGNED, form=form).with_row_index("row")
-    signed = signed.filter(pl.col("kind").is_in(["tool", *_REPORTED]) & ~_polls(sameness))
+    is_signed = pl.col("kind").is_in(["tool", *_REPORTED]) | (pl.col("form") == "error")
+    signed = signed.filter(is_signed & ~_polls(sameness))
     signatures = blank(turns.height)
     for (name,), part in signed.partition_by("form", as_dict=True).items():
         signatures = signatures.scatter(part["row"], _write_signatures(part, _FORMS[str(name)]))

@@ -11,6 +11,7 @@
 | `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
 | `say("text", asked="news")` | the same, given without the agent's responses before it |
 | `say("words "*20)` | a response that says its words so many times |
+| `fail("text")` | a request to the model that fails with this message |
 | `user("text")` | a person steps in, with these words |
 | `prompt("text")` | a message to the agent, of a person or of an orchestrator |
 | `handoff(agent, "request")->answer` | a request to another agent |
@@ -238,6 +239,9 @@ def _row(turn: WrittenTurn, end_s: int) -> dict[str, Any]:
     }
     if turn.name == "say":
         return row | _model_columns(turn.arguments)
+    if turn.name == "fail":
+        error = None if turn.arguments == "?" else turn.arguments.strip('"')
+        return row | {"kind": "model", "name": "model", "failed": True, "error": error}
     if turn.name == "handoff":
         return row | _handoff_columns(turn)
     if turn.name in ("attempt", "switch"):

@@ -1,0 +1,51 @@
+"""The rule `model_failure`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import in_a_row
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailure(Rule):
+    """A request to the model fails in the same way again and again, by the agent's own doing.
+
+    Its context is too long, its call of a tool cannot be read, its request is refused. The same
+    request does not mend that. A response that comes ends the row. What the outside does (rate
+    limits, a server that fails) is found by `model_outage`.
+
+    ## Looping
+    - `fail("maximum context length is 128000 tokens") x3`
+    - `fail("malformed tool call: expecting a comma") x5`
+
+    ## Not looping
+    - `fail("maximum context length is 128000 tokens") x2 say("Shorter.")`: a retry that succeeds.
+    - `(fail("malformed tool call: expecting a comma") x2 say("Step {n}.")) x4`: so does each.
+    - `fail("429 Too Many Requests") x9`: not the agent's own failure.
+    - `(fail("the path is missing") fail("the query is missing")) x4`: another failure each time.
+    - `fail(?) x9`: nobody knows how it failed.
+    """
+
+    name = "model_failure"
+    lane = LaneSpec(by="agent", kinds=("model",))
+
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Equal failures of the model, in a row, that make a loop."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
+
+    @property
+    def lookback(self) -> int:
+        """As many failures as make a loop."""
+        return self.attempts_min
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the equal failures in a row that are the agent's own."""
+        return repeats(in_a_row(lane, lane.error), self.attempts_min, lane.error)
+
+    def say(self, loop: Loop) -> str:
+        """Tell how often."""
+        return f"the model failed {loop.attempts} times in the same way"

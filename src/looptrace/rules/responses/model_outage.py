@@ -1,0 +1,72 @@
+"""The rule `model_outage`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Action,
+    Evaluation,
+    Loop,
+    Rule,
+    Rung,
+    ladder_setting,
+    repeats,
+    setting,
+)
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import streak
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOutage(Rule):
+    """The service of a model fails again and again: a rate limit, a login, the network.
+
+    That is not the agent's own doing, so that it is asked to try again later. Only when it goes on
+    for long does a person have to look: the ladder's gate waits until the failures lie over
+    `gate_after_s`. A response that comes ends the row.
+
+    ## Looping
+    - `fail("429 Too Many Requests") x3`
+    - `fail("503 Service Unavailable") fail("connection refused") fail("429 Too Many Requests")`
+
+    ## Not looping
+    - `fail("429 Too Many Requests") x2 say("Done.")`: a retry that succeeds.
+    - `(fail("429 Too Many Requests") x2 say("Step {n}.")) x4`: so does each.
+    - `fail("maximum context length is 128000 tokens") x9`: the agent's own failure.
+    """
+
+    name = "model_outage"
+    lane = LaneSpec(by="agent", kinds=("model",))
+
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Failures of the model's service, in a row, that make a loop."
+    )
+    gate_after_s: int = setting(
+        1_800, ge=60, le=604_800, doc="Seconds that they must lie over before there is a gate."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "retry_later"), Rung(5, "gate")))
+
+    @property
+    def lookback(self) -> int:
+        """As many failures as make a loop."""
+        return self.attempts_min
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the failures of the outside in a row, whatever they say."""
+        external = lane.external
+        return repeats(streak(lane, external), self.attempts_min, external.astype(np.int64))
+
+    def action(self, attempts: int, seconds: float = inf) -> Action:
+        """Return the highest rung that is reached; a gate only after the time set for it."""
+        lasts = seconds >= self.gate_after_s
+        reached = [rung.action for rung in self.ladder if attempts >= rung.attempts]
+        allowed = [action for action in reached if lasts or action != "gate"]
+        return allowed[-1] if allowed else "retry_later"
+
+    def say(self, loop: Loop) -> str:
+        """Tell how often."""
+        return f"the model's service failed {loop.attempts} times in a row"
