@@ -21,6 +21,7 @@ from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool
+from looptrace.analyzer.gates.ladders import check_reach
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.docs_page import page
 from looptrace.analyzer.settings.file_tables import file_table
@@ -39,7 +40,7 @@ from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX, LINE_DOTS_MA
 from looptrace.analyzer.settings.toml_writer import starter, toml_of
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.rules.contract import ACTIONS, Action, Rule, Rung
+from looptrace.rules.contract import ACTIONS, Action, Rule, Rung, SettingError
 from looptrace.rules.registry import RULES, default_rules
 from tests.drivers import findings_of
 from tests.seeds import seeds
@@ -377,6 +378,16 @@ tuned = st.fixed_dictionaries(
 )
 
 
+def may_be_written(form: Rule | None, base: Rule, recovery: Recovery) -> bool:
+    """Return whether a file may say this of a rule: its ladder is the profile's, or is reached."""
+    try:
+        if form is not None and form.ladder != base.ladder:
+            check_reach(form, recovery)
+    except SettingError:
+        return False
+    return True
+
+
 @st.composite
 def any_settings(draw: st.DrawFn) -> Settings:
     """Make settings in Python, of every section."""
@@ -385,12 +396,21 @@ def any_settings(draw: st.DrawFn) -> Settings:
     off = draw(st.sets(st.sampled_from(list(rules)), max_size=3))
     others = {rule.name: rule for rule in rules_of_profile(draw(st.sampled_from(list(PROFILES))))}
     text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+    recovery = Recovery(
+        max_pivots=draw(st.integers(0, 100)),
+        unblock=draw(st.booleans()),
+        retry_after_s=draw(st.integers(1, 86_400)),
+    )
     overrides: list[Override] = []
     for phase in draw(st.lists(text, max_size=2, unique=True)):
         chosen = draw(st.sets(st.sampled_from(list(rules)), max_size=3))
         forms = {rule: draw(st.sampled_from([None, others[rule]])) for rule in sorted(chosen)}
         bases = {rule: None if rule in off else rules[rule] for rule in chosen}
-        forms = {rule: form for rule, form in forms.items() if form != bases[rule]}
+        forms = {
+            rule: form
+            for rule, form in forms.items()
+            if form != bases[rule] and may_be_written(form, rules[rule], recovery)
+        }
         agent = draw(st.none() | text)
         overrides += [Override(forms, phase=phase, agent=agent)] if forms else []
     keys = st.lists(text, max_size=3).map(tuple)
@@ -419,11 +439,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
             RuleSet(
                 tuple(r for r in rules.values() if r.name not in off), tuple(overrides), counting
             ),
-            Recovery(
-                max_pivots=draw(st.integers(0, 100)),
-                unblock=draw(st.booleans()),
-                retry_after_s=draw(st.integers(1, 86_400)),
-            ),
+            recovery,
             Sameness(
                 draw(st.dictionaries(text, tools, max_size=3)),
                 tuple(TextMask(f"x{number}[.]", draw(text)) for number in masked),
