@@ -176,6 +176,20 @@ def test_a_process_that_begins_anew_is_stopped_before_its_first_step(
     assert not setup.processor.counts.errors
 
 
+def test_a_gate_that_is_asked_for_late_is_known(fake: Fake, setup: Setup) -> None:
+    """The stream has told of it before the agent's author named the task."""
+    said = {"trace_id": "f" * 32, "span_id": "e" * 16, "type": "gate_opened", "action": "gate"}
+    for number, task in enumerate(("talk", "over"), 1):
+        fake.tell(number, id=f"e{number}", task=task, gate=task, **said)
+    fake.tell(3, **said | {"type": "gate_resolved"}, id="e3", task="over", gate="over")
+    engine: Any = setup.processor._engine
+    until(lambda: engine._stream.last_id == "3")
+    until(lambda: setup.processor.gate("talk").check().open)
+
+    assert not setup.processor.gate("over").check().open
+    assert not [path for _, path, _, _ in fake.asked if "?task=" in path]
+
+
 @pytest.mark.parametrize("opened", [b"data: {\n\n: here\n\n", b"id: 1\n" * 30 + b": here\n\n"])
 def test_a_first_step_waits_a_moment_at_most(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, opened: bytes

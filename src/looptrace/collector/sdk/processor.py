@@ -143,6 +143,8 @@ class LoopSpanProcessor(SpanProcessor):
         self._gates = Gates(lambda: queue.failing)
         # Tasks by name whose gate was asked for, and until when what is known of them holds.
         self._known_until_s: BoundedDict[str, float] = BoundedDict(TASKS_MAX)
+        # Open gates of tasks that nobody here has asked for so far.
+        self._open_elsewhere: BoundedDict[str, GateNotice] = BoundedDict(TASKS_MAX)
         method = weakref.WeakMethod(self._notify)
         engine.start(lambda notices: (notify := method()) and notify(notices))
 
@@ -249,6 +251,8 @@ class LoopSpanProcessor(SpanProcessor):
             self._known_until_s[task] = inf  # A trace that is current has no earlier process.
         else:
             self._known_until_s.setdefault(task, 0.0)
+            if (notice := self._open_elsewhere.pop(task, None)) is not None:
+                self._gates.update(notice)
         return AgentGate(task, self._gates, self._resolve, self._is_known, self._fail_closed)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
@@ -277,6 +281,10 @@ class LoopSpanProcessor(SpanProcessor):
             is_own = not notice.trace_id or self._spans.knows(notice.trace_id)
             if is_own or notice.task in self._known_until_s:
                 self._gates.update(notice)
+            elif notice.type == "gate_opened":
+                self._open_elsewhere[notice.task] = notice
+            elif notice.type == "gate_resolved":
+                self._open_elsewhere.pop(notice.task, None)
             if is_own:
                 self._emitter.emit(notice, self._provider)
 
