@@ -112,6 +112,7 @@ def test_slack_shows_a_task_as_it_is_named() -> None:
     about = opened(1, task="<!channel> `x` & <https://evil.example|ok>")
     text = body("slack", about)["blocks"][0]["text"]["text"]
     assert "<!channel>" not in text
+    assert "<!channel>" not in body("slack", about)["text"]  # what a phone shows
     assert "&lt;!channel&gt; 'x' &amp; &lt;https://evil.example|ok&gt;" in text
     link = text.split("(<")[1].split("|open>")[0]
     assert unquote(link).startswith("https://me.example/gates/g?task=<!channel>")
@@ -140,3 +141,13 @@ def test_receivers_of_states_are_told_of_gates_alone(form: Format) -> None:
     found = [event(1), opened(2), resolved(3), event(4, type="counter_reset")]
     assert [each.type for each in found if hook.wants(each)] == ["gate_opened", "gate_resolved"]
     assert all(replace(hook, format="standard").wants(each) for each in found)
+
+
+def test_a_loop_of_several_agents_goes_to_the_webhooks_of_each() -> None:
+    """Nobody would be told of two agents that hand over to each other for ever."""
+    hook = replace(HOOK, agents=("fixer",))
+    wanted = {
+        agent: hook.wants(opened(1, agent=agent, finding="f")) for agent in ("fixer", "other", "")
+    }
+    assert wanted == {"fixer": True, "other": False, "": True}
+    assert not hook.wants(event(4, type="counter_reset", agent="", finding=""))

@@ -122,11 +122,16 @@ class Webhook:
                 ) from error
 
     def wants(self, event: GateEvent) -> bool:
-        """Return whether an event fits the format and all filters; an absent field fits none."""
+        """Return whether an event fits the format and all filters.
+
+        What it does not say fits none; but a loop that no one agent did is every agent's.
+        """
         if self.format in _OF_STATES and event.type not in _ENDS:
             return False
-        filters = ((getattr(self, name), getattr(event, of)) for name, of in FILTERS.items())
-        return all(value in asked for asked, value in filters if asked)
+        filters = {name: getattr(event, of) for name, of in FILTERS.items() if getattr(self, name)}
+        if event.finding and not event.agent:
+            filters.pop("agents", None)
+        return all(value in getattr(self, name) for name, value in filters.items())
 
 
 def check_url(url: str, allow_private: tuple[str, ...]) -> None:

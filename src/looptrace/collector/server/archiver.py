@@ -40,7 +40,9 @@ class ArchiverCounts:
     spans: int = number("Spans that were written to the store.")
     rounds: int = number("Times that spans were written there.")
     failed: int = number("Times that writing failed, and is tried again.")
-    days_expired: int = number("Days whose spans, turns and findings were deleted.")
+    expired_parts: int = number(
+        "Parts of the store, each the spans, turns and findings of a day, that were deleted."
+    )
 
 
 class Archiver:
@@ -140,6 +142,6 @@ class Archiver:
 
     def _expire(self, writer: Writer) -> None:
         days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)
-        self.counts.days_expired += len(days)
+        self.counts.expired_parts += len(days)
         if days:
             _logger.info("deleted the spans, turns and findings of %s", ", ".join(days))

@@ -12,6 +12,7 @@ Address = IPv4Address | IPv6Address
 _NOT_PUBLIC = tuple(
     ip_network(network)
     for network in (
+        "192.0.0.0/24",  # protocols, of which Python 3.11 knows some as private
         "192.88.99.0/24",  # relays of 6to4
         "::/96",  # IPv4-compatible
         "::ffff:0:0:0/96",  # IPv4-translated

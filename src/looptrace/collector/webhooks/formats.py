@@ -80,7 +80,7 @@ def _slack(event: GateEvent, url: str, _key: str) -> Body:
     parts = (title, words, ", ".join(facts), _escaped(_note(event) or ""))
     text = "\n".join(part for part in parts if part)
     section = {"type": "section", "text": {"type": "mrkdwn", "text": text[:_SLACK_CHARS_MAX]}}
-    return _json({"text": _headline(event), "blocks": [section]}), _JSON
+    return _json({"text": _escaped(_headline(event)), "blocks": [section]}), _JSON
 
 
 def _pagerduty(event: GateEvent, url: str, key: str) -> Body:
