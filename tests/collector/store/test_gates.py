@@ -496,6 +496,15 @@ def test_what_comes_late_only_adds_events(gates: GateStore) -> None:
     assert told == [opened, ("gate_resolved", "withdrawn"), opened]
 
 
+def test_a_gate_that_opens_at_another_moment_is_told_once(gates: GateStore) -> None:
+    """A late span moves the opening; whoever was paged is not paged again."""
+    turns = turns_of(f"{CALL} x5")
+    for shift_ns in (0, 1):
+        judged = detect(turns.with_columns(pl.col("start_ns", "end_ns") + shift_ns))
+        gates.record(judged.events, judged.states, NOW_NS, judged.openings)
+    assert [event.type for _, event in gates.events()].count("gate_opened") == 1
+
+
 @requirement("A16")
 def test_notes_that_worked_are_shown_with_the_same_signature(gates: GateStore) -> None:
     """The newest first; not of a task that was given up, and not where the signature differs."""

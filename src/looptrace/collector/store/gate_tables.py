@@ -157,6 +157,7 @@ RESOLVE_GATE = """
     UPDATE gates SET status = 'resolved', resolved_ns = ?, decision = ?, note = ? WHERE id = ?
 """
 OPEN_GATES = "SELECT id FROM gates WHERE task = ? AND status = 'open' AND id <> ?"
+WITHDRAWN_GATE = "SELECT id FROM gates WHERE id = ? AND status = 'withdrawn'"
 WITHDRAW_GATE = "UPDATE gates SET status = 'withdrawn' WHERE id = ?"
 OPEN_GATE = """
     UPDATE gates

@@ -156,9 +156,7 @@ class GateStore(GateFile):
 
     def _add(self, event: GateEvent, now_ns: int, openings: Mapping[str, Finding]) -> bool:
         """Add an event and what follows from it; says whether it was new."""
-        about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
-        row = (*about, event.at_ns, _json(event))
-        if not self._sql.execute(queries.ADD_EVENT, row).rowcount:
+        if not self._insert(event):
             self._rename(event)
             return False
         if event.type == "pivot_issued":
@@ -174,6 +172,11 @@ class GateStore(GateFile):
             self._sql.execute(queries.RESOLVE_GATE, said)
         self._send_on(event, now_ns)
         return True
+
+    def _insert(self, event: GateEvent) -> bool:
+        about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
+        row = (*about, event.at_ns, _json(event))
+        return self._sql.execute(queries.ADD_EVENT, row).rowcount > 0
 
     def _rename(self, event: GateEvent) -> None:
         """Give a known event the names of its task and agent that came late."""
@@ -206,8 +209,9 @@ class GateStore(GateFile):
             self._sql.execute(queries.WITHDRAW_GATE, (gate_id,))
             self._tell_again(gate_id, "gate_resolved", now_ns)
         if gate:
-            changed = self._sql.execute(queries.OPEN_GATE, (gate.at_ns, gate.id, state.task))
-            if changed.rowcount and gate.id not in opened:
+            is_back = self._rows(queries.WITHDRAWN_GATE, gate.id) and gate.id not in opened
+            self._sql.execute(queries.OPEN_GATE, (gate.at_ns, gate.id, state.task))
+            if is_back:
                 self._tell_again(gate.id, "gate_opened", now_ns)
 
     def _tell_again(self, gate_id: str, kind: EventType, now_ns: int) -> None:
@@ -217,8 +221,7 @@ class GateStore(GateFile):
         if kind == "gate_resolved":
             event = replace(event, decision="withdrawn", reason=WITHDRAWN)
             event = replace(event, status="active", action=None, history=())
-        about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
-        self._sql.execute(queries.ADD_EVENT, (*about, event.at_ns, _json(event)))
+        self._insert(event)
         self._send_on(event, now_ns)
 
     def tasks(self) -> set[str]:
