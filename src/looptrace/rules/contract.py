@@ -198,15 +198,23 @@ class Rule(ABC):
         return cast("dict[str, tuple[int, Bounds]]", numbers(self))
 
 
+def constant(value: int, count: int) -> Codes:
+    """Return one value as often as asked, in the room of one; it cannot be written to.
+
+    `np.broadcast_to` takes as long as a rule does to look at a few turns.
+    """
+    return np.ndarray(count, np.int64, np.int64(value).tobytes(), strides=(0,))
+
+
 def counts(reached: Codes, needed: int, what: Codes) -> Evaluation:
     """Return the evaluation of a rule that counts from the start of the task."""
-    one = np.broadcast_to(np.int64(1), reached.shape)
+    one = constant(1, len(reached))
     return Evaluation(reached, needed, one, one, what, spans="fired")
 
 
 def among(reached: Codes, needed: int, what: Codes, length: Codes) -> Evaluation:
     """Return the evaluation of a rule that counts equal turns among the last `length` of a lane."""
-    one = np.broadcast_to(np.int64(1), reached.shape)
+    one = constant(1, len(reached))
     return Evaluation(reached, needed, one, length, what, spans="same")
 
 
@@ -218,10 +226,8 @@ def cycles(codes: Codes, pattern: Pattern, needed: int) -> Evaluation:
 
 def repeats(reached: Codes, needed: int, what: Codes) -> Evaluation:
     """Return the evaluation of a rule that counts one thing in a row."""
-    period = np.broadcast_to(np.int64(1), reached.shape)
-    return Evaluation(
-        reached, needed, period, np.broadcast_to(np.int64(needed), reached.shape), what
-    )
+    period = constant(1, len(reached))
+    return Evaluation(reached, needed, period, constant(needed, len(reached)), what)
 
 
 def check_window(rule: Rule, attempts_min: int, window: int, of: str) -> None:

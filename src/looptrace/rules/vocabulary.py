@@ -71,7 +71,7 @@ def pair(first: Codes, second: Codes) -> Codes:
 def same_as(lane: Lane, codes: Codes, back: int) -> Flags:
     """Mark the turns that are known to equal the one `back` turns before them in their lane."""
     same = np.zeros(len(codes), dtype=np.bool_)
-    places = np.flatnonzero(codes[back:] == codes[:-back]) + back  # Few, as a rule.
+    places = (codes[back:] == codes[:-back]).nonzero()[0] + back  # Few, as a rule.
     same[places] = (codes[places] != UNKNOWN) & (lane.position[places] >= back)
     return same
 
@@ -165,7 +165,7 @@ def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None
     Where seconds are given, only those count that ended no longer before it.
     """
     counts: Codes = (codes != UNKNOWN).astype(np.int64)
-    for back in range(1, window):
+    for back in range(1, min(window, len(codes))):
         same = same_as(lane, codes, back)
         counts += same if seconds is None else same & within(lane, back, seconds)
     return counts
@@ -178,7 +178,7 @@ def attempts_among(lane: Lane, codes: Codes, window: int, seconds: int) -> Codes
         return counts
     seen = lane.changes_seen
     least = seen.copy()
-    for back in range(1, window):
+    for back in range(1, min(window, len(codes))):
         places = np.flatnonzero(same_as(lane, codes, back) & within(lane, back, seconds))
         places = places[seen[places - back] < least[places]]
         counts[places] += 1

@@ -23,7 +23,7 @@ from looptrace.analyzer.detect.stretches import (
     read_stretches,
     stretch_rows,
 )
-from looptrace.rules.contract import Evaluation
+from looptrace.rules.contract import Evaluation, constant
 from looptrace.rules.turns import KINDS, Codes, Flags, Lane, LaneSpec, Turns
 
 # The columns of an evaluation.
@@ -83,7 +83,7 @@ def evaluations_of(
         lane = lanes.get(forms.lane)
         if lane is None:
             continue
-        held = np.broadcast_to(np.int64(forms.base), len(lane.rows))
+        held = constant(forms.base, len(lane.rows))
         if forms.overridden:
             held = held.copy()
         for override, form in forms.overridden:

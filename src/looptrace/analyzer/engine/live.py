@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.counters import carriers
-from looptrace.analyzer.detect.evaluate import stretches_in
+from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
@@ -105,6 +105,7 @@ class LiveEngine:
         self._tasks_max = tasks_max
         self._tasks: dict[str, LiveTask] = {}  # the one that was fed last comes last
         self._forms = policy.rule_set.forms()
+        self._kinds_read = kinds_read(self._forms)
         self._lookbacks: dict[LaneSpec, int] = {}
         for forms in self._forms:
             furthest = max(self._lookbacks.get(forms.lane, 1), forms.lookback)
@@ -211,7 +212,7 @@ class LiveEngine:
             settles[middle : middle + (part.settles or 0)] = True
             before = block.part(begin, middle) if part.settles is not None else EMPTY
             counted.append(part._replace(before=before, fresh=block.part(middle, end)))
-        seen = seen_of(block, task, fresh, self._rules)
+        seen = seen_of(block, task, fresh, self._rules, self._kinds_read)
         marks = (settles, fresh & ~settles)
         loops = stretches_in(seen, self._forms, gather_from(block), marks)
         names = [part.name for part in parts]

@@ -6,7 +6,7 @@ columns are the same as those of the counted table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import itemgetter
 from typing import Any
@@ -21,7 +21,7 @@ from looptrace.analyzer.detect.counters import (
     Counting,
     continue_counters,
 )
-from looptrace.analyzer.detect.evaluate import Seen, kinds_read
+from looptrace.analyzer.detect.evaluate import Seen
 from looptrace.analyzer.detect.loop_rows import Gather, LoopRow
 from looptrace.analyzer.detect.parts import Columns
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
@@ -130,8 +130,10 @@ EMPTY = TurnBlock(np.zeros(0, _BYTES), [], [])
 
 def encoded(table: pl.DataFrame) -> TurnBlock:
     """Return turns (`TURN_SCHEMA`) with their codes, not yet counted."""
-    turns = table.select(TURN_SCHEMA.names()).rows()
-    told = dict(zip(TURN_SCHEMA.names(), zip(*turns, strict=True), strict=True))
+    names = TURN_SCHEMA.names()
+    # A selection that changes nothing takes as long as a rule.
+    turns = (table if table.columns == names else table.select(names)).rows()
+    told = dict(zip(names, zip(*turns, strict=True), strict=True))
     numbers = np.zeros(len(turns), _ROW)
     for name, values in encode_few(told).items():
         if name in _CODED:
@@ -199,9 +201,13 @@ def _phase_before(block: TurnBlock, before: int) -> str | None:
     return phase if phase is not None or row is None else row.phase_before
 
 
-def seen_of(block: TurnBlock, task: Codes, fresh: Flags, rule_set: RuleSet) -> Seen:
-    """Return what the rules see of counted turns, of which some are `fresh`."""
-    kinds = kinds_read(rule_set.forms())
+def seen_of(
+    block: TurnBlock, task: Codes, fresh: Flags, rule_set: RuleSet, kinds: Collection[str]
+) -> Seen:
+    """Return what the rules see of counted turns, of which some are `fresh`.
+
+    `kinds` are those whose texts the rules read.
+    """
     turns = turns_of(block, task)
     if any(KINDS[kind] in kinds for kind in np.unique(turns.kind[fresh]).tolist()):
         turns = replace(turns, texts=tuple(_text(turn, kinds) for turn in block.turns))
@@ -217,7 +223,7 @@ def turns_of(block: TurnBlock, task: Codes) -> Turns:
     return Turns(task=task, texts=(), **numbers)
 
 
-def _text(turn: Turn, kinds: set[str]) -> str | None:
+def _text(turn: Turn, kinds: Collection[str]) -> str | None:
     """Return what a turn of these kinds put out, as `columns` does for a table."""
     kind = turn[AT["kind"]]
     if kind not in kinds:
