@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -226,8 +227,10 @@ def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Set
         gate = setup.processor.gate("talk")
         until(lambda: gate.check().action == "warn")
         fake.events.put("data: " + "x" * (LINE_BYTES_MAX + 1) + "\n\n")
+        chance = random.getstate()
         fake.events.put(None)
         until(lambda: [asked[0] for asked in fake.asked].count("GET") == 2)
+        assert random.getstate() == chance  # An agent that seeded it does the same again.
         _, path, headers, _ = [asked for asked in fake.asked if asked[0] == "GET"][-1]
 
         assert path == "/v1/gates/stream"

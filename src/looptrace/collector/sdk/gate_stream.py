@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json  # the base installation, in an agent's process, lacks msgspec
 import logging
-import random
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -19,6 +18,7 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from itertools import takewhile
 from math import inf
+from random import SystemRandom
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -33,6 +33,10 @@ SILENCE_S_MAX = 60.0
 RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0
 # One event has one directive and one reason in it.
 LINE_BYTES_MAX = 64 * 1024
+
+# The waits of many processes differ. The random module's own generator belongs to the agent, which
+# may have seeded it.
+_chance = SystemRandom()
 
 _TYPES = {"str": str, "int": int, "str | None": str}
 
@@ -211,7 +215,7 @@ def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float,
         held.failures += 1
         del held
         wait_s = RETRY_FIRST_S if last_id != before else min(wait_s * 2, RETRY_S_MAX)
-        yield wait_s * random.uniform(0.5, 1.0)  # noqa: S311 - many processes, one server
+        yield wait_s * _chance.uniform(0.5, 1.0)
 
 
 def events_of(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
