@@ -78,7 +78,9 @@ class _Writer:
             self._span(first, {}, events=[event | {"attributes": {semconv.NOTE: first["text"]}}])
         elif first["kind"] == "progress":
             figures = {key: first[name] for name, key in _PROGRESS.items()}
-            self._span(first, {semconv.PROGRESS_PREFIX + k: v for k, v in figures.items()})
+            told = {semconv.PROGRESS_PREFIX + k: v for k, v in figures.items()}
+            metrics = json.loads(first["metrics"] or "{}")
+            self._span(first, told | {semconv.METRIC_PREFIX + k: v for k, v in metrics.items()})
         elif first["kind"] == "attempt":
             done = {semconv.TASK_STATUS: first["name"], semconv.BLOCKERS: first["arguments"]}
             self._span(first, done | {semconv.COMPLETED_WORK: first["result"]})
@@ -148,6 +150,8 @@ class _Writer:
             semconv.GEN_AI_CONVERSATION_ID: row["task"],
             semconv.GEN_AI_AGENT_NAME: row["agent"] or None,
             semconv.PHASE: row["phase"],
+            semconv.PHASE_START_NS: row["phase_start_ns"],
+            semconv.ITERATION: row["iteration"],
             semconv.TASK_ID: row["subtask"],
             semconv.TASK_PARENT_ID: parent,
         }

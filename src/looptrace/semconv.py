@@ -36,6 +36,8 @@ TASK_PARENT_ID = "looptrace.task.parent_id"
 TASK_KIND = "looptrace.task.kind"
 TASK_STATUS = "looptrace.task.status"
 PHASE = "looptrace.phase"
+PHASE_START_NS = "looptrace.phase.start_ns"  # of the span that declares it, where a copy does
+ITERATION = "looptrace.iteration"
 BLOCKERS = "looptrace.blockers"
 COMPLETED_WORK = "looptrace.completed_work"
 DECISION = "looptrace.decision"
@@ -52,6 +54,7 @@ ATTEMPTS = "looptrace.attempts"
 LOOP_COUNT = "looptrace.loop_count"
 SIGNATURE = "looptrace.signature"
 PROGRESS_PREFIX = "looptrace.progress."
+METRIC_PREFIX = "looptrace.metric."  # figures of the author's own, by their names
 
 # Span events, and the scope of what looptrace itself writes.
 GATE_EVENT = "looptrace.gate"

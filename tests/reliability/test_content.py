@@ -378,6 +378,26 @@ def test_kinds_of_failures_outlast_hashing(error: str, rule: str) -> None:
     assert rule in {found[0] for found in findings(spans)}
 
 
+def test_what_an_author_declares_outlasts_hashing() -> None:
+    """P17: iterations, the beginning of phases and metrics of one's own are no content."""
+    trace = Trace()
+    declared: dict[str, Value] = {
+        "looptrace.iteration": "3",
+        "looptrace.phase": "fix",
+        "looptrace.metric.loss": 0.25,
+    }
+    above = trace.span("iteration", attributes=declared)
+    trace.span("run", parent=above, attributes={"gen_ai.operation.name": "execute_tool"})
+    said = ["iteration", "phase", "phase_start_ns", "metrics"]
+    plain, hashed = (
+        turns_of(spans)[0].select(said).rows()
+        for spans in (_read(trace), with_content(_read(trace), "hashes", KEY))
+    )
+
+    assert ("3", "fix") in {row[:2] for row in plain}
+    assert hashed == plain
+
+
 @pytest.mark.parametrize("rule", ["chant", "signature_repeat"])
 def test_what_reads_words_is_lost(rule: str) -> None:
     """P17: docs/security.md says which rules find less in hashes: this shows it."""

@@ -76,6 +76,8 @@ def columns(rows: list[Row]) -> Turns:
         enters=call != outcome,
         visits=call,
         transitions_seen=call,
+        converging=call,
+        iteration=call,
         twin=np.zeros(len(rows), dtype=np.bool_),
         steps=call,
         began_ns=call,

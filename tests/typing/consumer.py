@@ -53,6 +53,7 @@ from looptrace.collector import (
     handoff,
     instrument,
     intervened,
+    iteration,
     phase,
     progress,
     turn,
@@ -128,7 +129,8 @@ async def record() -> Recording:
     fixed: list[str] = await fix("cart.py")
     with agent("fixer", session="s", task="t"), attempt("login", blockers=fixed) as tried:
         tried.status, tried.completed_work = "in_progress", "form"
-        progress(tests_failed=failures, coverage=71.5)
+        with iteration(2):
+            progress(tests_failed=failures, coverage=71.5, metrics={"loss": 0.4})
         with handoff("reviewer", "Can you review the form?") as request:
             intervened("reviewed", "Use the other key.")
     return request

@@ -100,7 +100,9 @@ class Turns:
     untested: Flags  # the kind of its task is one that tests cannot judge
     phase: Codes
     phase_before: Codes  # the last known phase before the turn
-    enters: Flags  # the turn's phase is another than the one before it
+    enters: Flags  # the turn's phase is another than the one before it, or declared anew
+    converging: Codes  # counts the improvements of the metric that its phase converges on
+    iteration: Codes  # of the orchestrator, as its author declares it
     visits: Codes  # how often the phase was entered in the epoch
     transitions_seen: Codes  # how often from `phase_before`
     twin: Flags  # the same call and outcome as the turn before it, in one parallel step

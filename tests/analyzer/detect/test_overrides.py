@@ -17,6 +17,7 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import parsed
+from looptrace.analyzer.text.payloads import canonical
 from looptrace.analyzer.tuning.explain import progress_of
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
@@ -265,6 +266,33 @@ def test_an_iterative_phase_is_flagged_when_it_stops_getting_better() -> None:
     assert first_flagged(better, declared) == {}
     assert first_flagged(stuck, plain) == {"phase_visits": 7, "transition_repeats": 9}
     assert first_flagged(stuck, declared) == {"phase_visits": 11, "transition_repeats": 11}
+
+
+@pytest.mark.parametrize(("better", "sign"), [("lower", 1), ("higher", -1)])
+def test_a_phase_converges_on_a_metric_of_ones_own(better: str, sign: int) -> None:
+    """Each round with a better figure counts from 1 again; figures of other phases do not count."""
+    text = ITERATIVE.replace(b'"tests_failed"', f'"loss"\nbetter = "{better}"'.encode())
+    declared = parsed(text, "looptrace.toml").policy.rule_set
+
+    def rounds(losses: list[float]) -> pl.DataFrame:
+        told = [canonical({"loss": sign * loss}) for loss in losses]
+        visits: list[list[Step]] = [
+            [
+                {"phase": "refine", "metrics": metrics, "result": str(i)},
+                {"phase": "look", "name": "ls", "metrics": '{"loss":-99.5}'},
+            ]
+            for i, metrics in enumerate(told)
+        ]
+        return turns(*visits)
+
+    better_each = [0.9 - n / 10 for n in range(10)]
+    assert first_flagged(rounds(better_each), declared) == {}
+    assert first_flagged(rounds([0.5, 0.4, 0.3, 0.3, 0.3, 0.3, 0.3]), declared) == {
+        "phase_visits": 11,
+        "transition_repeats": 11,
+    }
+    worse = rounds(better_each[::-1])
+    assert first_flagged(worse, declared) == {"phase_visits": 7, "transition_repeats": 9}
 
 
 @pytest.mark.requirement("D5")

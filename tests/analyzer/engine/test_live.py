@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.detect.counters import DAY_S, METRICS, Counting
+from looptrace.analyzer.detect.counters import DAY_S, Counting
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.phases import METRICS, Convergence
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
@@ -59,6 +60,9 @@ step = st.fixed_dictionaries(
         "tests_failed": st.sampled_from([None, None, 0, 1, 2, 3]),
         "coverage": st.sampled_from([None, None, 50.0, 60.0]),
         "markers": st.sampled_from([None, None, 0, 1]),
+        "metrics": st.sampled_from([None, None, '{"loss":1}', '{"loss":0.5}', '{"other":1}']),
+        "iteration": st.sampled_from([None, "1", "2"]),
+        "declared": st.sampled_from([0, 0, 1, 2]),  # the phase, with this or the turn before
         "step": st.sampled_from([None, None, None, "s1", "s2"]),
         "gap_ns": st.integers(0, 40 * NS_PER_S) | st.just((DAY_S + 1) * NS_PER_S),
         "took_ns": st.integers(0, 5 * NS_PER_S),
@@ -87,14 +91,16 @@ def overrides(draw: st.DrawFn) -> Override:
     return Override(rules, **{name: draw(st.sampled_from(among[name])) for name in sorted(asked)})
 
 
+CONVERGING = {"fix": Convergence("tests_failed"), "test": Convergence("loss", "lower")}
 STATUS_OF = {"run": "done", "read": "blocked"}
 
 
 def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
     """Make turns of the steps, each ending some time after the one before."""
-    rows, now = [], 0
+    rows, now, since_ns = [], 0, [0]
     for number, one in enumerate(steps):
         now += one["gap_ns"]
+        since_ns.append(now - one["took_ns"])
         is_tool, is_model = one["kind"] == "tool", one["kind"] == "model"
         rows.append(
             dict.fromkeys(TURN_SCHEMA)
@@ -109,7 +115,9 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
             | {"text": None if is_tool else one["text"], "phase": one.get("phase")}
             | {"response": one["text"] if is_model else None}
             | {"talks_on": one.get("talks_on") if is_model else None}
-            | {key: one.get(key) for key in ("subtask", "task_kind", *METRICS)}
+            | {key: one.get(key) for key in ("subtask", "task_kind", *METRICS, "metrics")}
+            | {"phase_start_ns": since_ns[-one["declared"]] if one.get("declared") else None}
+            | {"iteration": one.get("iteration")}
         )
     return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
 
@@ -147,7 +155,7 @@ def test_batch_and_live_agree(
     counted_on = (*visits, *soon, alike)
     replaced = {rule.name for rule in counted_on}
     rules = (*(rule for rule in default_rules() if rule.name not in replaced), *counted_on)
-    rule_set = RuleSet(rules, changes, Counting(converging={"fix": "tests_failed"}))
+    rule_set = RuleSet(rules, changes, Counting(converging=CONVERGING))
     found = findings_of(turns, rule_set)
 
     assert found == arrived(turns, seed, rule_set)

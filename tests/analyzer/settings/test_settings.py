@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from looptrace.analyzer.detect.counters import METRICS, Counting
+from looptrace.analyzer.detect.counters import Counting
+from looptrace.analyzer.detect.phases import METRICS, Convergence
 from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine.batch import detect
@@ -344,7 +345,12 @@ tuned = st.fixed_dictionaries(
             max_size=2,
         ),
         "phases": st.dictionaries(
-            words, st.fixed_dictionaries({"converges_on": st.sampled_from(METRICS)}), max_size=2
+            words,
+            st.fixed_dictionaries(
+                {"converges_on": st.sampled_from([*METRICS, "loss"])},
+                optional={"better": st.sampled_from(["lower", "higher", "faster"])},
+            ),
+            max_size=2,
         ),
         "tools": st.dictionaries(
             words,
@@ -386,6 +392,11 @@ def may_be_written(form: Rule | None, base: Rule, recovery: Recovery) -> bool:
     except SettingError:
         return False
     return True
+
+
+converges = st.sampled_from(
+    [*(Convergence(metric) for metric in METRICS), Convergence("loss", "lower")]
+)
 
 
 @st.composite
@@ -430,7 +441,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
     ]
     counting = Counting(
         draw(st.integers(60, 2_592_000)),
-        draw(st.dictionaries(text, st.sampled_from(METRICS), max_size=3)),
+        draw(st.dictionaries(text, converges, max_size=3)),
         draw(st.integers(1, 86_400)),
     )
     return Settings(
@@ -528,7 +539,7 @@ def test_texts_of_many_dots_read_back() -> None:
     wanted = replace(
         default(),
         policy=DetectionPolicy(
-            RuleSet(counting=Counting(converging={dots: "markers"})),
+            RuleSet(counting=Counting(converging={dots: Convergence("markers")})),
             sameness=Sameness({dots: Tool(same_call=(dots, "a"))}, (TextMask(dots, dots),)),
         ),
     )
@@ -544,7 +555,7 @@ def test_starter_file_changes_nothing() -> None:
     assert read(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE)) == default()
     examples = read(re.sub(r"^#(?=    )", "", text, flags=re.MULTILINE))
     assert examples.policy.rule_set.overrides[0].selectors == {"phase": "refine"}
-    assert examples.policy.rule_set.counting.converging == {"refine": "tests_failed"}
+    assert examples.policy.rule_set.counting.converging == {"refine": ("tests_failed", None)}
     assert examples.policy.sameness.tools["get_status"].polling
     assert examples.policy.sameness.masks == (TextMask("build-[0-9]+", "<build>"),)
     assert examples.webhooks[0].actions == ("gate",)
@@ -685,7 +696,7 @@ def test_recovery_and_sameness_are_read() -> None:
     )
 
     assert found.policy.recovery == Recovery(retry_after_s=5, unblock=False)
-    assert found.policy.rule_set.counting == Counting(60, {"fix": "coverage"})
+    assert found.policy.rule_set.counting == Counting(60, {"fix": Convergence("coverage")})
     assert found.policy.sameness == Sameness(
         {"a b": Tool(("x.y", "z")), "c": Tool(same_call=("q",))}, (TextMask("v[0-9]", "<v>"),)
     )
@@ -736,11 +747,19 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ),
         (
             "[phases.fix]",
-            "1: phases.fix has no converges_on; it must be one of tests_failed, coverage,",
+            "1: phases.fix has no converges_on; it must be a text of 1 to 200 characters.",
         ),
         (
             "[phases.fix]\nconverges_on = 'test_failed'",
             "2: phases.fix.converges_on is 'test_failed'. Did you mean tests_failed? There is:",
+        ),
+        (
+            "[phases.fix]\nconverges_on = 'loss'",
+            "2: phases.fix.converges_on is 'loss'. There is: tests_failed, coverage, markers. A",
+        ),
+        (
+            "[phases.fix]\nconverges_on = 'markers'\nbetter = 'higher'",
+            "3: phases.fix.better is known of markers; leave it out.",
         ),
         ("[phases.'']\nconverges_on = 'markers'", "1: a name in phases has 0 characters; it must"),
         (
@@ -906,7 +925,7 @@ def test_schema_accepts_any_settings(wanted: Settings) -> None:
     ("section", "known"),
     [
         ("overrides", (*SELECTORS, "rules")),
-        ("phases", ("converges_on",)),
+        ("phases", ("converges_on", "better")),
         ("tools", tuple(item.name for item in fields(Tool))),
         ("masks", tuple(item.name for item in fields(TextMask))),
         ("webhooks", tuple(item.name for item in fields(Webhook))),

@@ -80,7 +80,10 @@ def spans_in(body: bytes) -> list[dict[str, Any]]:
     """Return name and attributes of the spans in an OTLP request."""
     request = ExportTraceServiceRequest.FromString(body)
     return [
-        {"name": span.name, **{a.key: a.value.string_value for a in span.attributes}}
+        {
+            "name": span.name,
+            **{a.key: a.value.string_value or a.value.int_value for a in span.attributes},
+        }
         for resource in request.resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
@@ -117,13 +120,17 @@ def until(holds: Any) -> None:
 @requirement("F1")
 def test_spans_say_themselves_what_those_above_say(fake: Fake, setup: Setup) -> None:
     """The agent's own span comes last, and a server must not wait for it; others see no change."""
-    with setup.tracer.start_as_current_span("agent", attributes=AGENT):
+    said = {"looptrace.phase": "fix", "looptrace.iteration": "2"}
+    with setup.tracer.start_as_current_span("agent", attributes=AGENT | said) as agent:
         setup.call()
         setup.processor.force_flush()
         until(lambda: fake.spans)
 
         assert fake.spans[0]["gen_ai.conversation.id"] == "talk"
         assert fake.spans[0]["gen_ai.agent.name"] == "fixer"
+        assert fake.spans[0]["looptrace.iteration"] == "2"
+        assert isinstance(agent, ReadableSpan)
+        assert fake.spans[0]["looptrace.phase.start_ns"] == agent.start_time
     (call,) = [s for s in setup.memory.get_finished_spans() if s.name != "agent"]
     assert "gen_ai.conversation.id" not in (call.attributes or {})
     assert fake.asked[-1][2].get("authorization", TOKEN).endswith(TOKEN)

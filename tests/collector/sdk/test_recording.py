@@ -21,6 +21,7 @@ from looptrace.collector.sdk.recording import (
     attempt,
     handoff,
     intervened,
+    iteration,
     phase,
     progress,
     turn,
@@ -135,6 +136,31 @@ def test_progress_is_a_turn(memory: InMemorySpanExporter) -> None:
     assert (row["kind"], row["tests_failed"], row["coverage"]) == ("progress", 2, 71.5)
     with pytest.raises(TypeError, match="there is no figure test_failed"):
         progress(test_failed=2)
+
+
+def test_metrics_of_ones_own_and_iterations_are_recorded(memory: InMemorySpanExporter) -> None:
+    """A turn knows its iteration, and figures have any name."""
+    with agent("trainer"):
+        for number in (1, 2):
+            with iteration(number), turn("train"):
+                progress(metrics={"loss": 0.5, "f1": 0.25})
+    found = turns(memory)
+
+    assert found.filter(kind="tool")["iteration"].to_list() == ["1", "2"]
+    assert found.filter(kind="progress")["metrics"].to_list() == ['{"f1":0.25,"loss":0.5}'] * 2
+
+
+def test_a_phase_entered_anew_begins_anew(memory: InMemorySpanExporter) -> None:
+    """Calls within a phase share its beginning; the next time it is another visit."""
+    with agent("tester"):
+        for calls in (2, 1):
+            with phase("test"):
+                for _ in range(calls):
+                    with turn("run"):
+                        pass
+    first, second, third = turns(memory)["phase_start_ns"]
+
+    assert first == second < third
 
 
 @requirement("A12")

@@ -30,9 +30,15 @@ def store_1(tmp_path: Path) -> Path:
 def assert_readable(folder: Path) -> None:
     """Read all spans, as looptrace and as SQL do."""
     assert pl.concat(reader.read_spans(folder)).height == late_ties().height
-    with ask_typed(folder, "SELECT count(name) FROM spans") as answer:
-        ((names,),) = next(answer.batches)
-    assert names == late_ties().height
+    turns = pl.concat(reader.read_turns(folder)).height
+    counted = {
+        "SELECT count(name) FROM spans": late_ties().height,
+        "SELECT count(task) FROM turns": turns,
+    }
+    for sql, rows in counted.items():
+        with ask_typed(folder, sql) as answer:
+            assert list(next(answer.batches)) == [(rows,)]
+    assert turns > 0
 
 
 def test_the_next_ingest_migrates_a_store_of_the_version_before(
@@ -42,10 +48,12 @@ def test_the_next_ingest_migrates_a_store_of_the_version_before(
     assert_readable(store_1)
     assert json.loads((store_1 / "looptrace-store.json").read_bytes())["schema"] == 1
     writer.ingest(late_ties().clear(), store_1)
-    assert json.loads((store_1 / "looptrace-store.json").read_bytes())["schema"] == 2
+    assert json.loads((store_1 / "looptrace-store.json").read_bytes())["schema"] == 3
     assert content(store_1) == fresh(tmp_path / "fresh", late_ties())
     spans = [path for path in files_of(store_1) if path.parts[-4] == "spans"]
     assert {pl.read_parquet_schema(path) == parquet.STORED_SPAN_SCHEMA for path in spans} == {True}
+    turns = [path for path in files_of(store_1) if path.parts[-4] == "turns"]
+    assert {pl.read_parquet_schema(path) == parquet.TABLES["turns"] for path in turns} == {True}
     with ask_typed(store_1, TIES) as answer:
         ties = next(answer.batches)
     assert ("shopping", None, None, []) in ties

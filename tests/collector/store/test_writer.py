@@ -480,8 +480,8 @@ def test_a_full_disk_leaves_the_store_as_it_was(
 @pytest.mark.parametrize(
     ("marker", "why"),
     [
-        ('{"schema": 3, "buckets": 16}', "update looptrace"),
-        ('{"schema": 2, "buckets": 8}', "update looptrace"),
+        ('{"schema": 4, "buckets": 16}', "update looptrace"),
+        ('{"schema": 3, "buckets": 8}', "update looptrace"),
         ("{}", "cannot be read"),
         ("[]", "cannot be read"),
         ("\x00", "cannot be read"),

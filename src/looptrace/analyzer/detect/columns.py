@@ -43,6 +43,7 @@ _HASHED = (
     "subtask",
     "task_kind",
     "phase",
+    "iteration",
     "call",
     "outcome",
     "signature",

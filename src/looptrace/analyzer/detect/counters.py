@@ -7,15 +7,14 @@ settled turn of each group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import nan
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.columns import code_of, task_numbers
+from looptrace.analyzer.detect.columns import task_numbers
 from looptrace.analyzer.detect.parts import Columns, Parts, changes, lasts_of
 from looptrace.analyzer.detect.persons import (
     PERSONS,
@@ -24,6 +23,7 @@ from looptrace.analyzer.detect.persons import (
     remembered,
     speakers_of,
 )
+from looptrace.analyzer.detect.phases import Converging, count_phases, own_figures
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN, Codes, Figures, Flags
@@ -31,9 +31,6 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
-# What shows progress: fewer failing tests, more coverage, a marker of something completed.
-Metric = Literal["tests_failed", "coverage", "markers"]
-METRICS: tuple[Metric, ...] = get_args(Metric)
 # Why counts begin anew. A completion does so for the turns that come after it, and a message stands
 # for a person where it may resolve no gate.
 RESETS = ("person", "message", "completed", "idle")
@@ -54,6 +51,8 @@ _TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
 _DONE = STATUSES.index("done") + 1
 # Figures of a call that is not known are compared with one another, too.
 _ANY_CALL = 1
+# Before all times: no span declares the phase of a turn for those within.
+NEVER_NS = -1
 
 # What is counted since something happened, which for steps is never: own failures in a row, figures
 # since the best, attempts and failures since there was progress.
@@ -64,14 +63,14 @@ SINCE = ("steps", "errors", "turns_since_best", "tries_since_progress")
 class Counting:
     """How to count: the pauses that mean something, and the metric of iterative phases.
 
-    A phase that converges on a metric (of `METRICS`) has its visits and the transitions to it
-    counted anew whenever that metric gets better.
+    A phase that converges on a metric has its visits and the transitions to it counted anew
+    whenever that metric gets better.
     """
 
     idle_s: int = setting(
         DAY_S, ge=60, le=2_592_000, doc="Seconds of silence after which counts begin anew."
     )
-    converging: Mapping[str, str] = field(default_factory=dict)
+    converging: Converging = field(default_factory=dict)
     poll_wait_s: int = setting(
         30,
         ge=1,
@@ -102,6 +101,8 @@ class Counting:
 def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     """Add `COUNTED` to ordered, coded turns of whole tasks, counted from the start of each task."""
     rows = counted_columns(turns)
+    phases, metrics = turns["phase"].to_list(), turns["metrics"].to_list()
+    rows["own_figure"] = own_figures(phases, metrics, how.converging)
     before = continue_counters(rows, how)
     phase_before: pl.Expr = pl.lit(None, pl.String)
     if (before >= 0).any():
@@ -131,6 +132,8 @@ def counted_columns(turns: pl.DataFrame) -> Columns:
     rows: Columns = {name: turns[name].to_numpy() for name in _CODED_USED}
     rows |= {name: _filled(turns[name], 0) for name in _SUMMED}
     rows |= {name: _filled(turns[name].cast(pl.Float64), nan) for name in _FIGURES}
+    rows["phase_start_ns"] = _filled(turns["phase_start_ns"], NEVER_NS)
+    rows |= {"own_improvements": 0 * rows["markers"], "own_figure_best": nan * rows["coverage"]}
     rows["kind"] = turns["kind"].to_physical().cast(pl.Int64).to_numpy()
     rows["failed"] = _filled(turns["failed"], fill=False)
     rows["task"] = task_numbers(turns["task"])
@@ -171,7 +174,7 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     rows["twin"] = tasks.kept("twin", _twin(rows, tasks))
     marks = _progress(rows, epochs)
     _tries(rows, epochs, marks)
-    return _phases(rows, epochs, how)
+    return count_phases(rows, epochs, how.converging)
 
 
 def carriers(rows: Columns, persons: Persons) -> Flags:
@@ -351,31 +354,3 @@ def _new_work(rows: Columns, epochs: Parts, attempt: Flags) -> Flags:
     known_before = np.where(before < 0, UNKNOWN, work[before])
     other: Flags = (reported != UNKNOWN) & (reported != known_before)
     return other
-
-
-def _phases(rows: Columns, epochs: Parts, how: Counting) -> Codes:
-    """Count visits and transitions; returns of each turn the row that says the phase before it."""
-    phase = rows["phase_code"]
-    known = epochs.kept("phase_before_code", np.zeros_like(phase))
-    known = np.where(phase == UNKNOWN, known, phase)
-    if not known.any():  # As in most traces; saves half of the time.
-        nothing = np.zeros_like(phase)
-        for name in ("phase_before_code", "visits", "transitions_seen", "converging"):
-            rows[name] = nothing
-        rows["enters"] = np.zeros(len(phase), dtype=np.bool_)
-        return np.full_like(phase, -1)
-    before = epochs.before(epochs.last(known != UNKNOWN))
-    phase_before = np.where(before < 0, UNKNOWN, known[before])
-    rows["phase_before_code"] = epochs.kept("phase_before_code", phase_before)
-    iterations = np.zeros_like(phase)
-    for name, metric in how.converging.items():
-        iterations = np.where(phase == code_of(name), rows[f"{metric}_improvements"], iterations)
-    rows["converging"] = iterations
-    enters = (phase != UNKNOWN) & (phase != rows["phase_before_code"]) & (rows["kind"] != _USER)
-    rows["enters"] = enters
-    places = np.flatnonzero(phase)
-    visited = (rows["task"], rows["epoch"], phase, iterations)
-    Parts(rows, by=visited, only=places).count("visits", enters)
-    transitions = Parts(rows, by=(*visited, rows["phase_before_code"]), only=places)
-    transitions.count("transitions_seen", enters & (rows["phase_before_code"] != UNKNOWN))
-    return before

@@ -17,6 +17,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.columns import encode_few
 from looptrace.analyzer.detect.counters import (
+    NEVER_NS,
     RESETS,
     Counting,
     continue_counters,
@@ -24,6 +25,7 @@ from looptrace.analyzer.detect.counters import (
 from looptrace.analyzer.detect.evaluate import Seen
 from looptrace.analyzer.detect.loop_rows import Gather, LoopRow
 from looptrace.analyzer.detect.parts import Columns
+from looptrace.analyzer.detect.phases import own_figures
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.fingerprint.similarity import meanings_of
 from looptrace.analyzer.gates.timeline import TaskReset, reset_of
@@ -39,7 +41,8 @@ _FORMATS = {pl.Int64(): "i8", pl.Boolean(): "?", pl.Float64(): "f8"}
 _CODED = {column.name for column in CODED}
 _COUNTED = ["turn", *(column.name for column in COUNTED if column.dtype in _FORMATS)]
 _FIGURES = ("tests_failed", "tests_total", "coverage")
-_OWN = ("kind", "start_ns", "end_ns", "order_ns", "markers", "input_tokens", "output_tokens")
+_TIMES = ("start_ns", "end_ns", "order_ns", "phase_start_ns")
+_OWN = ("kind", *_TIMES, "markers", "input_tokens", "output_tokens")
 # One row of numbers: what is coded and counted of a turn, and its own numbers.
 _ROW = np.dtype(
     [(name, "i8") for name in (*_OWN, "turn")]
@@ -140,6 +143,9 @@ def encoded(table: pl.DataFrame) -> TurnBlock:
             numbers[name] = values
     for name in ("start_ns", "end_ns"):
         numbers[name] = told[name]
+    numbers["phase_start_ns"] = [
+        NEVER_NS if value is None else value for value in told["phase_start_ns"]
+    ]
     for name in ("markers", "input_tokens", "output_tokens"):
         numbers[name] = [value or 0 for value in told[name]]
     for name in _FIGURES:
@@ -181,6 +187,8 @@ def put_in_order(blocks: Sequence[TurnBlock]) -> list[TurnBlock]:
 def count_on(block: TurnBlock, task: Codes, settled: Flags, how: Counting) -> None:
     """Count turns of several tasks on from those before them, which are `settled`."""
     rows = block.columns() | {"task": task, "settled": settled}
+    phases, metrics = ([turn[AT[name]] for turn in block.turns] for name in ("phase", "metrics"))
+    rows["own_figure"] = own_figures(phases, metrics, how.converging)
     before = continue_counters(rows, how)
     numbers = block.numbers
     for name in _COUNTED:

@@ -25,6 +25,8 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "task_parent": {"looptrace": (semconv.TASK_PARENT_ID,)},
     "task_kind": {"looptrace": (semconv.TASK_KIND,)},
     "phase": {"looptrace": (semconv.PHASE,)},
+    "phase_start_ns": {"looptrace": (semconv.PHASE_START_NS,)},
+    "iteration": {"looptrace": (semconv.ITERATION,)},
     "status": {"looptrace": (semconv.TASK_STATUS,)},
     "blockers": {"looptrace": (semconv.BLOCKERS,)},
     "completed_work": {"looptrace": (semconv.COMPLETED_WORK,)},

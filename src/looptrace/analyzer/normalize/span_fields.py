@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ TOKENS_MAX = 10**9
 # Nor can a task have as many tests, files or lines.
 COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
+TIME_NS_MAX = 2**63 - 1
 
 _COUNTS = ("tests_failed", "tests_total", "files_created", "dependencies_added", "code_written")
 _PROGRESS = (*_COUNTS, "coverage")
@@ -45,6 +47,7 @@ class ProgressFigures(msgspec.Struct, frozen=True):
     tests_total: int | None
     coverage: float | None
     markers: int | None  # files created, dependencies added, code written, in sum
+    metrics: str | None = None  # of the author's own, as a JSON object of numbers
 
     @property
     def known(self) -> bool:
@@ -81,6 +84,8 @@ class SpanFields(msgspec.Struct, frozen=True):
     task_kind: str | None
     agent: str | None
     phase: str | None
+    phase_start_ns: int | None  # of the span above that declares it, where this one has a copy
+    iteration: str | None
     status: str | None  # of an attempt at the task, as are the two that follow
     blockers: str | None
     completed_work: str | None
@@ -182,10 +187,12 @@ def _facts(row: _Row, attributes: dict[str, Any], events: list[dict[str, Any]]) 
         task_kind=text("task_kind"),
         agent=agent,
         phase=text("phase"),
+        phase_start_ns=_time_ns(fields, "phase_start_ns"),
+        iteration=text("iteration"),
         status=text("status"),
         blockers=_blockers(fields),
         completed_work=text("completed_work"),
-        figures=_figures(fields),
+        figures=_figures(fields, attributes),
         interventions=_interventions(events),
         name=name,
         call_id=text("call_id"),
@@ -302,9 +309,10 @@ def _error(
     return found_type, None, trace
 
 
-def _figures(fields: CanonicalFields) -> ProgressFigures:
+def _figures(fields: CanonicalFields, attributes: Mapping[str, Any]) -> ProgressFigures:
     """Read recorded progress; what is no number, or none that can be, is unknown."""
-    if not any(name in fields for name in _PROGRESS):
+    metrics = _metrics(attributes)
+    if not metrics and not any(name in fields for name in _PROGRESS):
         return NO_FIGURES
     tests_failed, tests_total, *done = (_number(fields, name, COUNT_MAX) for name in _COUNTS)
     known = [int(number) for number in done if number is not None]
@@ -313,7 +321,19 @@ def _figures(fields: CanonicalFields) -> ProgressFigures:
         tests_total=None if tests_total is None else int(tests_total),
         coverage=_number(fields, "coverage", PERCENT_MAX),
         markers=sum(known) if known else None,
+        metrics=canonical(metrics) if metrics else None,
     )
+
+
+def _metrics(attributes: Mapping[str, Any]) -> dict[str, float]:
+    """Read the figures of the author's own; what is no number is none."""
+    return {
+        name.removeprefix(semconv.METRIC_PREFIX): float(value)
+        for name, value in attributes.items()
+        if name.startswith(semconv.METRIC_PREFIX)
+        and isinstance(value, int | float)
+        and isfinite(value)
+    }
 
 
 def _number(fields: CanonicalFields, name: str, greatest: float) -> float | None:
@@ -323,6 +343,12 @@ def _number(fields: CanonicalFields, name: str, greatest: float) -> float | None
         value = len(value)
     fits = isinstance(value, int | float) and 0 <= value <= greatest
     return float(value) if fits else None
+
+
+def _time_ns(fields: CanonicalFields, name: str) -> int | None:
+    """Read a point in time; what a span cannot say is unknown."""
+    value = fields.value(name)
+    return value if isinstance(value, int) and 0 <= value <= TIME_NS_MAX else None
 
 
 def _interventions(events: list[dict[str, Any]]) -> tuple[Intervention, ...]:

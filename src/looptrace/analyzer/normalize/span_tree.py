@@ -10,7 +10,7 @@ from looptrace.analyzer.schema.spans import Skipped
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.
 ANCESTORS_MAX = 100
-_INHERITED = ("session", "task", "task_kind", "agent", "phase")
+_INHERITED = ("session", "task", "task_kind", "agent", "phase", "iteration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +67,35 @@ class SpanTree:
         """Return the agent that the span or its nearest ancestor names, "" where none does."""
         return self._nearest(span, "agent") or ""
 
-    def phase(self, span: SpanFields) -> str | None:
-        """Return the phase that the span or its nearest ancestor declares."""
-        return self._nearest(span, "phase")
+    def phase(self, span: SpanFields) -> tuple[str | None, int | None]:
+        """Return the phase that the span or its nearest ancestor declares, and since when it lasts.
+
+        When it began is not known of a call or a response that declares its own.
+        """
+        declares = self._nearest_with(span, "phase")
+        if declares is None:
+            return None, None
+        alone = declares is span and span.kind in ("tool", "model")
+        return declares.phase, declares.phase_start_ns or (None if alone else declares.start_ns)
+
+    def iteration(self, span: SpanFields) -> str | None:
+        """Return the iteration that the span or its nearest ancestor belongs to."""
+        return self._nearest(span, "iteration")
 
     def _nearest(self, span: SpanFields, name: str) -> str | None:
         """Return a field of the span, else of the nearest ancestor that has it."""
+        found = self._nearest_with(span, name)
+        return None if found is None else str(getattr(found, name))
+
+    def _nearest_with(self, span: SpanFields, name: str) -> SpanFields | None:
+        """Return the span, else its nearest ancestor, that has a field."""
         if name not in self.said:
             return None
-        own: str | None = getattr(span, name)
-        if own or span.parent_span_id is None:
-            return own or None
-        return next(
-            (value for above in self.ancestors(span) if (value := getattr(above, name))), None
-        )
+        if getattr(span, name):
+            return span
+        if span.parent_span_id is None:
+            return None
+        return next((above for above in self.ancestors(span) if getattr(above, name)), None)
 
 
 def span_tree_of(

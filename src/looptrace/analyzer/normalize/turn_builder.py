@@ -161,6 +161,7 @@ class _Trace:
     def _row(self, span: SpanFields, kind: str, **fields: Any) -> TurnRow:
         declared = self.tree.declared_task(span)
         task = self.tree.root_of(declared, span)
+        phase, phase_start_ns = self.tree.phase(span)
         row: TurnRow = {
             "task": task,
             "subtask": None if declared == task else declared,
@@ -171,7 +172,9 @@ class _Trace:
             "kind": kind,
             "agent": self.tree.agent(span),
             "name": span.name,
-            "phase": self.tree.phase(span),
+            "phase": phase,
+            "phase_start_ns": phase_start_ns,
+            "iteration": self.tree.iteration(span),
             "failed": span.failed,
             "error_type": span.error_type,
             "error": span.error,
@@ -264,11 +267,10 @@ class _Trace:
 
         There it is one of several tasks, between which an agent may go to and fro.
         """
-        rows = [self._attempt_row(span) for span in self.attempts]
         return [
             row
             | {"kind": "switch", "task": row["session"], "subtask": row["subtask"] or row["task"]}
-            for row in rows
+            for row in map(self._attempt_row, self.attempts)
             if row["task"] != row["session"]
         ]
 
@@ -382,11 +384,9 @@ def _fill_results(
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
             continue
+        call = ToolCall(row["call_id"], row["name"], row["arguments"])
         given = in_trace.get((row["trace_id"], row["call_id"]))
-        if given is None:
-            call = ToolCall(row["call_id"], row["name"], row["arguments"])
-            given = sessions.results.get((row["session"], call))
-        if given:
+        if given := given or sessions.results.get((row["session"], call)):
             _fill_result(row, given)
 
 

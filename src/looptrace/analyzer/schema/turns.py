@@ -20,6 +20,10 @@ TURN_SCHEMA = pl.Schema(
         "agent": pl.String(),  # "" where no agent is named
         "name": pl.String(),  # of the tool, the model, the agent handed to; status of an attempt
         "phase": pl.String(),
+        # Start of the span that declares the phase for those within; null where a call or a
+        # response declares its own.
+        "phase_start_ns": pl.Int64(),
+        "iteration": pl.String(),  # of an orchestrator that lets an agent try again and again
         "subtask": pl.String(),  # the declared task, where the counters are its root's
         "task_kind": pl.String(),  # such as code or setup, as the agent's author declares
         # What went in, as canonical JSON or text: arguments of a call, news of a response, the
@@ -45,6 +49,7 @@ TURN_SCHEMA = pl.Schema(
         "tests_total": pl.Int64(),
         "coverage": pl.Float64(),  # percent
         "markers": pl.Int64(),  # files created, dependencies added, code written, as recorded
+        "metrics": pl.String(),  # figures of the author's own, as a JSON object of numbers
         "service": pl.String(),
         # What `fingerprint` makes of the row; equal texts are the same thing.
         "call": pl.String(),  # hash of tool and arguments; of what a model was given; of a message

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from looptrace.analyzer.detect.counters import METRICS, Counting, Metric
+from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.persons import Persons
+from looptrace.analyzer.detect.phases import METRICS, Better
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override
 from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint.equivalence import Results, TextMask, Tool
@@ -21,11 +22,12 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.names import Name
 from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, RUNGS_MAX, Action, Rule
 from looptrace.rules.docs import summary
+from looptrace.semconv import METRIC_PREFIX
 
 ENABLED = "enabled"
 DIRECTIVES = "directives"
 MODEL = "model"
-CONVERGES_ON = "converges_on"
+CONVERGES_ON, BETTER = "converges_on", "better"
 MEANING = "meaning"
 MEASURE = "measure"
 
@@ -118,8 +120,14 @@ _LADDER = Annotated[
     ),
 ]
 _ENABLED = Annotated[bool, Meta(description="Whether the rule judges at all.")]
-_METRIC = Annotated[Metric, Meta(description=f"What gets better: {', '.join(METRICS)}.")]
-_PHASE = struct("Phase", [(CONVERGES_ON, _METRIC)])
+_METRIC = Annotated[
+    Name,
+    Meta(
+        description=f"What gets better: {', '.join(METRICS)}, or a metric of your own, which spans "
+        f"say as `{METRIC_PREFIX}NAME`."
+    ),
+]
+_BETTER = "Which way a metric of your own gets better."
 
 # An override is for some turns, and changes something there.
 _OVERRIDE_NEEDS = {
@@ -140,6 +148,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
     override = struct("Override", [*columns_of(Override), _section("rules", rule_tables, _RULES)])
     names: Any = Literal[tuple(rule.name for rule in rules)]
     webhook = table_of("Webhook", Webhook, kinds={"rules": tuple[names, ...]})
+    phase = struct("Phase", [(CONVERGES_ON, _METRIC), _optional(BETTER, Better, _BETTER)])
     profiles = " ".join(f"{name}: {profile.doc}" for name, profile in PROFILES.items())
     profile: Any = Literal[tuple(PROFILES)]
     return struct(
@@ -154,7 +163,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _section("outages", table_of("Outages", OutageSettings), _OUTAGES),
             _section("rules", rule_tables, _RULES),
             _listed("overrides", override, OVERRIDES_MAX, _OVERRIDES, _OVERRIDE_NEEDS),
-            _named("phases", _PHASE, PHASES_MAX, _PHASES),
+            _named("phases", phase, PHASES_MAX, _PHASES),
             _optional(MEANING, table_of("Meaning", Meaning), _MEANING),
             _named("tools", table_of("Tool", Tool), TOOLS_MAX, _TOOLS),
             _section("results", table_of("Results", Results), _RESULTS),

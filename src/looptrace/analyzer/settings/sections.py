@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.persons import Persons
+from looptrace.analyzer.detect.phases import METRICS, Convergence, Converging
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
@@ -31,7 +32,15 @@ from looptrace.analyzer.fingerprint.equivalence import (
 )
 from looptrace.analyzer.fingerprint.similarity import SENTENCES, Meaning
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
-from looptrace.analyzer.settings.file_tables import DIRECTIVES, MEANING, MEASURE, MODEL, file_table
+from looptrace.analyzer.settings.file_tables import (
+    BETTER,
+    CONVERGES_ON,
+    DIRECTIVES,
+    MEANING,
+    MEASURE,
+    MODEL,
+    file_table,
+)
 from looptrace.analyzer.settings.profiles import (
     DEFAULT_PROFILE,
     PROFILES,
@@ -51,6 +60,7 @@ from looptrace.analyzer.settings.toml_reader import (
 )
 from looptrace.analyzer.settings.webhook import FILE, Webhook
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.rules.contract import Rule, SettingError, numbers
 from looptrace.rules.prediction.likely_loop import LikelyLoop, model_of
 
@@ -124,7 +134,7 @@ def parsed(data: bytes, name: str) -> Settings:
     overrides = overrides_of(top.at("overrides"), file.overrides, bases, recovery)
     if not file.enabled:
         rules, overrides = (), ()
-    phases = {name: phase.converges_on for name, phase in file.phases.items()}
+    phases = _converging(top.at("phases"), file.phases)
     persons = Persons(**stated(top.at("persons", {}), file.persons))
     counting = Counting(converging=phases, persons=persons, **pauses)
     rule_set = RuleSet(rules, overrides, counting, _meaning(top, file.meaning))
@@ -244,6 +254,26 @@ def _model(top: Node, file: str | UnsetType, beside: Path, form: Form) -> tuple[
         raise top.at(MODEL).error(f"{MODEL} cannot be used: {why}") from error
     changed: dict[str, Any] = {MODEL: model}
     return str(path), replace(form, rule=replace(form.rule, **changed))
+
+
+def _converging(node: Node, tables: Mapping[str, Any]) -> Converging:
+    """Return by phase what it converges on; a metric that looptrace does not know says how."""
+    converging: dict[str, Convergence] = {}
+    for name, table in tables.items():
+        metric, better = table.converges_on, None if table.better is UNSET else table.better
+        if (metric in METRICS) == (better is None):
+            converging[name] = Convergence(metric, better)
+            continue
+        at = node.at(name)
+        if better is not None:
+            at = at.at(BETTER)
+            raise at.error(f"{at.name} is known of {metric}; leave it out.")
+        at = at.at(CONVERGES_ON)
+        raise at.error(
+            f"{at.name} is {shown(metric)}. {did_you_mean(metric, METRICS)} "
+            f'A metric of your own needs {BETTER} = "lower" or "higher".'
+        )
+    return converging
 
 
 def _meaning(top: Node, table: Struct | UnsetType) -> Meaning | None:

@@ -10,6 +10,7 @@ from tomlkit.items import Item, KeyType, SingleKey
 
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.settings.file_tables import (
+    BETTER,
     CONVERGES_ON,
     DIRECTIVES,
     ENABLED,
@@ -46,7 +47,8 @@ def toml_of(settings: Settings) -> str:
             for override in rule_set.overrides
         ],
         "phases": {
-            phase: {CONVERGES_ON: metric} for phase, metric in rule_set.counting.converging.items()
+            phase: {CONVERGES_ON: metric} | ({BETTER: better} if better else {})
+            for phase, (metric, better) in rule_set.counting.converging.items()
         },
         MEANING: values_of(rule_set.meaning) if rule_set.meaning else {},
         "tools": {name: values_of(tool) for name, tool in sameness.tools.items()},

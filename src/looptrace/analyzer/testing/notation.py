@@ -17,11 +17,13 @@
 | `handoff(agent, "request")->answer` | a request to another agent |
 | `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
 | `switch(status, blockers)->work` | an attempt, as a turn of its session |
-| `progress(tests_failed=3, coverage=80)` | recorded figures; also `markers=1` |
+| `progress(tests_failed=3, coverage=80)` | recorded figures; also `markers=1`, `loss=0.5` |
 | `... x5` | five times; within, `{n}` counts 1, 2, 3, ... |
 | `( ... ) x3` | a group, three times; `{n}` counts the rounds of the innermost `x` |
 | `[ ... ]` | calls that one response asked for in parallel |
 | `@name`, `#name` | the agent, the phase of all turns that follow |
+| `##name` | the same, declared anew by a span around them |
+| `%name` | the iteration of all turns that follow; it may be `%{n}` |
 | `$name`, `$` | the sub-task of all turns that follow, the task itself |
 | `~90000` | a pause of so many seconds before the next turn |
 """
@@ -38,6 +40,7 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.text.payloads import canonical
 from looptrace.errors import InputError
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -46,7 +49,8 @@ TASK = "example"
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<agent>@\w+)
-      | \#(?P<phase>\w+)
+      | (?P<phase>\#\#?\w+)
+      | %(?P<iteration>[\w{}]+)
       | (?P<subtask>\$\w*)
       | ~(?P<pause>\d+)
       | x(?P<times>\d+)(?!\w)
@@ -78,6 +82,9 @@ class WrittenTurn:
     subtask: str | None = None
     pause_s: int = 0  # before it
     step: int = 0
+    iteration: str | None = None
+    spanned: bool = False  # a span around it declares the phase
+    declares: bool = False  # which begins with it
 
     def with_number(self, n: int) -> WrittenTurn:
         """Return the turn of round `n`."""
@@ -86,7 +93,8 @@ class WrittenTurn:
             return text.replace("{n}", str(n))
 
         result = None if self.result is None else put(self.result)
-        return replace(self, arguments=put(self.arguments), result=result)
+        iteration = None if self.iteration is None else put(self.iteration)
+        return replace(self, arguments=put(self.arguments), result=result, iteration=iteration)
 
 
 def turns_in(text: str) -> pl.DataFrame:
@@ -128,6 +136,8 @@ class _Parser:
         self.subtask: str | None = None
         self.pause_s = 0
         self.steps = 0
+        self.iteration: str | None = None
+        self.spanned = self.declares = False
 
     def parse(self) -> list[WrittenTurn]:
         turns = self._sequence("")
@@ -138,18 +148,21 @@ class _Parser:
     def _sequence(self, closing: str) -> list[WrittenTurn]:
         turns: list[WrittenTurn] = []
         last: list[WrittenTurn] = []
+        declared = False  # a phase, right before `last`, and so only for its first round
         for token in self._tokens():
             if token["bracket"] == closing and closing:
                 self._check_pause()
                 return turns + last
             if token["times"]:
+                begun = [replace(turn, declares=False) for turn in last[:1]] + last[1:]
+                again = begun if declared else last
                 rounds = range(1, int(token["times"]) + 1)
-                turns += self._new_steps(
-                    [turn.with_number(n) for n in rounds for turn in last], last
-                )
+                written = (turn.with_number(n) for n in rounds for turn in (last, again)[n > 1])
+                turns += self._new_steps(list(written), last)
                 last = []
                 continue
             turns += last
+            declared = self.declares
             last = self._item(token)
         if closing:
             raise NotationError(f"{closing!r} is missing at the end of {self.text!r}")
@@ -166,7 +179,11 @@ class _Parser:
             self.agent = token["agent"][1:]
             return []
         if token["phase"]:
-            self.phase = token["phase"]
+            self.phase = token["phase"].lstrip("#")
+            self.spanned = self.declares = token["phase"].startswith("##")
+            return []
+        if token["iteration"]:
+            self.iteration = token["iteration"]
             return []
         if token["subtask"]:
             self.subtask = token["subtask"][1:] or None
@@ -188,6 +205,7 @@ class _Parser:
         result = token["text"] if token["text"] is not None else token["word"]
         known_result = None if token["text"] is None and token["word"] in ("?", None) else result
         pause_s, self.pause_s = self.pause_s, 0
+        declares, self.declares = self.declares, False
         return WrittenTurn(
             agent=self.agent,
             name=token["name"],
@@ -197,6 +215,9 @@ class _Parser:
             phase=self.phase,
             subtask=self.subtask,
             pause_s=pause_s,
+            iteration=self.iteration,
+            spanned=self.spanned,
+            declares=declares,
         )
 
     def _new_steps(self, repeated: list[WrittenTurn], once: list[WrittenTurn]) -> list[WrittenTurn]:
@@ -226,6 +247,7 @@ def _rows(task: str, written: list[WrittenTurn]) -> list[dict[str, Any]]:
         for i, (turn, end) in enumerate(zip(written, ends, strict=True))
     ]
     _link_responses(rows, written)
+    _span_phases(rows, written)
     return rows
 
 
@@ -234,6 +256,7 @@ def _row(turn: WrittenTurn, end_s: int) -> dict[str, Any]:
         "agent": turn.agent,
         "phase": turn.phase,
         "subtask": turn.subtask,
+        "iteration": turn.iteration,
         "start_ns": (end_s - 1) * NS_PER_S,
         "end_ns": end_s * NS_PER_S,
     }
@@ -274,6 +297,14 @@ def _link_responses(rows: list[dict[str, Any]], written: list[WrittenTurn]) -> N
             last[turn.agent] = row["text"]
 
 
+def _span_phases(rows: list[dict[str, Any]], written: list[WrittenTurn]) -> None:
+    """Set since when phases last that spans around the turns declare."""
+    since_ns = None
+    for row, turn in zip(rows, written, strict=True):
+        since_ns = row["start_ns"] if turn.declares else since_ns
+        row["phase_start_ns"] = since_ns if turn.spanned else None
+
+
 def _handoff_columns(turn: WrittenTurn) -> dict[str, Any]:
     agent, _, request = (part.strip() for part in turn.arguments.partition(","))
     text = None if request == "?" else request.strip('"')
@@ -287,9 +318,12 @@ def _attempt_columns(turn: WrittenTurn) -> dict[str, Any]:
     return {"kind": turn.name, "name": status, "arguments": arguments, "result": turn.result}
 
 
-def _figure_columns(written: str) -> dict[str, float]:
+def _figure_columns(written: str) -> dict[str, Any]:
     pairs = (part.split("=") for part in written.split(","))
-    return {name.strip(): float(value) for name, value in pairs}
+    figures = {name.strip(): float(value) for name, value in pairs}
+    metrics = {name: value for name, value in figures.items() if name not in TURN_SCHEMA}
+    known = {name: value for name, value in figures.items() if name in TURN_SCHEMA}
+    return known | {"metrics": canonical(metrics) if metrics else None}
 
 
 def _model_columns(written: str) -> dict[str, Any]:

@@ -128,6 +128,8 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
     yield semconv.TASK_PARENT_ID, span.task_parent
     yield semconv.TASK_KIND, span.task_kind
     yield semconv.PHASE, span.phase
+    yield semconv.PHASE_START_NS, span.phase_start_ns
+    yield semconv.ITERATION, span.iteration
     yield semconv.TASK_STATUS, span.status
     yield semconv.BLOCKERS, _value(parsed(span.blockers), texts)
     yield semconv.COMPLETED_WORK, _value(parsed(span.completed_work), texts)
@@ -147,9 +149,12 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
 
 def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:
     """Return recorded progress; files, dependencies and code are one count, which loses nothing."""
-    names = {"markers": "files_created"}
-    for name in ProgressFigures.__struct_fields__:
-        yield f"{semconv.PROGRESS_PREFIX}{names.get(name, name)}", getattr(figures, name)
+    for name in ("tests_failed", "tests_total", "coverage"):
+        yield f"{semconv.PROGRESS_PREFIX}{name}", getattr(figures, name)
+    yield f"{semconv.PROGRESS_PREFIX}files_created", figures.markers
+    metrics = {} if figures.metrics is None else msgspec.json.decode(figures.metrics)
+    for name, value in metrics.items():
+        yield f"{semconv.METRIC_PREFIX}{name}", value
 
 
 def _exceptions(span: SpanFields, error: str | None, texts: Hash) -> Iterable[dict[str, Any]]:

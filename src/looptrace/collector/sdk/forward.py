@@ -19,6 +19,7 @@ Protocol = Literal["http", "grpc"]
 # Attributes of a span that hold for all below it. It ends last, so that each span takes them along.
 INHERITED = (
     *(semconv.TASK_ID, semconv.TASK_PARENT_ID, semconv.TASK_KIND, semconv.PHASE),
+    semconv.ITERATION,
     *(semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID, semconv.GEN_AI_AGENT_NAME),
 )
 MS_PER_S = 1_000
@@ -101,6 +102,8 @@ def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> Readab
         for name in INHERITED:
             if name in attributes and name not in own:
                 inherited.setdefault(name, attributes[name])
+                if name == semconv.PHASE and above.start_time is not None:
+                    inherited.setdefault(semconv.PHASE_START_NS, above.start_time)
         parent = above.parent
     if not inherited:
         return span

@@ -13,7 +13,7 @@ An error that passes through is recorded on the span and goes on.
 from __future__ import annotations
 
 import json  # the base installation, in an agent's process, lacks msgspec
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -192,6 +192,14 @@ class phase(Recording):  # noqa: N801
         self.name = f"phase {name}"
 
 
+class iteration(Recording):  # noqa: N801
+    """An iteration of an orchestrator that lets an agent try again and again."""
+
+    def __init__(self, name: str | int) -> None:
+        super().__init__(**{semconv.ITERATION: str(name)})
+        self.name = f"iteration {name}"
+
+
 class handoff(Recording):  # noqa: N801
     """A request to another agent; what is recorded within is that agent's."""
 
@@ -216,11 +224,12 @@ class agent(handoff):  # noqa: N801
         self._attributes |= {key: value for key, value in ids.items() if value is not None}
 
 
-def progress(**figures: float) -> None:
+def progress(*, metrics: Mapping[str, float] | None = None, **figures: float) -> None:
     """Record figures of progress, as a span of its own.
 
     They are `tests_failed`, `tests_total`, `coverage` (percent), and as counts `files_created`,
-    `dependencies_added`, `code_written`.
+    `dependencies_added`, `code_written`. `metrics` are figures of your own, on which the settings
+    let phases converge.
 
     Raises:
         TypeError: if a figure has another name.
@@ -228,6 +237,7 @@ def progress(**figures: float) -> None:
     if unknown := figures.keys() - set(FIGURES):
         raise TypeError(f"there is no figure {', '.join(sorted(unknown))}; there is {FIGURES}")
     attributes = {f"{semconv.PROGRESS_PREFIX}{name}": value for name, value in figures.items()}
+    attributes |= {f"{semconv.METRIC_PREFIX}{k}": value for k, value in (metrics or {}).items()}
     trace.get_tracer(SCOPE).start_span("progress", attributes=attributes).end()
 
 

@@ -17,9 +17,9 @@ RULES_FILE = f"{NAME}.rules"  # Hash of the settings that findings and gates com
 GATES_FILE = f"{NAME}.gates.db"
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # What can be read; an earlier one is migrated when it is written to.
-_VERSIONS_READ = (1, SCHEMA_VERSION)
+_VERSIONS_READ = range(1, SCHEMA_VERSION + 1)
 
 
 def is_store(path: Path) -> bool:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.layout import SCHEMA_VERSION, require_store, write_marker
-from looptrace.collector.store.parquet import rewrite_spans
+from looptrace.collector.store.parquet import rewrite
 
 
 def migrate(store_dir: Path) -> None:
     """Bring a store up to `SCHEMA_VERSION`; whoever calls it is the one who writes.
 
-    Schema 1 had what ties a span's trace to others in one list, `ties`. A migration that was killed
+    Schema 1 had what ties a span's trace to others in one list, `ties`; schema 2 had turns without
+    `TURN_COLUMNS_ADDED`. A migration that was killed
     goes on with the next call, and readers see whole files meanwhile.
 
     Raises:
         StoreError: if it is no store, one of a newer version, or a file cannot be read or written.
     """
     if require_store(store_dir) < SCHEMA_VERSION:
-        rewrite_spans(store_dir, with_ties)
+        rewrite(store_dir, "spans", SPAN_SCHEMA, with_ties)
+        rewrite(store_dir, "turns", TURN_SCHEMA)
         write_marker(store_dir)

@@ -56,6 +56,9 @@ FINDING_SCHEMA = pl.Schema(
     }
 )
 
+# What a schema before the third has no columns for; unknown of its turns.
+TURN_COLUMNS_ADDED = frozenset({"phase_start_ns", "iteration", "metrics"})
+
 TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
 
 # Few enough that a small store has few files, and enough that one bucket of a large one fits into
@@ -90,16 +93,21 @@ def read_bucket(
     return _read(_files(store_dir, table, bucket), wanted).drop(_FILE)
 
 
-def rewrite_spans(store_dir: Path, complete: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-    """Write the files of an earlier schema's spans anew, with the columns that `complete` adds.
+def rewrite(
+    store_dir: Path,
+    table: str,
+    earlier: pl.Schema,
+    complete: Callable[[pl.DataFrame], pl.DataFrame] = lambda rows: rows,
+) -> None:
+    """Write the files of a table's earlier schema anew, with the columns that `complete` adds.
 
     Raises:
         StoreError: if a file is not what looptrace wrote, or cannot be written.
     """
-    for path in sorted(store_dir.glob(f"spans/day=*/bucket=*/{DATA}")):
-        spans = _read([path], SPAN_SCHEMA).drop(_FILE)
-        if pl.read_parquet_schema(path) != STORED_SPAN_SCHEMA:
-            _write_files(store_dir, {path: complete(spans)})
+    for path in sorted(store_dir.glob(f"{table}/day=*/bucket=*/{DATA}")):
+        rows = _read([path], earlier).drop(_FILE)
+        if _schema(path) != TABLES[table]:
+            _write_files(store_dir, {path: complete(rows)})
 
 
 def write_bucket(
@@ -210,13 +218,16 @@ def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
     if not paths:
         return expected.to_frame()
     try:
+        absent = TURN_COLUMNS_ADDED.intersection(columns) - {*_schema(paths[0])}
         rows = pl.read_parquet(
             paths,
-            columns=expected.names(),
+            columns=[name for name in expected if name not in absent],
             glob=False,
             hive_partitioning=False,
             include_file_paths=_FILE,
         )
+        unknown = (pl.lit(None, columns[name]).alias(name) for name in absent)
+        rows = rows.with_columns(unknown).select(expected.names())
         why = "its columns are not those of looptrace"
     except _BAD_PARQUET as error:
         rows, why = pl.DataFrame(), _first_line(error)
@@ -227,6 +238,10 @@ def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
     raise StoreError(
         f"{paths[0]}: cannot be read ({why}); move it away and ingest the traces of its day again."
     )
+
+
+def _schema(path: Path) -> pl.Schema:
+    return pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema()
 
 
 def _files(store_dir: Path, table: str, bucket: int) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.gate_views import create_gate_views
 from looptrace.collector.store.layout import SCHEMA_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
-from looptrace.collector.store.parquet import DATA, TABLES, files_pattern
+from looptrace.collector.store.parquet import DATA, TABLES, TURN_COLUMNS_ADDED, files_pattern
 from looptrace.errors import InputError
 
 # Longer than a store of millions of turns needs, and short enough for a mistake.
@@ -66,9 +66,10 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    tables: dict[str, pl.Schema] = TABLES
+    tables: Mapping[str, Iterable[str]] = TABLES
     if require_store(store_dir) < SCHEMA_VERSION:  # It may be migrated meanwhile.
-        tables = {**TABLES, "spans": SPAN_SCHEMA}
+        known = (name for name in TURN_SCHEMA if name not in TURN_COLUMNS_ADDED)
+        tables = {**TABLES, "spans": SPAN_SCHEMA, "turns": known}
     store_dir = store_dir.resolve()
     connection = duckdb.connect(config=_CONFIG)
     create_gate_views(connection, store_dir)
@@ -78,10 +79,10 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
     connection.execute("SET enable_external_access = false")
     try:
         with reading(store_dir):
-            for table, schema in tables.items():
+            for table, columns in tables.items():
                 pattern = files_pattern(store_dir, table)
                 files = connection.read_parquet(pattern, hive_partitioning=True)
-                files.select(*schema, "day", "bucket").create_view(table)
+                files.select(*columns, "day", "bucket").create_view(table)
     except duckdb.Error as error:
         connection.close()
         raise _explained(error) from error

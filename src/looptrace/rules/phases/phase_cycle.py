@@ -18,7 +18,7 @@ class PhaseCycle(Rule):
     Phases are declared (`looptrace.phase`), and turns that follow one another in one phase are one
     visit. Found are patterns of 2 up to `max_cycle_length` phases that come again at once, and
     those that are walked forth and back, such as plan→fix→test→fix→plan→fix→test→fix. Progress in
-    between, as figures and markers show it, ends a pattern.
+    between, as figures, markers and the metric of an iterative phase show it, ends a pattern.
 
     ## Looping
     - `#fix edit(a)->ok #test test()->"1 failed" #fix edit(b)->ok #test test()->"2 failed"`
@@ -50,7 +50,8 @@ class PhaseCycle(Rule):
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each visit the shortest pattern with enough rounds."""
-        state = pair(lane.phase, lane.turns.improvements[lane.rows] + 1)
+        state = pair(lane.phase, lane.improvements + 1)
+        state = pair(state, lane.turns.converging[lane.rows] + 1)
         lengths = range(PERIOD_MIN, self.max_cycle_length + 1)
         forth_and_back = {2 * (length - 1) for length in lengths}
         fitting = range(self.lookback // self.rounds_min + 1)

@@ -1,0 +1,109 @@
+"""Counts of phases: visits, transitions, and how often what a phase converges on got better."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from math import nan
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+import numpy as np
+
+from looptrace.analyzer.detect.columns import code_of
+from looptrace.analyzer.detect.parts import Columns, Parts
+from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Figures, Flags
+
+# What shows progress: fewer failing tests, more coverage, a marker of something completed.
+Metric = Literal["tests_failed", "coverage", "markers"]
+METRICS: tuple[Metric, ...] = get_args(Metric)
+# Which way a metric of the author's own gets better.
+Better = Literal["lower", "higher"]
+
+_USER = KINDS.index("user")
+
+
+class Convergence(NamedTuple):
+    """What gets better while an iterative phase converges.
+
+    It is one of `METRICS`, or a metric of the author's own, which then says which way is `better`.
+    """
+
+    metric: str
+    better: Better | None = None
+
+
+Converging: TypeAlias = Mapping[str, Convergence]  # by the name of the phase
+
+
+def own_figures(
+    phases: Collection[str | None], metrics: Iterable[str | None], converging: Converging
+) -> Figures:
+    """Return of turns the author's own figure that their phase converges on; higher is better.
+
+    It is NaN where a turn does not say, in its `metrics`, which are JSON text.
+    """
+    if not _any_own(converging):
+        return np.full(len(phases), nan)
+    pairs = zip(phases, metrics, strict=True)
+    return np.array([_own_figure(phase, told, converging) for phase, told in pairs])
+
+
+def _own_figure(phase: str | None, metrics: str | None, converging: Converging) -> float:
+    convergence = converging.get(phase or "")
+    if metrics is None or convergence is None or convergence.better is None:
+        return nan
+    figure: float = msgspec.json.decode(metrics).get(convergence.metric, nan)
+    return figure if convergence.better == "higher" else -figure
+
+
+def _any_own(converging: Converging) -> bool:
+    return any(convergence.better for convergence in converging.values())
+
+
+def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
+    """Count visits and transitions; returns of each turn the row that says the phase before it."""
+    phase = rows["phase_code"]
+    known = epochs.kept("phase_before_code", np.zeros_like(phase))
+    known = np.where(phase == UNKNOWN, known, phase)
+    if not known.any():  # As in most traces; saves half of the time.
+        nothing = np.zeros_like(phase)
+        for name in ("phase_before_code", "visits", "transitions_seen", "converging"):
+            rows[name] = nothing
+        rows["enters"] = np.zeros(len(phase), dtype=np.bool_)
+        return np.full_like(phase, -1)
+    before = epochs.before(epochs.last(known != UNKNOWN))
+    phase_before = np.where(before < 0, UNKNOWN, known[before])
+    rows["phase_before_code"] = epochs.kept("phase_before_code", phase_before)
+    places = np.flatnonzero(phase)
+    if _any_own(converging):
+        _own_improvements(rows, places)
+    iterations = np.zeros_like(phase)
+    for name, (metric, better) in converging.items():
+        improvements = rows["own_improvements" if better else f"{metric}_improvements"]
+        iterations = np.where(phase == code_of(name), improvements, iterations)
+    rows["converging"] = iterations
+    other = (phase != rows["phase_before_code"]) | _begins_anew(rows, epochs)
+    enters = epochs.kept("enters", (phase != UNKNOWN) & other & (rows["kind"] != _USER))
+    rows["enters"] = enters
+    visited = (rows["task"], rows["epoch"], phase, iterations)
+    Parts(rows, by=visited, only=places).count("visits", enters)
+    transitions = Parts(rows, by=(*visited, rows["phase_before_code"]), only=places)
+    transitions.count("transitions_seen", enters & (rows["phase_before_code"] != UNKNOWN))
+    return before
+
+
+def _own_improvements(rows: Columns, places: Codes) -> None:
+    """Count in each phase the turns whose figure of the author's own is the best so far."""
+    by = (rows["task"], rows["epoch"], rows["phase_code"])
+    phases = Parts(rows, by=by, only=places)
+    phases.count("own_improvements", rows["own_figure"] > phases.best("own_figure", 1))
+
+
+def _begins_anew(rows: Columns, epochs: Parts) -> Flags:
+    """Mark turns whose phase was declared anew since the turn before them ended.
+
+    Phases that are declared at the same time, by spans side by side, are one visit.
+    """
+    anew = np.zeros(len(rows["task"]), dtype=np.bool_)
+    anew[1:] = (rows["phase_start_ns"][1:] >= rows["end_ns"][:-1]) & ~epochs.starts[1:]
+    return anew

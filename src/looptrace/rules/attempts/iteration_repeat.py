@@ -1,0 +1,107 @@
+"""The rule `iteration_repeat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import (
+    Evaluation,
+    Loop,
+    Rule,
+    Rung,
+    check_window,
+    counts,
+    ladder_setting,
+    setting,
+)
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec
+from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair
+
+
+@dataclass(frozen=True, slots=True)
+class IterationRepeat(Rule):
+    """Iterations of an orchestrator come to the same end.
+
+    Where an orchestrator lets an agent try again and again, its author declares which iteration a
+    call belongs to (`looptrace.iteration`), and what an iteration came to is its last call and the
+    result of it, whatever was done before. Iterations that end with the same one after the other
+    are a loop. Failures are compared without places and figures, as everywhere; a run in which all
+    tests pass, fewer failing tests, and a poll are no loop.
+
+    A call is compared with the ends of the iterations before it once its own iteration has made as
+    many calls as the shortest of them, because nobody knows yet whether it is the last.
+
+    ## Looping
+    - `(%{n} edit(cart.py, {n})->ok check()->"not ready") x3`
+    - `(%{n} search({n})->"{n} pages" edit(a, {n})->ok status()->"2 of 5 accepted") x3`
+
+    ## Not looping
+    - `(%{n} edit(cart.py, {n})->ok check()->"not ready") x2`: twice is a retry.
+    - `(%{n} edit(cart.py, {n})->ok check()->"{n} of 5 ready") x5`: it gets on.
+    - `(%{n} edit(cart.py, {n})->ok run_tests()->"12 passed") x5`: all tests pass each time.
+    - `(edit(cart.py, {n})->ok check()->"not ready") x5`: no iterations are declared.
+    - `(%{n} check()->"not ready" edit(cart.py, {n})->ok) x5`: it looks first, and works after.
+    """
+
+    name = "iteration_repeat"
+    lane = LaneSpec(by="task", kinds=("tool",))
+
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
+    attempts_min: int = setting(
+        3, ge=2, le=100, doc="Iterations with the same end, one after the other, that make a loop."
+    )
+    window: int = setting(
+        100, ge=2, le=1_000, doc="Calls of the task, up to the last, among which they lie."
+    )
+
+    def __post_init__(self) -> None:
+        super(IterationRepeat, self).__post_init__()
+        check_window(self, self.attempts_min, self.window, "calls")
+
+    @property
+    def lookback(self) -> int:
+        """The window, and what tells whether calls are polls."""
+        return self.window + OWN_LOOKBACK
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the iterations whose ends are equal, up to each call of the task."""
+        passes = lane.turns.tests_failed[lane.rows] == 0
+        end = np.where(passes, UNKNOWN, own(lane, pair(lane.call, lane.outcome)))
+        return counts(_ends_in_a_row(lane, end, self.window), self.attempts_min, end)
+
+    def say(self, loop: Loop) -> str:
+        """Name the call that iterations end with."""
+        return f"{loop.attempts} iterations ended with {loop.labels[0]} and the same result"
+
+
+def _ends_in_a_row(lane: Lane, end: Codes, window: int) -> Codes:
+    """Count the iterations in a row that ended as each call does, its own included.
+
+    Iterations count that began among the last `window` calls. A call that comes earlier in its
+    iteration than the ends that it is compared with counts for none.
+    """
+    iteration = lane.turns.iteration[lane.rows]
+    reached: Codes = ((end != UNKNOWN) & (iteration != UNKNOWN)).astype(np.int64)
+    begins = lane.position == 0
+    begins[1:] |= iteration[1:] != iteration[:-1]
+    starts = np.flatnonzero(begins)
+    lasts = np.append(starts[1:], len(end)) - 1
+    number = np.cumsum(begins) - 1  # of each call's iteration
+    calls_before = np.arange(len(end)) - starts[number]
+    places = np.flatnonzero(reached)
+    shortest = np.full(len(end), len(end))
+    for back in range(1, window):
+        places = places[number[places] >= back]
+        first, last = (of[number[places] - back] for of in (starts, lasts))
+        same = (end[last] == end[places]) & (iteration[last] != UNKNOWN)
+        same &= (first > places - window) & (places - first <= lane.position[places])
+        places = places[same]
+        if not len(places):
+            break
+        reached[places] += 1
+        shortest[places] = np.minimum(shortest[places], (last - first)[same])
+    early = (calls_before < shortest) & (reached > 1)
+    reached[early] = 1
+    return reached
