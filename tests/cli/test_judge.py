@@ -12,8 +12,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
-from tests.collector.judge.test_chat_completions import KEY, Endpoint
+from tests.collector.judge.test_chat_completions import (
+    ANSWER,
+    GOOD,
+    KEY,
+    Endpoint,
+    Reply,
+    said,
+)
 from tests.paths import ROOT
+from tests.reliability.serving import OK, served, until
 
 TALK = str(ROOT / "examples/traces/support_bot_same_answer_loop.jsonl")
 # Settings by which talk alone opens a gate, so that there is something to ask about.
@@ -99,3 +107,109 @@ def test_an_endpoint_that_is_away_is_no_error(
 
     assert result.exit_code == 0
     assert "no connection" in gates(result)[0]["opinion"]["no_opinion"]
+
+
+JUDGED = """
+[judge]
+base_url = "{url}"
+model = "other"
+api_key_variable = "LOOPTRACE_TEST_JUDGE_KEY"
+decides = {decides}
+"""
+PROGRESS = said(json.dumps(ANSWER | {"no_progress": False, "reasoning": "It gets on."}))
+
+
+@pytest.fixture
+def configured(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
+    """Name the endpoint in the settings, and not in the environment."""
+    Path("looptrace.toml").write_text(ALIKE + JUDGED.format(url=endpoint.url, decides="true"))
+    monkeypatch.delenv("LOOPTRACE_JUDGE_URL")
+    monkeypatch.delenv("LOOPTRACE_JUDGE_MODEL")
+    monkeypatch.setenv("LOOPTRACE_TEST_JUDGE_KEY", KEY)
+    return endpoint
+
+
+def looptrace(*arguments: str) -> Result:
+    """Run a command that names no judge."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.mark.requirement("A13")
+def test_the_settings_name_a_judge(configured: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command asks it, unless none is wanted; the environment wins over the file."""
+    (gate,) = gates(looptrace("analyze", TALK, "--format", "json"))
+    assert gate["opinion"]["reasoning"] == "It only announces."
+    assert "It only announces." in looptrace("escalation", TALK).stdout
+    monkeypatch.setenv("LOOPTRACE_JUDGE_MODEL", "small")
+    looptrace("analyze", TALK)
+    looptrace("analyze", TALK, "--judge", "none")
+
+    assert [asked["body"]["model"] for asked in configured.requests] == ["other", "other", "small"]
+    assert configured.requests[0]["headers"]["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.requirement("A7")
+def test_a_judge_that_decides_lets_the_agent_go_on(configured: Endpoint) -> None:
+    """Its verdict is recorded: batch over the same store says the same, and asks nobody again."""
+    configured.script = [PROGRESS]
+    done = looptrace("ingest", TALK, "--store", "store")
+    assert "gates opened 1, open 0" in done.output
+    assert len(configured.requests) == 1
+    configured.shutdown()
+
+    (gate,) = json.loads(looptrace("gates", "list", "store", "--all", "--format", "json").stdout)
+    assert (gate["status"], gate["decision"]) == ("resolved", "progress")
+    assert gate["note"] == "It gets on."
+    for judge in ("none", "chat"):
+        report = json.loads(
+            looptrace("analyze", "store", "--format", "json", "--judge", judge).stdout
+        )
+        opened, resolved = (e for e in report["events"] if e["type"].startswith("gate_"))
+        assert opened["opinion"]["reasoning"] == "It gets on."
+        assert (resolved["type"], resolved["decision"]) == ("gate_resolved", "progress")
+        assert "The judge finds that task" in resolved["directive"]
+    assert "gates opened 0, open 0" in looptrace("ingest", TALK, "--store", "store").output
+
+
+@pytest.mark.parametrize(
+    ("decides", "reply"),
+    [("false", PROGRESS), ("true", GOOD), ("true", said("I would rather not say."))],
+)
+def test_a_judge_that_sees_no_progress_or_may_not_decide_leaves_the_gate(
+    configured: Endpoint, decides: str, reply: Reply
+) -> None:
+    """Its opinion is recorded once, and a person decides."""
+    Path("looptrace.toml").write_text(ALIKE + JUDGED.format(url=configured.url, decides=decides))
+    configured.script = [reply]
+    for _ in range(2):
+        assert ", open 1" in looptrace("ingest", TALK, "--store", "store").output
+    assert len(configured.requests) == 1
+    (gate,) = gates(looptrace("analyze", "store", "--format", "json"))
+    assert gate["opinion"] is not None
+    done = CliRunner().invoke(
+        main, ["gates", "resolve", "store", gate["gate"], "--decision", "progress"]
+    )
+    assert done.exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("A7")
+def test_a_server_puts_gates_to_the_judge(configured: Endpoint, tmp_path: Path) -> None:
+    """The agent that waits is told that it may go on, and the gate says who decided."""
+    configured.script = [PROGRESS]
+    settings = str(tmp_path / "looptrace.toml")
+    requests = [json.loads(line) for line in Path(TALK).read_text().splitlines()]
+    with served(tmp_path / "store", "--config", settings) as server:
+        assert [server.send(request) for request in requests] == [OK] * len(requests)
+
+        def resolved() -> Any:
+            listed = server.ask("GET", "/v1/gates?status=resolved")[1]["gates"]
+            return listed and listed[0]
+
+        gate = until(resolved)
+        shown = server.ask("GET", f"/v1/gates/{gate['id']}")[1]
+    assert (gate["decision"], gate["note"]) == ("progress", "It gets on.")
+    assert shown["report"]["gate"]["opinion"]["reasoning"] == "It gets on."
+    assert len(configured.requests) == 1

@@ -97,6 +97,11 @@ class Opinion:
     is_external: bool
     reasoning: str
 
+    @property
+    def is_progress(self) -> bool:
+        """Whether the turns brought the agent nearer to its goal."""
+        return not (self.no_progress or self.is_regressive)
+
 
 @dataclass(frozen=True, slots=True)
 class NoOpinion:

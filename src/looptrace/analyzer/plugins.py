@@ -24,15 +24,15 @@ def offered(group: str) -> tuple[EntryPoint, ...]:
     return tuple(points[key] for key in sorted(points))
 
 
-def make(point: EntryPoint, kind: type[T], must: str) -> T:
-    """Import what an entry point names, and call it without arguments.
+def make(point: EntryPoint, kind: type[T], must: str, *given: object) -> T:
+    """Import what an entry point names, and call it with what is `given`; mostly nothing is.
 
     Raises:
         PluginError: if it cannot be imported or made, or is not of this kind; `must` says what it
             must be.
     """
     try:
-        made = point.load()()
+        made = point.load()(*given)
     except Exception as error:  # The code is another's, and may raise anything.
         why = traceback.format_exception_only(error)[-1].strip()
         raise refusal(point, f"it cannot be made: {why}") from error

@@ -8,14 +8,14 @@ import click
 from rich.console import Console
 
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.llm_judge import Judge, Opinions
+from looptrace.analyzer.llm_judge import Opinions
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
-from looptrace.cli.judge import judge_option, opinions
+from looptrace.cli.judge import judge_of, judge_option, opinions
 
 
 @click.command()
@@ -46,7 +46,7 @@ def analyze(
     form: str,
     output: Path | None,
     fail_on: str,
-    judge: Judge | None,
+    judge: str | None,
     settings: Settings,
 ) -> None:
     """Find the loops in PATHS: trace files, folders, globs, a store, or - for standard input.
@@ -54,8 +54,9 @@ def analyze(
     Exits with 0; with 1 as --fail-on says; and with 2 if some of the input could not be read,
     whatever was found in the rest.
     """
+    asked = judge_of(judge, settings)
     analysis = traces.analysis(paths, settings)
-    answers = opinions(judge, analysis, analysis.events)
+    answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     if form == "terminal" and output is None:
         print_report(analysis, Console(), answers)
     else:

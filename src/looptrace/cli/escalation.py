@@ -10,14 +10,13 @@ import click
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.report.escalation import PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
-from looptrace.cli.judge import judge_option, opinions
+from looptrace.cli.judge import judge_of, judge_option, opinions
 from looptrace.collector.store import reader
 
 _NAME_LENGTH_MAX = 60
@@ -47,7 +46,7 @@ def escalation(
     gate: str | None,
     form: str,
     output: Path | None,
-    judge: Judge | None,
+    judge: str | None,
     settings: Settings,
 ) -> None:
     """Report on one gate in PATHS: what repeats, its history, and what a person can decide.
@@ -55,11 +54,12 @@ def escalation(
     The report stands by itself, and may be handed to a debugging agent. It quotes what was called
     and what came back.
     """
+    asked = judge_of(judge, settings)
     analysis = traces.analysis(paths, settings)
     traces.warn_of(analysis.skipped)
     event = _chosen(analysis, task, gate)
     finding = next(finding for finding in analysis.findings if finding.id == event.finding)
-    answers = opinions(judge, analysis, [event])
+    answers = opinions(asked, analysis, [event], traces.store_of(paths))
     report = escalation_of(
         event,
         finding,

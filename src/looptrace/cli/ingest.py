@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json  # a log line has spaces, as its page shows it
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import click
 
+from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
+from looptrace.cli.judge import judge_of, judge_option
 from looptrace.collector.content.policy import CONTENTS, Content
+from looptrace.collector.judge.gate_judge import judge_gates
 from looptrace.collector.store import reader, writer
 
 
@@ -38,6 +42,7 @@ from looptrace.collector.store import reader, writer
     show_default=True,
     help="What is stored of texts: all, all but secrets, or only hashes.",
 )
+@judge_option
 @config_option
 @click.pass_context
 def ingest(
@@ -46,6 +51,7 @@ def ingest(
     store_dir: Path,
     events: IO[str] | None,
     content: Content,
+    judge: str | None,
     settings: Settings,
 ) -> None:
     """Add the spans of PATHS to a store, with their turns, findings and gates.
@@ -54,8 +60,12 @@ def ingest(
     that it holds is judged anew. Exits with 2 if some of the input could not be
     read; the rest is in the store.
     """
+    asked = judge_of(judge, settings)
     read = traces.read(paths)
     done = writer.ingest(read.spans, store_dir, settings.policy, settings.webhooks, content)
+    if asked and _judged(store_dir, asked, settings):
+        again = writer.ingest(read.spans.clear(), store_dir, settings.policy, settings.webhooks)
+        done = replace(done, gates_open=again.gates_open)
     if events:
         with reader.open_gates(store_dir) as gates:
             for _, event in gates.events(done.seq_before):
@@ -69,3 +79,10 @@ def ingest(
         err=events is sys.stdout,
     )
     context.exit(traces.EXIT_UNREADABLE if skipped else 0)
+
+
+def _judged(store_dir: Path, judge: Judge, settings: Settings) -> int:
+    """Put the open gates to the judge; returns how many of them it resolved."""
+    decides = settings.judge is not None and settings.judge.decides
+    with traces.working("asking the judge"), reader.open_gates(store_dir) as gates:
+        return judge_gates(store_dir, gates, judge, decides=decides).resolved

@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.llm_judge import NOBODY_ASKED, Judge, Opinions, opinions_of
+from looptrace.analyzer.llm_judge import Judge, NoOpinion, Opinion, Opinions, opinions_of
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
-from looptrace.collector.judge.plugins import NO_JUDGE, judge_named
-
-
-def _named(_context: click.Context, _option: click.Parameter, name: str) -> Judge | None:
-    """Find the judge before anything is read."""
-    return judge_named(name)
-
+from looptrace.collector.judge.plugins import judge_named
+from looptrace.collector.store import reader
 
 judge_option = click.option(
     "--judge",
-    callback=_named,
-    default=NO_JUDGE,
-    show_default=True,
     help="Whom to ask about gates that stand on no exact match: `chat`, a model behind the "
-    "endpoint in LOOPTRACE_JUDGE_URL, or the name of a plug-in. "
-    "What it says is shown, and decides nothing.",
+    "endpoint in [judge] or LOOPTRACE_JUDGE_URL; the name of a plug-in; or `none`. By default "
+    "`chat` where the settings have [judge]. What it says is shown, and decides nothing here.",
 )
 
 
-def opinions(judge: Judge | None, found: Analysis, events: Sequence[GateEvent]) -> Opinions:
-    """Ask about the gates among events of an analysis; nobody where there is no judge."""
+def judge_of(name: str | None, settings: Settings) -> Judge | None:
+    """Return the judge that is named, else the one of the settings.
+
+    Raises:
+        JudgeError: if there is no such judge, or it cannot be used.
+    """
+    return judge_named(name, settings.judge)
+
+
+def opinions(
+    judge: Judge | None, found: Analysis, events: Sequence[GateEvent], store: Path | None
+) -> Opinions:
+    """Return what a judge thinks of the gates among events of an analysis.
+
+    What a store has recorded holds; about the other gates a judge is asked, where there is one.
+    """
+    known = _recorded(store)
+    events = [event for event in events if event.gate not in known]
     if judge is None:
-        return NOBODY_ASKED
+        return known
     with traces.working("asking the judge"):
-        return opinions_of(judge, found, events)
+        return {**known, **opinions_of(judge, found, events)}
+
+
+def _recorded(store: Path | None) -> dict[str, Opinion | NoOpinion]:
+    if store is None:
+        return {}
+    with reader.open_gates(store) as gates:
+        return gates.opinions()

@@ -13,6 +13,7 @@ import click
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import traces
 from looptrace.cli.config import config_option
+from looptrace.cli.judge import judge_of, judge_option
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PORT = click.IntRange(0, 65_535)
@@ -51,8 +52,9 @@ _PORT = click.IntRange(0, 65_535)
     metavar="URL",
     help="Where to send gates as spans, as `looptrace export` does; such as http://HOST:4318.",
 )
+@judge_option
 @config_option
-def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
+def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any) -> None:
     """Receive OTLP, judge spans as they arrive, and tell agents and people of gates.
 
     What is acknowledged is on disk. Ends on SIGTERM or Ctrl-C, within 5 seconds.
@@ -80,6 +82,7 @@ def serve(settings: Settings, store_dir: Path, **options: Any) -> None:
         options["http_port"],
         None if options["no_grpc"] else options["grpc_port"],
         content=options["content"],
+        judge=judge_of(judge, settings),
         export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
     )
     logs.log_to(sys.stderr)

@@ -2,7 +2,8 @@
 
 The header is made of comment lines `-- purpose: TEXT`, `-- parameter: NAME (TYPE) TEXT` and
 `-- column: NAME (TYPE) TEXT`, the types being DuckDB's. A parameter is bound as `$NAME`. The
-queries read `spans`, `turns` and `findings`, and `events`, `gates`, `pivots` and `tasks`.
+queries read `spans`, `turns` and `findings`, and `events`, `gates`, `pivots`,
+`opinions` and `tasks`.
 """
 
 from __future__ import annotations

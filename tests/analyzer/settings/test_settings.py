@@ -27,6 +27,7 @@ from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.docs_page import page
 from looptrace.analyzer.settings.file_tables import file_table
 from looptrace.analyzer.settings.json_schema import schema
+from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
 from looptrace.analyzer.settings.sections import (
     Settings,
@@ -394,6 +395,14 @@ def may_be_written(form: Rule | None, base: Rule, recovery: Recovery) -> bool:
     return True
 
 
+judges = st.none() | st.builds(
+    ChatSettings,
+    st.sampled_from(["https://judge.example/v1", "http://[::1]:8000/v1"]),
+    st.just("small"),
+    st.sampled_from([None, "JUDGE_KEY"]),
+    timeout_s=st.floats(0.1, 300.0),
+    decides=st.booleans(),
+)
 converges = st.sampled_from(
     [*(Convergence(metric) for metric in METRICS), Convergence("loss", "lower")]
 )
@@ -457,6 +466,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
             ),
         ),
         webhooks=tuple(hooks),
+        judge=draw(judges),
     )
 
 
@@ -761,6 +771,19 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
             "[phases.fix]\nconverges_on = 'markers'\nbetter = 'higher'",
             "3: phases.fix.better is known of markers; leave it out.",
         ),
+        ("[judge]\nmodel = 'm'", "1: judge has no base_url; it must be a text of 1 to 2000 charac"),
+        (
+            "[judge]\nbase_url = 'http://a.b/v1'\nmodel = 'm'",
+            "2: judge.base_url must be https://HO",
+        ),
+        (
+            "[judge]\nbase_url = 'https://a/v1'\nmodel = 'm'\napi_key_variable = 'sk-live'",
+            "4: judge.api_key_variable must be the name of an environment variable",
+        ),
+        (
+            "[judge]\nbase_url = 'https://a/v1'\nmodel = 'm'\ntries = 11",
+            "4: judge.tries is 11; it must be a whole number between 1 and 10.",
+        ),
         ("[phases.'']\nconverges_on = 'markers'", "1: a name in phases has 0 characters; it must"),
         (
             "[tools.a]\nvolatile = []",
@@ -950,7 +973,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).policy.rule_set.overrides
-    assert len(others) == 7
+    assert len(others) == 8
     for example in others:
         assert read(example) != default()
 

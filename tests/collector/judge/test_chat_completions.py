@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from looptrace.analyzer.llm_judge import ANSWER_SCHEMA, NoOpinion, Opinion, Question, ask
+from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.collector.judge.chat_completions import ChatJudge, ChatSettings
+from looptrace.collector.judge.chat_completions import ChatJudge
 from looptrace.rules.contract import SettingError, numbers
 from tests.drivers import batch
 from tests.paths import ROOT

@@ -10,6 +10,9 @@ from looptrace.errors import InputError
 Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
+# A judge's, where the settings let it decide; a person says `continue` or `not_a_loop`.
+PROGRESS = "progress"
+
 NOTE_CHARS_MAX = 4_000
 
 

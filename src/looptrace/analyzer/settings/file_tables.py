@@ -15,6 +15,7 @@ from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.fingerprint.equivalence import Results, TextMask, Tool
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.analyzer.settings.tables import columns_of, numbers_of, struct, table_of
@@ -29,6 +30,7 @@ DIRECTIVES = "directives"
 MODEL = "model"
 CONVERGES_ON, BETTER = "converges_on", "better"
 MEANING = "meaning"
+JUDGE = "judge"
 MEASURE = "measure"
 
 # More than a person can keep in mind; every override that differs costs an evaluation of its rules.
@@ -59,6 +61,10 @@ _MEANING = (
     "How requests to agents, and searches with one result, are compared that are not the same "
     "word by word; without this section, not at all. [More](near_sameness.md)"
 )
+_JUDGE = (
+    "A model that is asked about gates that stand on no exact match; without this section, none "
+    "is. [More](judge.md)"
+)
 _TOOLS = "What makes calls of a tool the same."
 _RESULTS = "Keys in results that do not make them differ, in JSON and in lines of text."
 _MASKS = "Parts of results and errors that do not make them differ."
@@ -79,6 +85,12 @@ converges_on = "tests_failed"
     "meaning": """[meaning]
 measure = "letters"
 similar_percent = 85
+""",
+    "judge": """[judge]
+base_url = "http://localhost:8000/v1"
+model = "small"
+api_key_variable = "JUDGE_KEY"
+decides = true
 """,
     "tools": """[tools.get_status]
 polling = true
@@ -165,6 +177,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _listed("overrides", override, OVERRIDES_MAX, _OVERRIDES, _OVERRIDE_NEEDS),
             _named("phases", phase, PHASES_MAX, _PHASES),
             _optional(MEANING, table_of("Meaning", Meaning), _MEANING),
+            _optional(JUDGE, table_of("Judge", ChatSettings), _JUDGE),
             _named("tools", table_of("Tool", Tool), TOOLS_MAX, _TOOLS),
             _section("results", table_of("Results", Results), _RESULTS),
             _listed("masks", table_of("Mask", TextMask), MASKS_MAX, _MASKS),

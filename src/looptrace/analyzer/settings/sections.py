@@ -36,11 +36,13 @@ from looptrace.analyzer.settings.file_tables import (
     BETTER,
     CONVERGES_ON,
     DIRECTIVES,
+    JUDGE,
     MEANING,
     MEASURE,
     MODEL,
     file_table,
 )
+from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.profiles import (
     DEFAULT_PROFILE,
     PROFILES,
@@ -86,6 +88,7 @@ class Settings:
     webhooks: tuple[Webhook, ...] = ()
     server: Limits = field(default_factory=Limits)
     outages: OutageSettings = field(default_factory=OutageSettings)
+    judge: ChatSettings | None = None
     model_file: str = ""  # of one's own, for the rule likely_loop
 
     @property
@@ -150,6 +153,7 @@ def parsed(data: bytes, name: str) -> Settings:
         webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside),
         server=Limits(**stated(top.at("server", {}), file.server)),
         outages=OutageSettings(**stated(top.at("outages", {}), file.outages)),
+        judge=_judge(top, file.judge),
         model_file=model_file,
     )
 
@@ -288,6 +292,13 @@ def _meaning(top: Node, table: Struct | UnsetType) -> Meaning | None:
         at = top.at(MEANING).at(MEASURE)
         raise at.error(f"{at.name} is {shown(meaning.measure)}, but {error}.") from error
     return meaning
+
+
+def _judge(top: Node, table: Any) -> ChatSettings | None:
+    if table is UNSET:
+        return None
+    node = top.at(JUDGE)
+    return made(node, ChatSettings, stated(node, table))
 
 
 def _tools(node: Node, tables: Mapping[str, Struct]) -> dict[str, Tool]:

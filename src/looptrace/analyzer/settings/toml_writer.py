@@ -15,6 +15,7 @@ from looptrace.analyzer.settings.file_tables import (
     DIRECTIVES,
     ENABLED,
     EXAMPLES,
+    JUDGE,
     MEANING,
     MODEL,
     file_table,
@@ -51,6 +52,7 @@ def toml_of(settings: Settings) -> str:
             for phase, (metric, better) in rule_set.counting.converging.items()
         },
         MEANING: values_of(rule_set.meaning) if rule_set.meaning else {},
+        JUDGE: values_of(settings.judge) if settings.judge else {},
         "tools": {name: values_of(tool) for name, tool in sameness.tools.items()},
         "results": values_of(sameness.results),
         "masks": [values_of(mask) for mask in sameness.masks],

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 from msgspec import Meta
 
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import SECRET, Name
 from looptrace.rules.contract import Action, SettingError
 
@@ -21,8 +22,6 @@ VARIABLE, FILE = "env:", "file:"
 
 # Two, so that a receiver can take over a new one before the old one goes.
 SECRETS_MAX = 2
-URL_CHARS_MAX = 2_000
-PORT_MAX = 65_535
 FILTER_MAX = 50
 _PRIVATE_MAX = 20  # networks of one webhook
 # The settings of a webhook that choose events, and what of an event each looks at.
@@ -33,8 +32,6 @@ _OF_STATES = ("pagerduty", "alertmanager")
 # What a link to a gate may name.
 GATE, TASK = "{gate}", "{task}"
 
-_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
-_URL = re.compile(rf'(?P<scheme>https?)://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?:[/?][!"$-~]*)?')
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 _SecretText = Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX, extra=SECRET)]
@@ -102,7 +99,7 @@ class Webhook:
         _check_address("url", self.url, self.allow_private)
         if self.gate_url:
             filled = self.gate_url.replace(GATE, "g").replace(TASK, "t")
-            if not _URL.fullmatch(filled):
+            if not address_of(filled):
                 raise SettingError("webhooks.gate_url is no https:// or http:// address.")
         for secret in self.secrets:
             if not _is_reference(secret):
@@ -140,12 +137,12 @@ def check_url(url: str, allow_private: tuple[str, ...]) -> None:
     Raises:
         SettingError: if it is one; it does not quote the address, which may have a secret in it.
     """
-    match = _URL.fullmatch(url)
-    if not match or len(url) > URL_CHARS_MAX or not 1 <= int(match["port"] or 1) <= PORT_MAX:
+    address = address_of(url)
+    if not address:
         raise SettingError(
             "webhooks.url must be https://HOST/PATH in ASCII, without user, password or fragment."
         )
-    if match["scheme"] == "http" and not allow_private:
+    if address.scheme == "http" and not allow_private:
         raise SettingError(
             "webhooks.url must begin with https://; http:// goes only to networks that "
             "allow_private names."

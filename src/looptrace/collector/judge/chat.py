@@ -1,11 +1,16 @@
-"""The judge `chat`: a model behind an OpenAI-compatible endpoint, set by environment variables."""
+"""The judge `chat`: a model behind an OpenAI-compatible endpoint.
+
+The section `[judge]` of the settings describes it, and environment variables win over that.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
-from looptrace.collector.judge.chat_completions import ChatJudge, ChatSettings
+from looptrace.analyzer.settings.judge import ChatSettings
+from looptrace.collector.judge.chat_completions import ChatJudge
 from looptrace.rules.contract import SettingError
 
 URL = "LOOPTRACE_JUDGE_URL"
@@ -23,25 +28,28 @@ VARIABLES = {
 }
 
 
-def chat_judge() -> ChatJudge:
-    """Return the judge that the environment describes.
+def chat_judge(stated: ChatSettings | None = None) -> ChatJudge:
+    """Return the judge that settings and the environment describe.
 
     Raises:
         SettingError: if the endpoint or the model is missing, or a value cannot be; the message
             begins with the variable.
     """
     for variable, example in ((URL, "http://localhost:8000/v1"), (MODEL, "small")):
-        if not os.environ.get(variable):
-            raise SettingError(f"{variable} is not set; set it, as in {variable}={example}.")
+        if stated is None and not os.environ.get(variable):
+            raise SettingError(
+                f"{variable} is not set; set it, as in {variable}={example}, or add [judge] to "
+                "looptrace.toml."
+            )
     values: dict[str, Any] = {
         name: os.environ[variable] if name in ("base_url", "model") else _number(name, variable)
         for name, variable in VARIABLES.items()
-        if variable in os.environ
+        if os.environ.get(variable)
     }
+    if KEY in os.environ:
+        values["api_key_variable"] = KEY
     try:
-        return ChatJudge(
-            ChatSettings(**values, api_key_variable=KEY if KEY in os.environ else None)
-        )
+        return ChatJudge(replace(stated, **values) if stated else ChatSettings(**values))
     except SettingError as error:
         message = str(error)
         for name, variable in VARIABLES.items():

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import json  # a question may hold half a surrogate pair, which msgspec refuses
 import os
-import re
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from ipaddress import ip_address
 from threading import Thread
 from typing import Any
 
@@ -28,9 +26,9 @@ from looptrace.analyzer.llm_judge import (
     no_opinion,
     opinion_of,
 )
+from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.collector.retry_after import seconds
 from looptrace.errors import UnavailableError
-from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
 
 # The first wait before another try where the server names none; it doubles each time.
 RETRY_FIRST_S = 0.1
@@ -42,8 +40,6 @@ CLOSING_S = 1.0
 # A shorter key is no secret but a word that a local server wants, and may stand in any answer.
 KEY_LENGTH_MIN = 8
 
-PORT_MAX = 65_535  # What a port's two bytes hold.
-
 _INSTRUCTIONS = """\
 You judge whether an AI agent gets nearer to its goal. You are given a JSON object that was \
 recorded from its run: what it was asked for (goal, null where unknown), what a rule saw (rule, \
@@ -53,46 +49,6 @@ Answer with one JSON object that has exactly these keys, and nothing else:
 """
 _HIDDEN = "[key]"
 _KEYS = ANSWER_SCHEMA["properties"]
-
-# Capitals only, because a key that was put here by mistake hardly ever consists of them.
-_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class ChatSettings:
-    """Where a judge is and how long it is waited for.
-
-    Raises:
-        SettingError: if a value cannot be; it quotes neither the address nor the variable, because
-            a key may have been put there.
-    """
-
-    base_url: str  # without /chat/completions; mostly ends with /v1
-    model: str
-    api_key_variable: str | None = None  # name of the environment variable that holds the key
-    timeout_s: float = setting(
-        20.0, ge=0.1, le=300.0, doc="Seconds for one question, all tries and waits included."
-    )
-    tries: int = setting(3, ge=1, le=10, doc="How often a server that is away or busy is asked.")
-    tokens_max: int = setting(400, ge=50, le=10_000, doc="Tokens that an answer may have.")
-    response_bytes_max: int = setting(
-        262_144, ge=1_024, le=16_777_216, doc="Bytes after which a response is cut off."
-    )
-
-    def __post_init__(self) -> None:
-        check_bounds("judge", numbers(self))
-        if not self.model:
-            raise SettingError("judge.model is empty; it must name a model of the endpoint.")
-        if self.api_key_variable is not None and not _VARIABLE.fullmatch(self.api_key_variable):
-            raise SettingError(
-                "judge.api_key_variable must be the name of an environment variable, in capitals, "
-                "digits and underscores; the key itself belongs into that variable."
-            )
-        if not _is_safe(self.base_url):
-            raise SettingError(
-                "judge.base_url must be https://HOST/PATH, or http:// to this machine (localhost, "
-                "127.0.0.1, [::1]), without user, password, query or fragment."
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,25 +274,3 @@ def _too_slow(settings: ChatSettings) -> str:
 def _hidden(text: str, key: str) -> str:
     """Take the key out of a text from outside."""
     return text.replace(key, _HIDDEN) if len(key) >= KEY_LENGTH_MIN else text
-
-
-def _is_safe(base_url: str) -> bool:
-    """Tell whether a key may be sent there: over TLS, or within this machine."""
-    try:
-        url = httpx.URL(base_url)
-        # A look-up does the same, and raises where a label is empty or too long.
-        url.raw_host.decode("ascii").encode("idna")
-    except (httpx.InvalidURL, UnicodeError):
-        return False
-    if url.userinfo or not url.host or "?" in base_url or "#" in base_url:
-        return False
-    if (url.port or 0) > PORT_MAX:
-        return False
-    return url.scheme == "https" or (url.scheme == "http" and _is_loopback(url.host))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

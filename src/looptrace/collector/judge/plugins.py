@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.plugins import PluginError, make, offered
+from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.errors import InputError, LooptraceError
@@ -14,22 +15,27 @@ GROUP = "looptrace.judges"
 # The default: nobody is asked, and nothing is sent.
 NO_JUDGE = "none"
 
-# A model behind an OpenAI-compatible endpoint, set by environment variables.
+# A model behind an OpenAI-compatible endpoint, set by `[judge]` and environment variables.
 CHAT = "chat"
 
 _SHOWN_LENGTH_MAX = 200
+_MUST = "made into an object with a method opinion(question)"
 
 
 class JudgeError(InputError):
     """A judge cannot be had; the message is one line."""
 
 
-def judge_named(name: str) -> Judge | None:
+def judge_named(name: str | None, chat: ChatSettings | None = None) -> Judge | None:
     """Make the judge that a name stands for; None for `none`.
+
+    Settings of a chat model are for the judge `chat`, which is meant where they come without a
+    name.
 
     Raises:
         JudgeError: if there is none or more than one of that name, or it cannot be loaded.
     """
+    name = name or (CHAT if chat else NO_JUDGE)
     if name == NO_JUDGE:
         return None
     judges = offered(GROUP)
@@ -43,7 +49,8 @@ def judge_named(name: str) -> Judge | None:
         raise JudgeError(f"there are several judges {name} ({values}); uninstall all but one.")
     try:
         # A protocol is checked by its methods.
-        return make(named[0], Judge, "made into an object with a method opinion(question)")  # type: ignore[type-abstract]
+        given = (chat,) if name == CHAT else ()
+        return make(named[0], Judge, _MUST, *given)  # type: ignore[type-abstract]
     except PluginError as error:
         cause = error.__cause__
         if isinstance(cause, LooptraceError):

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
-import polars as pl
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -29,6 +28,7 @@ from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import Escalation, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
@@ -278,8 +278,8 @@ class GatesApi:
         with reader.open_gates(self.store_dir) as gates:
             details = gates.gate(gate_id, self.settings.policy.rule_set.meaning)
             events = [event for _, event in gates.events(task=details.gate.task)]
-            finding = gates.finding(gate_id)
-        report = self._report(details, events, finding)
+            finding, opinion = gates.finding(gate_id), gates.opinions(gate_id).get(gate_id)
+        report = self._report(details, events, finding, opinion)
         if markdown:
             if report is None:
                 return _wrong(
@@ -292,22 +292,27 @@ class GatesApi:
         return _answer(ShownGate(details.gate, details.event, details.notes, report_json))
 
     def _report(
-        self, details: GateDetails, events: list[GateEvent], finding: Finding | None
+        self,
+        details: GateDetails,
+        events: list[GateEvent],
+        finding: Finding | None,
+        opinion: Opinion | NoOpinion | None,
     ) -> Escalation | None:
         """Put together what led to a gate; None where its turns are not in the store.
 
         Only a gate that an earlier version opened comes without its finding.
         """
-        turns = reader.read_turns_of(self.store_dir, details.gate.task)
-        finding = finding or self._detected(turns, details.event.finding)
-        if finding is None or not _has_turns(turns, finding):
+        finding = finding or self._detected(details)
+        turns = None if finding is None else reader.read_turns_around(self.store_dir, finding)
+        if finding is None or turns is None:
             return None
         notes = [note.reported() for note in details.notes]
-        return escalation_of(details.event, finding, turns, events, notes=notes)
+        return escalation_of(details.event, finding, turns, events, opinion, notes)
 
-    def _detected(self, turns: pl.DataFrame, finding_id: str) -> Finding | None:
+    def _detected(self, details: GateDetails) -> Finding | None:
+        turns = reader.read_turns_of(self.store_dir, details.gate.task)
         findings = detect(turns, self.settings.policy).findings
-        return next((finding for finding in findings if finding.id == finding_id), None)
+        return next((each for each in findings if each.id == details.event.finding), None)
 
     def _task(self, task: str) -> ShownTask | None:
         with reader.open_gates(self.store_dir) as gates:
@@ -330,12 +335,6 @@ class GatesApi:
             last_blockers=last.get("arguments"),
             gates=listed,
         )
-
-
-def _has_turns(turns: pl.DataFrame, finding: Finding) -> bool:
-    """Tell whether all turns of a finding are among these."""
-    spans = set(turns.select("trace_id", "span_id").iter_rows())
-    return all((turn.trace_id, turn.span_id) in spans for turn in finding.turns)
 
 
 async def _body(request: Request) -> bytes:

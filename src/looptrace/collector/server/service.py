@@ -21,9 +21,11 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.gate_exporter import GateExporter, Target
+from looptrace.collector.judge.gate_judge import GateJudge
 from looptrace.collector.server import metrics
 from looptrace.collector.server.access import (
     Access,
@@ -81,6 +83,7 @@ class Options:
     grpc_port: int | None
     content: Content = "redacted"
     export_to: Target | None = None
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +118,12 @@ class Service:
         self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
+        self.judge = self._gate_judge(options)
         self.dispatcher.start()
         if self.exporter:
             self.exporter.start()
+        if self.judge:
+            self.judge.start()
         self.detector.start(self.archiver.counts.seq)
         reduce_content = partial(
             with_content, content=options.content, key=content_key(options.store_dir)
@@ -126,6 +132,18 @@ class Service:
         self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.changes, self.detector.wake, self._stored
+        )
+
+    def _gate_judge(self, options: Options) -> GateJudge | None:
+        if options.judge is None:
+            return None
+        stated = options.settings.judge
+        return GateJudge(
+            options.store_dir,
+            options.judge,
+            decides=stated is not None and stated.decides,
+            on_resolved=self.detector.wake,
+            on_waiting=self.archiver.wake,
         )
 
     def routes(self) -> list[Route]:
@@ -174,6 +192,8 @@ class Service:
         self.dispatcher.wake()
         if self.exporter:
             self.exporter.wake()
+        if self.judge:
+            self.judge.wake()
         self.archiver.wake()  # Somebody may ask for a report of it.
 
     async def _stored(self) -> None:
@@ -190,6 +210,8 @@ class Service:
         ends = [self.detector.close, self.dispatcher.close, self.archiver.close]
         if self.exporter:
             ends.append(self.exporter.close)
+        if self.judge:
+            ends.append(self.judge.close)
         with ThreadPoolExecutor(len(ends)) as pool:
             for end in ends:
                 pool.submit(end, _PARTS_END_S)

@@ -30,6 +30,18 @@ _OUTBOX = (
     ) STRICT
     """,
 )
+# What a judge thinks of a gate: the three answers and why, or why there is no opinion.
+_OPINIONS = """
+    CREATE TABLE opinions (
+        gate TEXT PRIMARY KEY REFERENCES gates (id),
+        at_ns INTEGER NOT NULL,
+        is_regressive INTEGER,
+        no_progress INTEGER,
+        is_external INTEGER,
+        reasoning TEXT,
+        no_opinion TEXT
+    ) STRICT
+"""
 # No event is ever deleted, so that `seq` grows without AUTOINCREMENT, which would write for known
 # events, too.
 _TABLES = (
@@ -94,6 +106,7 @@ _TABLES = (
         note TEXT
     ) STRICT
     """,
+    _OPINIONS,
     *_OUTBOX,
 )
 
@@ -111,11 +124,12 @@ _STEPS = {
         ))
         """,
     ),
+    4: (_OPINIONS,),
 }
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=4,
+    version=5,
     tables=_TABLES,
     steps=_STEPS,
     if_damaged="move it away: the next ingest finds the gates anew, without what people decided",
@@ -203,6 +217,20 @@ LISTED_GATES = """
     ORDER BY gates.status <> 'open', gates.opened_ns DESC, gates.id
 """
 OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
+UNJUDGED = """
+    SELECT gates.id FROM gates
+    JOIN events ON events.id = gates.event
+    LEFT JOIN opinions ON opinions.gate = gates.id
+    LEFT JOIN resolutions ON resolutions.gate = gates.id AND resolutions.at_ns > gates.opened_ns
+    WHERE gates.status = 'open' AND json_extract(events.body, '$.exact') = 0
+        AND opinions.gate IS NULL AND resolutions.id IS NULL
+    ORDER BY gates.opened_ns
+"""
+ADD_OPINION = "INSERT INTO opinions VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (gate) DO NOTHING"
+OPINIONS = """
+    SELECT gate, is_regressive, no_progress, is_external, reasoning, no_opinion FROM opinions
+    WHERE ?1 IS NULL OR gate = ?1
+"""
 NOTES = """
     SELECT gates.id, gates.task, decision, note, resolved_ns, gates.signature,
         coalesce(json_extract(events.body, '$.signature_coarse'), '')

@@ -1,4 +1,4 @@
-"""What was decided, as SQL sees it: events, gates, pivots and tasks, out of SQLite.
+"""What was decided, as SQL sees it: events, gates, pivots, opinions and tasks, out of SQLite.
 
 DuckDB's extension for SQLite is none of its wheel and would be fetched, so that the tables are
 read by Python and handed over whole; they are few beside the turns.
@@ -54,6 +54,17 @@ GATE_VIEWS: dict[str, tuple[str, pl.Schema]] = {
         pl.Schema(
             {"event": _TEXT, "task": _TEXT}
             | dict.fromkeys(("pivot_count", "entropy_count", "at_ns"), _INT)
+        ),
+    ),
+    "opinions": (
+        """
+        SELECT gate, at_ns, is_regressive, no_progress, is_external, reasoning, no_opinion
+        FROM opinions
+        """,
+        pl.Schema(
+            {"gate": _TEXT, "at_ns": _INT}
+            | dict.fromkeys(("is_regressive", "no_progress", "is_external"), _INT)
+            | {"reasoning": _TEXT, "no_opinion": _TEXT}
         ),
     ),
     "tasks": (

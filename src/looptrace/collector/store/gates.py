@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
-from looptrace.analyzer.gates.decisions import GateError, check_decision
+from looptrace.analyzer.gates.decisions import PROGRESS, GateError, check_decision
 from looptrace.analyzer.gates.events import EventType, GateEvent
 from looptrace.analyzer.gates.resolutions import (
     LIKENESSES,
@@ -32,6 +32,7 @@ from looptrace.analyzer.gates.resolutions import (
     likeness,
 )
 from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import PastNote
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
@@ -269,12 +270,14 @@ class GateStore(GateFile):
         return read_json(opening, GateEvent, self.path, GATES)
 
     def finding(self, gate_id: str) -> Finding | None:
-        """Return the finding of a gate as it stood at the opening.
+        """Return the finding of a gate as it stood at the opening, of the task as it is named now.
 
         None where there is no such gate, or a version opened it that did not keep its finding.
         """
-        rows = self._rows("SELECT finding FROM gates WHERE id = ? AND finding NOT NULL", gate_id)
-        return read_json(rows[0][0], Finding, self.path, GATES) if rows else None
+        sql = "SELECT finding, task FROM gates WHERE id = ? AND finding NOT NULL"
+        for finding, task in self._rows(sql, gate_id):
+            return replace(read_json(finding, Finding, self.path, GATES), task=task)
+        return None
 
     def notes(
         self, opening: GateEvent, meaning: Meaning | None = None
@@ -314,10 +317,46 @@ class GateStore(GateFile):
             if gate.status == "resolved" or gate.decision:
                 decided = gate.decision or "a message in the trace"
                 raise GateError(f"gate {gate_id} is resolved already, by {decided}.")
-            at_ns = max(time.time_ns() if at_ns is None else at_ns, gate.opened_ns + 1)
-            row = (digest(f"resolution {gate_id} {at_ns}"), gate_id, at_ns, decision, _clean(note))
-            self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?)", row)
+            self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns)
             return self.gate(gate_id).gate
+
+    def _resolve(self, gate: StoredGate, decision: str, note: str | None, at_ns: int) -> None:
+        at_ns = max(at_ns, gate.opened_ns + 1)
+        row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, _clean(note))
+        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?)", row)
+
+    def unjudged(self) -> list[StoredGate]:
+        """Return the open gates that stand on no exact match and that no judge was asked about."""
+        return [self.gate(gate_id).gate for (gate_id,) in self._rows(queries.UNJUDGED)]
+
+    def add_opinion(
+        self, gate_id: str, opinion: Opinion | NoOpinion, *, resolves: bool = False
+    ) -> bool:
+        """Record what a judge thinks of a gate, and let it resolve one that is still open.
+
+        Returns whether it did. It takes effect as a person's decision does.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        now_ns = time.time_ns()
+        answers: tuple[object, ...] = (*astuple(opinion), None)
+        if isinstance(opinion, NoOpinion):
+            answers = (None, None, None, None, opinion.why)
+        with self._transaction():
+            self._sql.execute(queries.ADD_OPINION, (gate_id, now_ns, *answers))
+            gate = self.gate(gate_id).gate
+            resolves = resolves and gate.status == "open" and not gate.decision
+            if resolves and isinstance(opinion, Opinion):
+                self._resolve(gate, PROGRESS, opinion.reasoning, now_ns)
+        return resolves
+
+    def opinions(self, gate_id: str | None = None) -> dict[str, Opinion | NoOpinion]:
+        """Return by gate what a judge thinks, of one gate or of all."""
+        return {
+            gate: NoOpinion(why) if why is not None else Opinion(bool(a), bool(b), bool(c), words)
+            for gate, a, b, c, words, why in self._rows(queries.OPINIONS, gate_id)
+        }
 
     def pending(self) -> set[str]:
         """Return the traces with a gate whose resolution is recorded and not yet in effect."""

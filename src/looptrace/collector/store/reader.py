@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
 from looptrace.analyzer.settings.webhook import Webhook
@@ -15,6 +16,8 @@ from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
 from looptrace.collector.store.locks import reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket
+
+_SPAN = ["trace_id", "span_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,25 @@ def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
     """
     mine = (turns.filter(pl.col("task") == task) for turns in read_turns(store_dir))
     return next((turns for turns in mine if turns.height), TURN_SCHEMA.to_frame())
+
+
+def read_turns_around(store_dir: Path, finding: Finding) -> pl.DataFrame | None:
+    """Return the turns of a finding's task, None until all that it names are stored.
+
+    Its task may have got its name after the finding was made; here it has that of the finding.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    spans = pl.DataFrame([(t.trace_id, t.span_id) for t in finding.turns], _SPAN, orient="row")
+    for turns in read_turns(store_dir):
+        named = turns.join(spans, on=_SPAN, how="semi")
+        names = named["task"].unique().to_list()
+        task = finding.task if finding.task in names else next(iter(names), None)
+        of_task = turns.filter(pl.col("task") == task)
+        if spans.join(of_task, on=_SPAN, how="anti").is_empty():
+            return of_task.with_columns(task=pl.lit(finding.task))
+    return None
 
 
 def read_spans(store_dir: Path) -> Iterator[pl.DataFrame]:

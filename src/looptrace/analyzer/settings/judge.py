@@ -1,0 +1,72 @@
+"""The judge as settings: a model behind an OpenAI-compatible endpoint, and what it decides."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
+from looptrace.analyzer.text.names import Name
+from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
+
+# Capitals only, because a key that was put here by mistake hardly ever consists of them.
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """Where a judge is, how long it is waited for, and whether it decides.
+
+    Raises:
+        SettingError: if a value cannot be; it quotes neither the address nor the variable, because
+            a key may have been put there.
+    """
+
+    base_url: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=URL_CHARS_MAX,
+            description="The endpoint, without `/chat/completions`; mostly ends with `/v1`.",
+        ),
+    ]
+    model: Annotated[Name, Meta(description="The name of the model there.")]
+    api_key_variable: Annotated[
+        Name | None,
+        Meta(description="The environment variable that holds the key, where one is wanted."),
+    ] = None
+    timeout_s: float = setting(
+        20.0, ge=0.1, le=300.0, doc="Seconds for one question, all tries and waits included."
+    )
+    tries: int = setting(3, ge=1, le=10, doc="How often a server that is away or busy is asked.")
+    tokens_max: int = setting(400, ge=50, le=10_000, doc="Tokens that an answer may have.")
+    response_bytes_max: int = setting(
+        262_144, ge=1_024, le=16_777_216, doc="Bytes after which a response is cut off."
+    )
+    decides: Annotated[
+        bool,
+        Meta(
+            description="Whether a gate that stands on no exact match is resolved where the judge "
+            "sees progress, in a store and by a server."
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        check_bounds("judge", numbers(self))
+        if not self.model:
+            raise SettingError("judge.model is empty; it must name a model of the endpoint.")
+        if self.api_key_variable is not None and not _VARIABLE.fullmatch(self.api_key_variable):
+            raise SettingError(
+                "judge.api_key_variable must be the name of an environment variable, in capitals, "
+                "digits and underscores; the key itself belongs into that variable."
+            )
+        address = address_of(self.base_url)
+        is_safe = address and (address.scheme == "https" or address.is_loopback)
+        if not is_safe or "?" in self.base_url:
+            raise SettingError(
+                "judge.base_url must be https://HOST/PATH, or http:// to this machine (localhost, "
+                "127.0.0.1, [::1]), without user, password, query or fragment."
+            )

@@ -1,0 +1,102 @@
+"""Open gates put to a judge: its opinion is recorded, and where it decides, progress resolves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import NamedTuple
+
+from looptrace.analyzer.llm_judge import Judge, Opinion, ask
+from looptrace.collector.store import reader
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.worker import Worker
+
+_logger = logging.getLogger(__name__)
+
+# How often gates are looked for whose turns come into the store later than they do.
+LOOK_EVERY_S = 2.0
+
+
+class Judged(NamedTuple):
+    """How many gates a judge resolved, and how many wait until their turns are in the store."""
+
+    resolved: int
+    waiting: int
+
+
+def judge_gates(store_dir: Path, gates: GateStore, judge: Judge, *, decides: bool) -> Judged:
+    """Ask once about each open gate that stands on no exact match.
+
+    Raises:
+        StoreError: if the store cannot be read, or an opinion not be written.
+    """
+    resolved = waiting = 0
+    for gate in gates.unjudged():
+        finding = gates.finding(gate.id)
+        turns = None if finding is None else reader.read_turns_around(store_dir, finding)
+        if finding is None or turns is None:
+            waiting += 1
+            continue
+        opinion = ask(judge, finding, turns)
+        if opinion is None:
+            continue
+        progress = isinstance(opinion, Opinion) and opinion.is_progress
+        resolved += gates.add_opinion(gate.id, opinion, resolves=decides and progress)
+    return Judged(resolved, waiting)
+
+
+class GateJudge:
+    """A thread of a server that puts gates to a judge as they open."""
+
+    def __init__(
+        self,
+        store_dir: Path,
+        judge: Judge,
+        *,
+        decides: bool,
+        on_resolved: Callable[[], None],
+        on_waiting: Callable[[], None],
+    ) -> None:
+        """Judge the gates of a store.
+
+        On this thread, `on_resolved` is called after a decision, and `on_waiting` where turns of a
+        gate should be stored soon.
+        """
+        self._dir = store_dir
+        self._judge = judge
+        self._decides = decides
+        self._on_resolved = on_resolved
+        self._on_waiting = on_waiting
+        self._worker = Worker("looptrace-judge", self._run)
+
+    def start(self) -> None:
+        """Start the thread, which begins with the gates that are open."""
+        self._worker.start()
+
+    def wake(self) -> None:
+        """Look at once for new gates."""
+        self._worker.wake()
+
+    def close(self, timeout_s: float) -> bool:
+        """End; says whether there was time for it. A question that waits is left."""
+        return self._worker.close(timeout_s)
+
+    def _run(self) -> Generator[float, None, None]:
+        while True:
+            if not self._worker.is_closing:
+                self._look()
+            yield LOOK_EVERY_S
+
+    def _look(self) -> None:
+        try:
+            with reader.open_gates(self._dir) as gates:
+                judged = judge_gates(self._dir, gates, self._judge, decides=self._decides)
+        except StoreError as error:
+            _logger.warning("%s", error)
+            return
+        if judged.resolved:
+            self._on_resolved()
+        if judged.waiting:
+            self._on_waiting()
