@@ -91,7 +91,7 @@ def test_what_is_not_exact_is_asked() -> None:
     (question,) = judge.asked
     assert (question.task, question.rule, question.goal) == (TASK, "monologue", "Mend part 3.")
     assert question.reason == finding.reason
-    assert question.history[0] == "a person: Hello."
+    assert question.history[0] == "a message: Hello."
     assert question.history[-1] == "9. coder: I would look at part 8."
 
 
@@ -147,7 +147,7 @@ def test_question_shows_how_turns_ended() -> None:
     )
 
     assert question_of(finding, turns).history[:6] == (
-        "a person: Mend it.",
+        "a message: Mend it.",
         "1. look(a) -> 3 failed",
         "2. fix(b) -> failed: no such file",
         "3. find(c) -> ?",

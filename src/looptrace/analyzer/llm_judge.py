@@ -29,7 +29,7 @@ DONE_LENGTH_MAX = 160
 # The head of a result says what it is, its tail how it ended; the middle is cut out.
 RESULT_LENGTH_MAX = 240
 
-# What a person asks for stands in its first paragraphs and its last.
+# What a message asks for stands in its first paragraphs and its last.
 GOAL_LENGTH_MAX = 2_000
 
 # A reason quotes a call or two.
@@ -84,7 +84,7 @@ class Question:
     task: str
     rule: str
     reason: str  # the finding in a person's words
-    goal: str | None  # the last message of a person; None where the trace shows none
+    goal: str | None  # the last message to the agent; None where the trace shows none
     history: tuple[str, ...]  # one line a turn, oldest first, up to the last turn of the finding
 
 
@@ -162,7 +162,7 @@ def question_of(finding: Finding, turns: pl.DataFrame) -> Question:
     What came after the finding's last turn is left out, so that batch and live ask the same.
     """
     turn, is_user = pl.col("turn"), pl.col("kind") == "user"
-    # A person's message has the number of the turn before it.
+    # A message has the number of the turn before it.
     seen = turns.filter(
         (pl.col("task") == finding.task)
         & ((turn < finding.turn_last) | ((turn == finding.turn_last) & ~is_user))
@@ -213,7 +213,7 @@ def _line(row: dict[str, Any]) -> str:
     """Write a turn as `7. coder: run_tests(a.py) -> failed: expected 42, got 41`."""
     done = label(row, DONE_LENGTH_MAX)
     if row["kind"] == "user":
-        return f"a person: {done}"
+        return f"a message: {done}"
     agent = f"{plain(row['agent'], NAME_LENGTH_MAX)}: " if row["agent"] else ""
     return f"{row['turn']}. {agent}{done}{_result(row)}"
 

@@ -85,6 +85,14 @@ def test_turns_after_a_person_stepped_in_are_not_saved() -> None:
     assert found.a.after.turns == 3
 
 
+def test_a_prompt_that_comes_again_resolves_nothing() -> None:
+    """An orchestrator's prompt is no person: what comes of it comes after the gate, too."""
+    found = run(f'prompt("Mend it.") {BOOM} x5 prompt("Mend it.") {BOOM} x4', only(3), only(3))
+
+    assert places(found) == [(3, 3)]
+    assert (found.a.after.turns, found.b.after.turns) == (6, 6)
+
+
 def test_gates_between_other_messages_are_other_rows() -> None:
     """A side that was silent at first is not paired with what the other said then."""
     found = run(f'{BOOM} x3 user("Go on.") {BOOM} x5', only(3), only(5))

@@ -44,7 +44,7 @@ class Iteration:
     """A turn between the first of the loop and the gate.
 
     `first` is what the others repeat, and `between` what lies between without being in the loop. A
-    person's message is no turn, and has no number.
+    message to the agent is no turn, and has no number.
     """
 
     left_out: int  # turns before this one that are not given
@@ -85,7 +85,7 @@ class Escalation:
     rule_says: str  # what the rule finds
     is_exact: bool  # whether the turns are the same beyond doubt
     period: int
-    goal: str | None  # the last that a person said before the gate
+    goal: str | None  # the last message to the agent before the gate
     iterations: tuple[Iteration, ...]
     before: tuple[GateEvent, ...]  # what was decided of the task before the gate
     before_left_out: int

@@ -52,7 +52,7 @@ def _iteration_lines(turn: Iteration) -> Iterator[str]:
         yield f"... {counted(turn.left_out, 'turn')} left out ..."
     number = "-" if turn.turn is None else str(turn.turn)
     role = "" if turn.role == "between" else turn.role
-    who = "a person" if turn.kind == "user" else turn.agent
+    who = "a message" if turn.kind == "user" else turn.agent
     yield f"{number:>5}  {role:6}  {_by(who)}{turn.label}"
     if turn.failed or turn.outcome is not None:
         yield f"{'':15}  {'failed' if turn.failed else '->'} {turn.outcome or ''}".rstrip()

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.counters import add_counters
+from looptrace.analyzer.detect.persons import PERSONS
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.gates.events import GateCause, GateEvent
-from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
+from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.prices import TOKENS_PER_PRICE, Price, Prices
 from looptrace.rules.contract import Action
@@ -150,7 +153,7 @@ class _Judged:
         self.findings += len(judged.findings)
         self.told.update(event.action for event in judged.events if event.action)
         gates = [event for event in judged.events if event.type == "gate_opened"]
-        self.gates |= _opened(gates, turns, prices)
+        self.gates |= _opened(gates, turns, settings, prices)
 
     def total(self) -> Total:
         """Add up in one order, whatever the order of the parts: sums of money are not exact."""
@@ -159,12 +162,13 @@ class _Judged:
 
 
 def _opened(
-    gates: list[GateEvent], turns: pl.DataFrame, prices: Prices | None
+    gates: list[GateEvent], turns: pl.DataFrame, settings: Settings, prices: Prices | None
 ) -> dict[Place, Opened]:
     """Add to each gate what came after it."""
-    rows = turns.filter(pl.col("task").is_in({gate.task for gate in gates})).with_columns(
-        asked=IS_USER.cum_sum().over("task")
-    )
+    stopped = turns.filter(pl.col("task").is_in({gate.task for gate in gates}))
+    rows = add_counters(encode_columns(stopped), settings.policy.rule_set.counting)
+    is_person = pl.col("speaker").is_in(PERSONS).fill_null(value=False)
+    rows = rows.with_columns(is_person=is_person, asked=is_person.cum_sum().over("task"))
     by_task = {str(task): part for (task,), part in rows.partition_by("task", as_dict=True).items()}
     models = rows.filter(pl.col("kind") == "model")["name"].drop_nulls().unique().to_list()
     priced = prices.of(models) if prices else None
@@ -172,7 +176,7 @@ def _opened(
     for gate in gates:
         task = by_task[gate.task]
         # A message has the number of the turn before it, and comes after it.
-        asked = task.filter(IS_USER & (pl.col("turn") < gate.turn)).height
+        asked = task.filter(pl.col("is_person") & (pl.col("turn") < gate.turn)).height
         after = task.filter((pl.col("asked") == asked) & (pl.col("turn") > gate.turn))
         spent = _spent(after.filter(IS_STEP), gate.at_ns, priced)
         opened[gate.task, asked] = Opened(gate.turn, gate.rule, gate.why, gate.reason, spent)
