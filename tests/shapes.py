@@ -20,6 +20,7 @@ import polars as pl
 from looptrace import semconv
 from looptrace.analyzer.normalize.span_fields import STATUS_ERROR
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import SILENCE
 
 Shape = Literal["both", "tools", "models"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
@@ -95,6 +96,8 @@ class _Writer:
             talk += [_message("tool", news)] if news else []
             given = talk if row["talks_on"] or row["kind"] == "tool" else [*talk[:1], talk[-1]]
         said = [_message("assistant", row["text"])] if row["text"] is not None else None
+        if row["response"] == SILENCE:
+            said = [{"role": "assistant", "parts": []}]
         self._chat(row, given if news is not None else None, said)
         talk += said or []
 

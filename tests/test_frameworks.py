@@ -154,6 +154,7 @@ ALL = EXPECTED | EXPECTED_OWN
 NOT_SHOWN = {
     "error.message",
     "langfuse.session.id",
+    "looptrace.phase.start_ns",  # of spans that were forwarded
     "looptrace.progress.code_written",
     "looptrace.progress.coverage",
     "looptrace.progress.dependencies_added",

@@ -140,7 +140,8 @@ def own(run: Run, name: str) -> list[Trace]:
             "looptrace.task.status": "in_progress",
             "looptrace.completed_work": f"{call.name}: {call.result}",
         }
-        phase = trace.span(call.name, root, {"looptrace.phase": call.name}, seconds=0)
+        tried: Attributes = {"looptrace.iteration": str(len(calls) - left + 1)}
+        phase = trace.span(call.name, root, tried | {"looptrace.phase": call.name}, seconds=0)
         trace.span("attempt", phase, task | (blocked if call.error else done))
         figures = {"tests_failed": 0 if call.error else left, "tests_total": len(calls)}
         if not call.error:

@@ -134,6 +134,7 @@ class Turns:
     mendable: Codes  # message of a failure of the outside that its edits may mend
     signature: Codes
     response: Codes  # text and calls of a model
+    silent: Flags  # a response that neither says nor asks for anything
     only_calls: Flags  # a response without a text
     chant_times: Codes  # how often a model's text says its last words, one after the other
     chant_chars: Codes  # and how many characters these are in all

@@ -19,6 +19,7 @@ __all__ = [
     "OWN_LOOKBACK",
     "Pattern",
     "alike_in_a_row",
+    "answers_in_a_row",
     "attempts_among",
     "gathered",
     "in_a_row",
@@ -53,6 +54,9 @@ BACK_OFF = 1.5
 # So many turns before its own decide on the code of a turn that `own` returns: as many looks may
 # be one round of polling.
 OWN_LOOKBACK = 8
+
+# As few answers as can be a loop.
+_PAIR = 2
 
 # Sketches that are compared at once, so that memory does not grow with the turns.
 _SKETCHES_AT_ONCE = 4_096
@@ -129,6 +133,18 @@ def in_a_row(lane: Lane, codes: Codes) -> Codes:
     """Count the equal turns in a row up to each turn, itself included; 0 where it is unknown."""
     counts: Codes = streak(lane, same_as(lane, codes, 1)) + (codes != UNKNOWN)
     return counts
+
+
+def answers_in_a_row(lane: Lane, responses: Codes, least: int) -> Codes:
+    """Count equal responses in a row up to each, as far back as the news stayed the same.
+
+    The news before the first one is free: that was the task. Where two of them are enough (`least`)
+    none has free news, or any two equal responses would do. Known responses to unknown news are 1.
+    """
+    nothing_new = streak(lane, same_as(lane, lane.call, 1))
+    answering = nothing_new + 1 + (least > _PAIR)
+    answers = np.minimum(in_a_row(lane, responses), answering)
+    return np.where(lane.call == UNKNOWN, np.minimum(answers, 1), answers)
 
 
 def alike_in_a_row(lane: Lane, codes: Codes, limit: int) -> Codes:

@@ -19,7 +19,7 @@ from looptrace.analyzer.normalize.span_kinds import DIALECTS
 from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA
 from looptrace.analyzer.text.errors import SAYS_NOTHING_CHARS_MAX, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of
 from looptrace.collector.files.reader import read_spans
@@ -451,6 +451,36 @@ def test_redacted_is_unknown(hidden: str) -> None:
     assert rules(rows) == set()
     assert calls["arguments"].null_count() == calls["outcome"].null_count() == 5
     assert responses["text"].null_count() == responses["response"].null_count() == 5
+
+
+THOUGHT = {"type": "reasoning", "content": "I wonder."}
+
+
+@pytest.mark.parametrize(
+    ("message", "silent"),
+    [
+        ({"parts": []}, True),
+        ({"content": ""}, True),
+        ({"parts": [{"type": "text", "content": ""}]}, True),
+        ({"parts": [THOUGHT]}, True),
+        ({"content": "", "tool_calls": []}, True),
+        ({"content": [{"type": "thinking", "thinking": "I wonder."}]}, True),
+        ({}, False),
+        ({"content": None}, False),
+        ({"parts": [{"type": "text"}]}, False),
+        ({"parts": [THOUGHT, {"type": "text"}]}, False),
+        ({"parts": [THOUGHT, {"type": "text", "content": "Done."}]}, False),
+        ({"content": "", "tool_calls": [{"type": "tool_call", "name": "run"}]}, False),
+        ({"content": "__REDACTED__"}, False),
+    ],
+)
+def test_a_response_is_silent_where_it_shows_that(message: Attributes, silent: bool) -> None:
+    """Who records no texts leaves them out, which is no silence."""
+    answer = json.dumps([{"role": "assistant", **message}])
+    found = turns([span(1, model("") | {"gen_ai.output.messages": answer})])
+
+    (response,) = kind(found, "model")["response"]
+    assert (response == SILENCE) == silent
 
 
 def test_words_about_redaction_are_words() -> None:

@@ -34,6 +34,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     UNTESTED,
 )
 from looptrace.analyzer.schema.columns import CODED, COUNTED
+from looptrace.analyzer.schema.turns import SILENCE
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Flags, Turns
 from looptrace.rules.vocabulary import pair
 
@@ -83,6 +84,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         untested=pl.col("task_kind").is_in(untested).fill_null(value=False),
         trace_code=_hash("trace_id"),
         has_id=pl.col("call_id").is_not_null(),
+        silent=(pl.col("response") == SILENCE).fill_null(value=False),
         only_calls=((pl.col("kind") == "model") & (pl.col("text") == "")).fill_null(value=False),
         status_code=pl.when(pl.col("kind").is_in(["attempt", "switch"]))
         .then(status)
@@ -195,6 +197,7 @@ def _told_marks(told: Mapping[str, Sequence[Any]]) -> Columns:
     columns["untested"] = np.array(
         [kind is not None and _is_untested(kind) for kind in told["task_kind"]]
     )
+    columns["silent"] = np.array([response == SILENCE for response in told["response"]])
     spoken = list(zip(told["kind"], told["text"], strict=True))
     columns["only_calls"] = np.array([kind == "model" and text == "" for kind, text in spoken])
     chants = [chant_of_turn(kind, text) for kind, text in spoken]

@@ -38,6 +38,7 @@ _CALL_TYPES = {
 }
 _CALL_WRAPPERS = ("toolUse", "function_call", "functionCall", "tool_call")
 _RESULT_TYPES = {"tool_call_response", "tool-result", "tool_result", "function_call_output"}
+_REASONING = ("reasoning", "thinking")
 _RESULT_WRAPPERS = ("toolResult", "function_response", "functionResponse")
 _TYPES = _CALL_TYPES | _RESULT_TYPES
 # A part without a type of these and without a key of those is neither a call nor a result.
@@ -67,12 +68,17 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of a conversation; the text is None where it was redacted."""
+    """One message of a conversation; the text is None where it was redacted.
+
+    A message is `silent` that shows that it says nothing: an empty text, no parts, or nothing but
+    reasoning. One without a text may be written by who records no texts.
+    """
 
     role: str
     text: str | None
     calls: tuple[ToolCall, ...]
     results: tuple[ToolResult, ...]
+    silent: bool = False
 
 
 # An item of a list of messages: whether it is a part of one, and the messages in it.
@@ -224,7 +230,17 @@ def _message(item: Any, default_role: str) -> Message:
     if results and not texts and role == "user":
         role = "tool"
     text = None if any(map(is_redacted, texts)) else "\n".join(texts).strip()
-    return Message(role, text, tuple(calls), tuple(results))
+    silent = text == "" and not calls and not results and _is_silent(item)
+    return Message(role, text, tuple(calls), tuple(results), silent)
+
+
+def _is_silent(item: dict[str, Any]) -> bool:
+    """Tell whether a message without a text shows that it has none."""
+    said = [item[key] for key in ("content", "contents", "parts") if item.get(key) is not None]
+    parts = [part for value in said for part in (value if isinstance(value, list) else [value])]
+    thinks = (isinstance(part, dict) and _type(part) in _REASONING for part in parts)
+    empty = (_text(part) == "" for part in parts)
+    return bool(said) and all(map(any, zip(thinks, empty, strict=True)))
 
 
 def _role_of(calls: list[ToolCall], results: list[ToolResult]) -> str:
@@ -248,7 +264,7 @@ def _sort_part(
             results.append(result)
         else:
             text = _text(part.get("message_content", part))
-            if isinstance(text, str) and _type(part) not in ("reasoning", "thinking"):
+            if isinstance(text, str) and _type(part) not in _REASONING:
                 texts.append(text)
 
 

@@ -15,6 +15,7 @@ from looptrace import semconv
 from looptrace.analyzer.normalize.dialects import CanonicalFields, with_events
 from looptrace.analyzer.normalize.messages import Message, ToolCall, messages_of
 from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
+from looptrace.analyzer.schema.turns import SILENCE
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
@@ -121,6 +122,16 @@ class SpanFields(msgspec.Struct, frozen=True):
         if None in texts:
             return None
         return "\n".join(text for text in texts if text)
+
+    @property
+    def response(self) -> str | None:
+        """A text that two responses share only if they say and ask for the same."""
+        text, calls = self.text, self.calls
+        if text is None or any(call.arguments is None for call in calls):
+            return None
+        if text or calls:
+            return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
+        return SILENCE if all(message.silent for message in self.answer or ()) else None
 
 
 class _Row(NamedTuple):

@@ -193,7 +193,7 @@ class _Trace:
             "model",
             text=span.text,
             arguments=_news(span.given),
-            response=_response(span),
+            response=span.response,
             talks_on=_talks_on(span),
             input_tokens=span.input_tokens,
             output_tokens=span.output_tokens,
@@ -337,14 +337,6 @@ def _news(given: tuple[Message, ...] | None) -> str | None:
             return None
         news += [message.text, *(str(result.text) for result in message.results)]
     return "\n".join(text for text in reversed(news) if text)
-
-
-def _response(span: SpanFields) -> str | None:
-    """Return a text that two responses share only if they say and ask for the same."""
-    text, calls = span.text, span.calls
-    if text is None or any(call.arguments is None for call in calls) or not (text or calls):
-        return None
-    return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
 
 
 def _talks_on(span: SpanFields) -> str | None:

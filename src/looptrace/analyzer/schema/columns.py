@@ -55,6 +55,7 @@ CODED = (
     Column("unfinished", _FLAG, "flag", "a call whose result says that something goes on"),
     Column("searches", _FLAG, "flag", "a turn whose name is that of a search"),
     Column("pauses", _FLAG, "flag", "a call that does nothing but wait"),
+    Column("silent", _FLAG, "flag", "a response that neither says nor asks for anything"),
     Column("only_calls", _FLAG, "flag", "a response without a text"),
     Column("untested", _FLAG, "flag", "its task is of a kind that tests cannot tell of"),
 )

@@ -7,6 +7,9 @@ import polars as pl
 from looptrace.rules.turns import KINDS
 from looptrace.rules.vocabulary import NS_PER_S
 
+# In place of the hash of a response that neither says nor asks for anything.
+SILENCE = "0" * 64
+
 # Null always means *unknown*: the trace does not say. A known empty text is "".
 TURN_SCHEMA = pl.Schema(
     {
@@ -55,7 +58,7 @@ TURN_SCHEMA = pl.Schema(
         "call": pl.String(),  # hash of tool and arguments; of what a model was given; of a message
         "outcome": pl.String(),  # hash of result or error, volatile parts masked
         "signature": pl.String(),  # what was done or asked, blocks or failed, short and readable
-        "response": pl.String(),  # hash of a model's text and of the calls it asks for
+        "response": pl.String(),  # hash of a model's text and of the calls it asks for; `SILENCE`
         # Hash of the response that a model's history ends with. It is null where this response or
         # that one asks for calls.
         "talks_on": pl.String(),

@@ -11,6 +11,7 @@
 | `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
 | `say("text", asked="news")` | the same, given without the agent's responses before it |
 | `say("words "*20)` | a response that says its words so many times |
+| `say(nothing)` | a response that neither says nor asks for anything; `given` as above |
 | `fail("text")` | a request to the model that fails with this message |
 | `user("text")` | a person steps in, with these words |
 | `prompt("text")` | a message to the agent, of a person or of an orchestrator |
@@ -39,7 +40,7 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import canonical
 from looptrace.errors import InputError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -331,13 +332,14 @@ def _model_columns(written: str) -> dict[str, Any]:
     text = written[: match.start()] if match else written
     context = (match["text"] if match["text"] is not None else match["word"]) if match else None
     chanted = _CHANTED.fullmatch(text.strip())
-    response = None if text.strip() == "?" else text.strip().strip('"')
-    response = chanted["text"] * int(chanted["times"]) if chanted else response
+    said = None if text.strip() == "?" else text.strip().strip('"')
+    said = chanted["text"] * int(chanted["times"]) if chanted else said
+    silent = text.strip() == "nothing"
     arguments = None if match and match["word"] == "?" else context
     return {
         "kind": "model",
         "name": "model",
-        "text": response,
-        "response": response,
+        "text": "" if silent else said,
+        "response": SILENCE if silent else said,
         "arguments": arguments,
     }

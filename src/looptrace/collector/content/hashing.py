@@ -202,6 +202,8 @@ def _text(message: Message, form: HashedForm, texts: Hash) -> Iterable[dict[str,
         yield {"type": "text", "content": "[redacted]"}
     elif message.text:
         yield {"type": "text", "content": texts(form, message.text)}
+    elif not (message.silent or message.calls or message.results):
+        yield {"type": "text"}  # Without parts it would show that nothing was said.
 
 
 def _call(call: ToolCall, texts: Hash) -> dict[str, Any]:

@@ -8,9 +8,7 @@ import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
-from looptrace.rules.vocabulary import in_a_row, pair, same_as, streak
-
-PAIR = 2
+from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,8 @@ class ResponseRepeat(Rule):
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal responses in a row, as far back as the news stayed the same."""
         response = np.where(lane.only_calls, UNKNOWN, lane.response)
-        news = lane.call
-        nothing_new = streak(lane, same_as(lane, news, 1))
-        # Where two make a loop none has free news, or any two equal responses would be one.
-        answering = nothing_new + 1 + (self.attempts_min > PAIR)
-        answers = np.minimum(in_a_row(lane, response), answering)
-        reached = np.where(news == UNKNOWN, np.minimum(answers, 1), answers)
-        return repeats(reached, self.attempts_min, pair(response, news))
+        reached = answers_in_a_row(lane, response, self.attempts_min)
+        return repeats(reached, self.attempts_min, pair(response, lane.call))
 
     def say(self, loop: Loop) -> str:
         """Quote the response."""

@@ -1,0 +1,53 @@
+"""The rule `empty_response`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.vocabulary import answers_in_a_row, pair
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyResponse(Rule):
+    """A model neither says nor asks for anything, and is asked the same again.
+
+    Its response has an empty text, no parts, or nothing but reasoning, and no call. The news that
+    it was given is the same each time, but for that of the first, and the agent calls no tool in
+    between. A response is unknown where the trace does not show that nothing was said.
+
+    ## Looping
+    - `say(nothing, given="Fix the test.") x3`
+
+    ## Not looping
+    - `say(nothing, given="Fix the test.") x2 say("Done.", given="Fix the test.")`: a retry helps.
+    - `say(nothing, given="page {n}") x5`: it had nothing to say to each of five pages.
+    - `say(nothing, given=?) x5`: what the model was given is unknown.
+    - `(say(nothing, given="Go on.") edit(a, {n})->ok) x5`: it works without a word.
+    """
+
+    name = "empty_response"
+    lane = LaneSpec(by="agent", kinds=("model", "tool", "handoff"))
+
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
+    attempts_min: int = setting(
+        3, ge=2, le=50, doc="Empty responses to the same news, in a row, that make a loop."
+    )
+
+    @property
+    def lookback(self) -> int:
+        """As many responses as make a loop."""
+        return self.attempts_min
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the empty responses in a row to the same news."""
+        silence = np.where(lane.turns.silent[lane.rows], lane.response, UNKNOWN)
+        reached = answers_in_a_row(lane, silence, self.attempts_min)
+        return repeats(reached, self.attempts_min, pair(silence, lane.call))
+
+    def say(self, loop: Loop) -> str:
+        """Tell how often."""
+        return f"{loop.attempts} responses in a row said nothing and asked for nothing"
