@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 from looptrace.errors import LooptraceError
 
@@ -11,9 +12,13 @@ EXIT_UNUSABLE = 2  # as for wrong usage
 
 def main() -> None:
     """Run the command line, or say what to install: an agent's process does without it."""
+    for stream in (sys.stdout, sys.stderr):
+        # A character that a terminal cannot show must not end a command.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         # Only here, because the base installation lacks what it imports.
-        from looptrace.cli.main import main as command_line  # noqa: PLC0415
+        from looptrace.cli.main import run  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("looptrace"):
             raise
@@ -26,7 +31,7 @@ def main() -> None:
     except LooptraceError as error:  # A module among the rules is none.
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(EXIT_UNUSABLE)
-    command_line()
+    run()
 
 
 if __name__ == "__main__":

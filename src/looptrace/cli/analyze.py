@@ -13,7 +13,7 @@ from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli import traces
+from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE, traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_of, judge_option, opinions
 
@@ -78,7 +78,7 @@ def _report(analysis: Analysis, answers: Opinions, form: str, settings: Settings
 
 def _exit_code(analysis: Analysis, fail_on: str) -> int:
     if analysis.skipped:
-        return traces.EXIT_UNREADABLE
+        return EXIT_UNREADABLE
     gated = any(event.type == "gate_opened" for event in analysis.events)
     fails = {"finding": bool(analysis.own), "gate": gated, "never": False}
-    return traces.EXIT_FOUND if fails[fail_on] else 0
+    return EXIT_FOUND if fails[fail_on] else 0

@@ -13,7 +13,7 @@ from looptrace.analyzer.settings.sections import Settings, load, of_profile
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.tuning import prices
 from looptrace.analyzer.tuning.backtest import backtest as compared
-from looptrace.cli import traces
+from looptrace.cli import EXIT_UNREADABLE, traces
 from looptrace.cli.config import config_option
 
 IN_FORCE = "the settings in force"
@@ -83,4 +83,4 @@ def backtest(
     else:
         print_backtest(comparison, names, Console())
     traces.warn_of(skipped)
-    context.exit(traces.EXIT_UNREADABLE if skipped else 0)
+    context.exit(EXIT_UNREADABLE if skipped else 0)

@@ -21,7 +21,7 @@ from looptrace.analyzer.settings.sections import (
 from looptrace.analyzer.settings.toml_editor import with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated
-from looptrace.cli import traces
+from looptrace.cli import EXIT_UNREADABLE, traces
 from looptrace.cli.config import config_option
 
 
@@ -62,7 +62,7 @@ def calibrate(
     if write:
         _write(settings, calibration.settings)
     traces.warn_of(skipped)
-    context.exit(traces.EXIT_UNREADABLE if skipped else 0)
+    context.exit(EXIT_UNREADABLE if skipped else 0)
 
 
 def _check_environment() -> None:

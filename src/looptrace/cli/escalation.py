@@ -14,7 +14,7 @@ from looptrace.analyzer.report.escalation import PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.cli import traces
+from looptrace.cli import EXIT_UNREADABLE, traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_of, judge_option, opinions
 from looptrace.collector.store import reader
@@ -74,7 +74,7 @@ def escalation(
         else escalation_markdown(report)
     )
     traces.write(text, output)
-    context.exit(traces.EXIT_UNREADABLE if analysis.skipped else 0)
+    context.exit(EXIT_UNREADABLE if analysis.skipped else 0)
 
 
 def _notes(paths: Sequence[str], gate: GateEvent, meaning: Meaning | None) -> list[PastNote]:

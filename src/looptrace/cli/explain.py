@@ -13,7 +13,7 @@ from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.explain import explain as explain_task
-from looptrace.cli import traces
+from looptrace.cli import EXIT_UNREADABLE, traces
 from looptrace.cli.config import config_option
 
 _CELL_LENGTH_MAX = 60
@@ -57,7 +57,7 @@ def explain(
         click.echo(explanation_json(name, turns, explanation, settings.directives), nl=False)
     else:
         print_explanation(name, turns, explanation, Console())
-    context.exit(traces.EXIT_UNREADABLE if skipped else 0)
+    context.exit(EXIT_UNREADABLE if skipped else 0)
 
 
 def _chosen(task: str | None, tasks: list[str]) -> str:

@@ -13,7 +13,7 @@ import click
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli import traces
+from looptrace.cli import EXIT_UNREADABLE, traces
 from looptrace.cli.config import config_option
 from looptrace.cli.judge import judge_of, judge_option
 from looptrace.collector.content.policy import CONTENTS, Content
@@ -78,7 +78,7 @@ def ingest(
         f"gates opened {done.gates_opened}, open {done.gates_open}",
         err=events is sys.stdout,
     )
-    context.exit(traces.EXIT_UNREADABLE if skipped else 0)
+    context.exit(EXIT_UNREADABLE if skipped else 0)
 
 
 def _judged(store_dir: Path, judge: Judge, settings: Settings) -> int:

@@ -1,41 +1,90 @@
-"""The command line: one command a file."""
+"""The command line: one command a file, which is imported when it is used."""
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from looptrace import __version__
-from looptrace.analyzer.text.display import plain
-from looptrace.cli.analyze import analyze
-from looptrace.cli.backtest import backtest
-from looptrace.cli.calibrate import calibrate
-from looptrace.cli.config import config
-from looptrace.cli.escalation import escalation
-from looptrace.cli.explain import explain
-from looptrace.cli.export import export
-from looptrace.cli.gates import gates
-from looptrace.cli.ingest import ingest
-from looptrace.cli.query import query
-from looptrace.cli.serve import serve
-from looptrace.cli.traces import EXIT_UNREADABLE
-from looptrace.cli.train import train
-from looptrace.cli.webhooks import webhooks
+from looptrace.cli import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_PIPE_CLOSED, EXIT_UNREADABLE
 from looptrace.errors import LooptraceError
 
+# Each is the command of this name in the module of this name.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "analyze": "Find the loops in traces.",
+        "explain": "Show the turns of a task, and how far each rule got.",
+        "escalation": "Report on one gate, for a person or a debugging agent.",
+        "backtest": "Compare two settings over the same traces.",
+        "calibrate": "Propose thresholds out of tasks that were well.",
+        "train": "Learn from a store when a loop is likely to come.",
+        "ingest": "Add traces to a store, with turns, findings and gates.",
+        "serve": "Receive traces, find loops as they happen, and stop them.",
+        "gates": "Show gates, and record what a person decides.",
+        "webhooks": "Try receivers, and list, send and replay what is for them.",
+        "export": "Send the gates of a store as spans into the agents' traces.",
+        "query": "Ask a store in SQL.",
+        "config": "Show, check or write the settings.",
+    }
+)
+
 _ERROR_CHARS_MAX = 500
+_REPORT = (
+    "looptrace has crashed, which is a fault of looptrace. Please report it with the lines above, "
+    "the command, and what `looptrace --version` prints. Nothing was sent anywhere."
+)
 
 
 class _Commands(click.Group):
     """The commands; each error of looptrace ends one with a line on stderr and exit code 2."""
 
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return [*COMMANDS, *self.commands]
+
+    def get_command(self, context: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(context, cmd_name)
+        command: click.Command = getattr(import_module(f"looptrace.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        named = [(name, doc) for name, doc in COMMANDS.items() if name.startswith(incomplete)]
+        own = super(click.Group, self).shell_complete(context, incomplete)
+        return [*(CompletionItem(name, help=doc) for name, doc in named), *own]
+
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except LooptraceError as error:
+            # Only here, so that `--help` comes at once.
+            from looptrace.analyzer.text.display import plain  # noqa: PLC0415
+
             click.echo(f"Error: {plain(str(error), _ERROR_CHARS_MAX)}", err=True)
             context.exit(EXIT_UNREADABLE)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # click would end with 1, which means something else.
+                _end_without_reader()
+            raise
+
+
+def _end_without_reader() -> NoReturn:
+    """End as other programs do whose reader is gone: in silence."""
+    # What is still buffered has nowhere to go, and would be an error at the end of the process.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(EXIT_PIPE_CLOSED)
 
 
 @click.group(
@@ -47,9 +96,24 @@ def main() -> None:
     """Find AI agents that are stuck in loops, in their OpenTelemetry traces."""
 
 
-_COMMANDS = (
-    *(analyze, explain, escalation, backtest, calibrate, train),
-    *(ingest, serve, gates, webhooks, export, query, config),
-)
-for command in _COMMANDS:
-    main.add_command(command)
+def run() -> NoReturn:
+    """Run the command of this process, and end it with the exit code of what happened."""
+    try:
+        code = main.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("Interrupted.", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # Rich ends with 1 then.
+            _end_without_reader()
+        raise
+    except BrokenPipeError:
+        _end_without_reader()
+    except Exception:
+        click.echo(f"{traceback.format_exc()}{_REPORT}", err=True)
+        sys.exit(EXIT_CRASHED)
+    sys.exit(code if isinstance(code, int) else 0)

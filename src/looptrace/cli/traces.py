@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +25,6 @@ from looptrace.analyzer.text.display import plain
 from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.store import layout, reader
 from looptrace.errors import InstallError
-
-EXIT_FOUND = 1
-EXIT_UNREADABLE = 2
 
 output_option = click.option(
     "--output",
@@ -80,6 +79,9 @@ def _stored(folder: Path, settings: Settings) -> Iterator[pl.DataFrame]:
 
 def read(paths: Sequence[str]) -> SpansRead:
     """Read spans, with a progress bar where standard error is a terminal."""
+    if sys.platform != "win32":
+        # Polars hears Ctrl-C, too, and would let a read that waits for a pipe go on.
+        signal.siginterrupt(signal.SIGINT, True)
     console = Console(stderr=True)
     parts = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:

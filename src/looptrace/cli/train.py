@@ -11,7 +11,7 @@ import polars as pl
 from looptrace.analyzer.report.calibration import calibration_svg, model_card_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning import train as training
-from looptrace.cli import traces
+from looptrace.cli import EXIT_UNREADABLE, traces
 from looptrace.cli.config import config_option
 from looptrace.rules.prediction.likely_loop import SIGNS
 
@@ -62,7 +62,7 @@ def train(
         traces.write(calibration_svg(trained.card["calibration"]), plot)
     click.echo(model_card_text(trained.card))
     traces.warn_of(skipped)
-    context.exit(traces.EXIT_UNREADABLE if skipped else 0)
+    context.exit(EXIT_UNREADABLE if skipped else 0)
 
 
 def _labels(

@@ -1,0 +1,134 @@
+"""How a command starts and ends, as a shell and a script see it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from looptrace.cli.main import COMMANDS, main, run
+from tests.paths import ROOT
+
+COMMAND = [sys.executable, "-m", "looptrace"]
+TRACES = str(ROOT / "examples/traces")
+HEAVY = "polars", "duckdb", "numpy", "msgspec"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
+def test_nothing_heavy_is_imported_before_a_command(arguments: list[str]) -> None:
+    """Help and completion come at once."""
+    code = (
+        "import sys; from looptrace.cli.main import main; "
+        f"main({arguments}, standalone_mode=False); "
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_completion_imports_no_command_either() -> None:
+    """A name is completed with its sentence."""
+    variables = {"COMP_WORDS": "looptrace ex", "COMP_CWORD": "1"}
+    environment = {**os.environ, **variables, "_LOOPTRACE_COMPLETE": "zsh_complete"}
+    code = (
+        "import sys; from looptrace.cli.main import main\n"
+        "try: main(prog_name='looptrace')\n"
+        f"finally: print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    *completed, heavy = done.stdout.splitlines()
+    names = completed[1::3]
+    assert names == ["explain", "export"]
+    assert completed[2] == COMMANDS["explain"]
+    assert heavy == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_listed_and_found(name: str) -> None:
+    """The list says of each command what it is for, in a sentence that fits a line."""
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+    assert f"{name} " in CliRunner().invoke(main, ["--help"]).stdout
+    assert COMMANDS[name].endswith(".")
+
+
+def test_every_module_with_a_command_is_listed() -> None:
+    """A new file with a command that is not listed would never be found."""
+    shared = {"__init__", "judge", "main", "traces"}
+    modules = {path.stem for path in (ROOT / "src/looptrace/cli").glob("*.py")}
+    assert modules - shared == set(COMMANDS)
+
+
+def test_a_crash_says_how_to_report_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1 says that a loop was found, and must not say anything else."""
+
+    @click.command()
+    def broken() -> None:
+        raise AssertionError("a fault of ours")
+
+    monkeypatch.setitem(main.commands, "broken", broken)
+    monkeypatch.setattr(sys, "argv", ["looptrace", "broken"])
+    with pytest.raises(SystemExit) as ended:
+        run()
+
+    assert ended.value.code == 3
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert "a fault of ours" in written.err
+    assert "Please report it" in written.err
+
+
+def test_ctrl_c_is_130(tmp_path: Path) -> None:
+    """A shell that runs a script stops it then, also while it waits for a pipe."""
+    fifo = tmp_path / "never.jsonl"
+    os.mkfifo(fifo)
+    # A shell that has started the tests in the background lets their processes ignore Ctrl-C.
+    hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{hearing}; from looptrace.__main__ import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "analyze", str(fifo)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        with fifo.open("wb"):  # It is open when the command begins to read.
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == "Interrupted."
+
+
+@pytest.mark.parametrize("arguments", [["analyze", TRACES], ["analyze", TRACES, "--format=json"]])
+def test_a_closed_pipe_is_silent(arguments: list[str]) -> None:
+    """As `looptrace analyze ... | head -1` is."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*COMMAND, *arguments], text=True, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(30), said) == (141, "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("arguments", [["explain", "--help"], ["analyze", TRACES]])
+def test_no_encoding_ends_a_command(arguments: list[str], encoding: str) -> None:
+    """What a terminal cannot show is replaced."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.splitlines()) > len(arguments)
