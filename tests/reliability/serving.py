@@ -31,7 +31,7 @@ DEADLINE_S = 60.0
 OK = 200
 SERVE = [sys.executable, "-m", "looptrace", "serve"]
 EARLY = [sys.executable, "-m", "tests.reliability.serving"]
-_ADDRESS = re.compile(r"http://([^\s,]+)")
+_ADDRESSES = re.compile(r"http://([^\s,]+)(?:.* gRPC at (\S+))?")
 
 
 class Served:
@@ -45,9 +45,9 @@ class Served:
         assert self.process.stdout is not None
         with self.process.stdout as said:
             line = said.readline()
-        found = _ADDRESS.search(line)
+        found = _ADDRESSES.search(line)
         assert found, line
-        self.address = found[1]
+        self.address, self.grpc = found[1], found[2]
 
     def send(self, request: dict[str, Any] | bytes, path: str = "/v1/traces") -> int:
         """Send an export request; returns the status, 0 where there was no answer."""
@@ -67,6 +67,13 @@ class Served:
             return answer.status, json.loads(answer.read() or b"null")
         finally:
             connection.close()
+
+    def kib(self, what: str) -> int:
+        """Read a figure of its memory: VmRSS is what it has, VmHWM the most it ever had."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text("utf-8")
+        return next(
+            int(row.split()[1]) for row in status.splitlines() if row.startswith(f"{what}:")
+        )
 
     def kill(self) -> None:
         """End it without a warning."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]
 import httpx
@@ -15,10 +17,14 @@ import pytest
 
 from looptrace.analyzer.settings.server_limits import Limits
 from tests.collector.conftest import pack_zstd
+from tests.otlp import as_json
 from tests.reliability.receivers import JSON, PROTO, Process, process, sample
+from tests.reliability.serving import served
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 AT_ONCE = 50
+CALLS = int(os.environ.get("LOOPTRACE_SOAK_CALLS", "100"))
+CONNECTIONS = 10
 ONE_KIB_MAX = 64 * KIB  # How much more memory one bomb may take, in KiB.
 ALL_KIB_MAX = 512 * KIB
 PARTS = 15 * MIB  # Of what fits a request once it is unpacked.
@@ -88,6 +94,45 @@ def test_bombs_over_grpc_are_refused(warm: Process) -> None:
         export(b" " * (128 * MIB), timeout=60)
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert warm.kib("VmHWM") - before < ONE_KIB_MAX
+
+
+def test_calls_without_a_token_are_neither_read_nor_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: a hundred of them that unpack to 15 MiB each cost less than one may."""
+    monkeypatch.setenv("LOOPTRACE_TOKENS", "a-token-of-sixteen-characters")
+    with served(tmp_path / "store") as server:
+        before = server.kib("VmRSS")
+        assert set(calls_of_15_mib(server.grpc)) == {grpc.StatusCode.UNAUTHENTICATED}
+        assert server.kib("VmHWM") - before < ONE_KIB_MAX
+
+
+def test_what_grpc_unpacks_counts_as_in_flight(tmp_path: Path) -> None:
+    """P7: calls that unpack to 15 MiB each are refused within what may be in flight."""
+    with served(tmp_path / "store") as server:
+        assert server.send(as_json(sample())) == 200
+        codes = set(calls_of_15_mib(server.grpc))
+        assert codes <= {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE}
+        assert server.kib("VmHWM") < ALL_KIB_MAX
+
+
+def calls_of_15_mib(at: str) -> list[grpc.StatusCode]:
+    """Send messages that unpack to 15 MiB each, ten on one connection; returns their codes."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    channels = [
+        grpc.insecure_channel(at, options, compression=grpc.Compression.Gzip)
+        for _ in range(CONNECTIONS)
+    ]
+    path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+    calls = [
+        channel.unary_unary(path).future(b" " * PARTS, timeout=120)
+        for _ in range(CALLS // CONNECTIONS)
+        for channel in channels
+    ]
+    codes = [call.code() for call in calls]
+    for channel in channels:
+        channel.close()
+    return codes
 
 
 # What cannot be packed, so that a body is not refused by its ratio before it is decoded.

@@ -244,10 +244,11 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         is_open = handler_call_details.method.startswith(_OPEN_SERVICE)
         if is_open or is_allowed(given, self._access):
             return await continuation(handler_call_details)
-        return grpc.unary_unary_rpc_method_handler(_refuse_call)
+        # As a stream, so that its message is neither read nor unpacked.
+        return grpc.stream_unary_rpc_method_handler(_refuse_call)
 
 
-async def _refuse_call(_request: object, context: grpc.aio.ServicerContext) -> None:
+async def _refuse_call(_messages: object, context: grpc.aio.ServicerContext) -> None:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, _WHO)
 
 

@@ -1,4 +1,8 @@
-"""OTLP over gRPC: the export services of traces, logs and metrics, for `grpc.aio`."""
+"""OTLP over gRPC: the export services of traces, logs and metrics, for `grpc.aio`.
+
+Messages come from the transport as they were sent, so that the pipeline unpacks them within the
+limits that hold for HTTP.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import grpc  # type: ignore[import-untyped]
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.server.decoding import RefusalError, Signal, WireFormat
 from looptrace.collector.server.otlp_responses import response, retry_info, status, written
-from looptrace.collector.server.pipeline import Pipeline
+from looptrace.collector.server.pipeline import Claim, Pipeline
 from looptrace.collector.server.receiver_metrics import Reason
 
 _SERVICES = {
@@ -24,6 +28,10 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _MS_PER_S = 1_000
 # Requests at once on one connection; exporters have one.
 _STREAMS_MAX = 100
+# Messages that are being read may take this share of what may be in flight.
+_READING_SHARE = 2
+# How a packed message begins. The transport does not say it; no request of OTLP begins so.
+_GZIP_HEAD, _ZLIB_HEAD = b"\x1f\x8b", b"\x78"
 
 
 def grpc_server(
@@ -40,7 +48,8 @@ def grpc_server(
         maximum_concurrent_rpcs=limits.connections_max,
     )
     # A message is read when a handler asks, so that no more than these are in memory at once.
-    reads = asyncio.Semaphore(max(1, limits.in_flight_bytes_max // limits.body_bytes_max))
+    most = limits.in_flight_bytes_max // limits.body_bytes_max // _READING_SHARE
+    reads = asyncio.Semaphore(max(1, most))
     for signal, service in _SERVICES.items():
         # On the wire, one message is a stream of one; as a stream it is not read beforehand.
         export = grpc.stream_unary_rpc_method_handler(partial(_export, pipeline, reads, signal))
@@ -51,8 +60,9 @@ def grpc_server(
 
 def _options(limits: Limits) -> list[tuple[str, int]]:
     return [
-        # It holds on the wire, and again after decompression.
         ("grpc.max_receive_message_length", limits.body_bytes_max),
+        # The transport would unpack every message before a handler may refuse it.
+        ("grpc.per_message_decompression", 0),
         ("grpc.max_metadata_size", limits.header_bytes_max),
         ("grpc.absolute_max_metadata_size", limits.header_bytes_max),
         ("grpc.max_concurrent_streams", _STREAMS_MAX),
@@ -73,9 +83,9 @@ async def _export(
     try:
         with pipeline.in_flight.claim() as claim:
             async with _slot(reads, pipeline.limits):
-                message = await _message(context, pipeline.limits)
-            claim.add(len(message))
-            decoded = await pipeline.take(signal, WireFormat.PROTO, "", [message], claim)
+                message = await _message(context, pipeline.limits, claim)
+            packing = _packing(message)
+            decoded = await pipeline.take(signal, WireFormat.PROTO, packing, [message], claim)
     except RefusalError as refusal:
         pipeline.counts.add_refused(refusal.reason)
         await _refuse(context, refusal)
@@ -97,8 +107,15 @@ async def _slot(reads: asyncio.Semaphore, limits: Limits) -> AsyncIterator[None]
         reads.release()
 
 
-async def _message(context: grpc.aio.ServicerContext[bytes, bytes], limits: Limits) -> bytes:
-    """Read the message of a request; raises RefusalError."""
+async def _message(
+    context: grpc.aio.ServicerContext[bytes, bytes], limits: Limits, claim: Claim
+) -> bytes:
+    """Read the message of a request; raises RefusalError.
+
+    How large it is shows when it was read, so that the most it may be is claimed until then.
+    """
+    most = min(limits.body_bytes_max, limits.in_flight_bytes_max)
+    claim.add(most)
     try:
         async with asyncio.timeout(limits.body_s):
             message = await context.read()
@@ -106,7 +123,16 @@ async def _message(context: grpc.aio.ServicerContext[bytes, bytes], limits: Limi
         raise RefusalError(Reason.SLOW, f"the message took over {limits.body_s} s") from error
     if not isinstance(message, bytes):  # It ended without one, or with one that is too large.
         raise RefusalError(Reason.CLIENT_GONE, "the request has no message")
+    claim.give_back(most)
+    claim.add(len(message))
     return message
+
+
+def _packing(message: bytes) -> str:
+    """Return how a message is packed, empty where it is not."""
+    if message.startswith(_GZIP_HEAD):
+        return "gzip"
+    return "deflate" if message.startswith(_ZLIB_HEAD) else ""
 
 
 async def _refuse(context: grpc.aio.ServicerContext[bytes, bytes], refusal: RefusalError) -> None:

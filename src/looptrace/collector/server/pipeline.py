@@ -45,6 +45,12 @@ class InFlight:
                 self.bytes_held -= claim.bytes_held
                 claim.is_over = True
 
+    def give_back(self, claim: Claim, size: int) -> None:
+        """Return a part of what a claim has reserved."""
+        with self._lock:
+            self.bytes_held -= size
+            claim.bytes_held -= size
+
     def take(self, claim: Claim, size: int) -> None:
         """Reserve bytes; raises RefusalError where there is no room for them."""
         with self._lock:
@@ -68,6 +74,10 @@ class Claim:
     def add(self, size: int) -> None:
         """Reserve more; raises RefusalError where all requests together hold too much."""
         self._in_flight.take(self, size)
+
+    def give_back(self, size: int) -> None:
+        """Return what was reserved and is not needed."""
+        self._in_flight.give_back(self, size)
 
 
 class Pipeline:
@@ -105,8 +115,10 @@ class Pipeline:
             return DecodedRequest()
         loop = asyncio.get_running_loop()
         decoded = await loop.run_in_executor(
-            self._decoders, self._decode, signal, form, packing, parts, claim
+            self._decoders, self._decoded, signal, form, packing, parts, claim
         )
+        if isinstance(decoded, RefusalError):
+            raise decoded
         if not decoded.spans.is_empty():
             await self._commit(decoded)
         self.counts.add("requests")
@@ -114,6 +126,15 @@ class Pipeline:
         self.counts.add("spans", decoded.spans.height)
         self.counts.add("spans_rejected", decoded.rejected)
         return decoded
+
+    def _decoded(
+        self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
+    ) -> DecodedRequest | RefusalError:
+        """Decode a body; a refusal is returned, because one that is raised keeps all it passed."""
+        try:
+            return self._decode(signal, form, packing, parts, claim)
+        except RefusalError as refusal:
+            return RefusalError(refusal.reason, str(refusal), refusal.retry_after_s)
 
     def _decode(
         self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
