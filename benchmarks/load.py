@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
+import httpx
 import numpy as np
 import polars as pl
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -42,6 +43,8 @@ CALLS_A_RUN = 24
 LOOPS_ONE_IN = 20
 ANSWER_CHARS = 600
 MS_PER_S = 1_000
+# Of a server that is further behind it is enough to know that.
+BEHIND_S_MAX = 60
 _ADDRESSES = re.compile(r"(http://\S+), OTLP over gRPC at (\S+)")
 
 
@@ -81,13 +84,16 @@ class Timed(SpanExporter):
         self.exporter.shutdown()
 
 
-def export(protocol: Protocol, address: str, spans_per_s: float, seconds: float) -> Sent:
-    """Make spans at a rate and send them with the SDK's defaults."""
+def export(
+    protocol: Protocol, address: str, spans_per_s: float, seconds: float, batch: int
+) -> Sent:
+    """Make spans at a rate and send them, at most `batch` in a request."""
     real = Http(address + "/v1/traces") if protocol == "http" else Grpc(address, insecure=True)
     timed = Timed(real)
     provider = TracerProvider(shutdown_on_exit=False)
     # Nothing may be dropped in this process, or it would not be the server that is measured.
-    provider.add_span_processor(BatchSpanProcessor(timed, max_queue_size=100_000))
+    processor = BatchSpanProcessor(timed, max_queue_size=100_000, max_export_batch_size=batch)
+    provider.add_span_processor(processor)
     tracer = provider.get_tracer("load")
     began_s = time.perf_counter()
     spans = run = 0
@@ -125,12 +131,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--spans-per-s", type=float, default=2_000, help="of all exporters")
+    parser.add_argument("--batch", type=int, default=512, help="spans in a request")
     parser.add_argument("--export", nargs=2, metavar=("PROTOCOL", "ADDRESS"), help="one exporter")
     arguments = parser.parse_args()
     if arguments.export:
         rate = arguments.spans_per_s / len(EXPORTERS)
         protocol, address = arguments.export
-        print(json.dumps(asdict(export(protocol, address, rate, arguments.seconds))))
+        sent = export(protocol, address, rate, arguments.seconds, arguments.batch)
+        print(json.dumps(asdict(sent)))
         return
     with tempfile.TemporaryDirectory() as folder:
         sys.exit(0 if measure(Path(folder) / "store", arguments) else 1)
@@ -145,6 +153,7 @@ def measure(store_dir: Path, arguments: argparse.Namespace) -> bool:
         options = [
             *("--seconds", str(arguments.seconds)),
             *("--spans-per-s", str(arguments.spans_per_s)),
+            *("--batch", str(arguments.batch)),
         ]
         module = [sys.executable, "-m", "benchmarks.load", *options, "--export"]
         exporters = [
@@ -152,8 +161,10 @@ def measure(store_dir: Path, arguments: argparse.Namespace) -> bool:
             for kind in EXPORTERS
         ]
         sent = [Sent(**json.loads(exporter.communicate()[0])) for exporter in exporters]
+        behind_s = _behind(to["http"], sum(each.spans for each in sent))
         used = _used(server.pid)
         server.send_signal(signal.SIGTERM)
+    print(f"behind at the end: rules {behind_s[0]:.1f} s, store {behind_s[1]:.1f} s")
     writer.ingest(_logged(store_dir), store_dir)
     return report(store_dir, sent, used, arguments.seconds)
 
@@ -172,6 +183,20 @@ def report(store_dir: Path, sent: list[Sent], used: tuple[float, float], seconds
     print(f"acknowledgement of {took_ms.size:,} requests: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
     print(f"server: {used[0]:.1f} s of processor time, {used[1]:.0f} MiB at most; gates {opened}")
     return spans == held and not failed and p99 < 100
+
+
+def _behind(address: str, spans: int) -> tuple[float, float]:
+    """Return after how many seconds the rules have run on all spans, and the store has them."""
+    began_s, took_s = time.perf_counter(), list[float]()
+    for part in ("detection", "storing"):
+        while True:
+            page = httpx.get(f"{address}/metrics", timeout=60).text
+            (done,) = re.findall(rf"^looptrace_{part}_spans_total (\S+)", page, re.MULTILINE)
+            if float(done) >= spans or time.perf_counter() - began_s > BEHIND_S_MAX:
+                break
+            time.sleep(0.2)
+        took_s.append(time.perf_counter() - began_s)
+    return took_s[0], took_s[1]
 
 
 def _logged(store_dir: Path) -> pl.DataFrame:
