@@ -28,7 +28,7 @@ from looptrace.cli.main import main as looptrace
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.metrics import Instrument
 from looptrace.collector.server.openapi import document
-from looptrace.collector.server.receiver_metrics import NAMES, Reason
+from looptrace.collector.server.receiver.receiver_metrics import NAMES, Reason
 from looptrace.collector.server.service import Options, Service
 from looptrace.rules.docs import pages, table
 
@@ -78,7 +78,7 @@ def dialects_page() -> str:
 
 _RECEIVER_HEAD = """# The receiver
 
-<!-- Made from collector/server/receiver_metrics.py by `make docs`; edit them there. -->
+<!-- Made from collector/server/receiver/receiver_metrics.py by `make docs`; edit them there. -->
 
 `looptrace[server]` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON,
 plain or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.

@@ -22,10 +22,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from starlette.applications import Starlette
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.grpc_receiver import grpc_server
-from looptrace.collector.server.http_receiver import otlp_routes, uvicorn_options
-from looptrace.collector.server.pipeline import Pipeline
-from looptrace.collector.server.receiver_metrics import ReceiverCounts
+from looptrace.collector.server.receiver.grpc_receiver import grpc_server
+from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
+from looptrace.collector.server.receiver.pipeline import Pipeline
+from looptrace.collector.server.receiver.receiver_metrics import ReceiverCounts
 from tests.paths import ROOT
 
 HOST = "127.0.0.1"

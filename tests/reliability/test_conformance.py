@@ -28,7 +28,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from looptrace.analyzer.settings.server_limits import MIB, Limits
-from looptrace.collector.server.sink import SinkFull
+from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.store.locks import StoreError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Status, StatusCode
 
-from looptrace.collector.server.sink import SinkFull
+from looptrace.collector.server.receiver.sink import SinkFull
 from tests.paths import ROOT
 from tests.reliability.receivers import Receiver, running
 

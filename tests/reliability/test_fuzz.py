@@ -25,8 +25,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from starlette.applications import Starlette
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server import pipeline
-from looptrace.collector.server.decoding import DecodedRequest, WireFormat
+from looptrace.collector.server.receiver import pipeline
+from looptrace.collector.server.receiver.decoding import DecodedRequest, WireFormat
 from tests.otlp import any_value, as_json, key_values
 from tests.reliability.receivers import JSON, PROTO, intake, sample
 

@@ -21,9 +21,9 @@ from google.protobuf import json_format  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.decoding import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
-from looptrace.collector.server.pipeline import InFlight
-from looptrace.collector.server.receiver_metrics import NAMES, ReceiverCounts
+from looptrace.collector.server.receiver.decoding import SHOWN_CHARS_MAX, STREAMS_MAX, RefusalError
+from looptrace.collector.server.receiver.pipeline import InFlight
+from looptrace.collector.server.receiver.receiver_metrics import NAMES, ReceiverCounts
 from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json

@@ -27,7 +27,7 @@ from looptrace.collector.server.metrics import (
     of_fields,
     routes,
 )
-from looptrace.collector.server.receiver_metrics import Reason, ReceiverCounts, number
+from looptrace.collector.server.receiver.receiver_metrics import Reason, ReceiverCounts, number
 from tests.reliability.asgi import serving
 
 SAID = "what the agent said"

@@ -14,7 +14,7 @@ from pathlib import Path
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog, Logged
-from looptrace.collector.server.receiver_metrics import number
+from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import Writer, writing
 from looptrace.collector.worker import Worker

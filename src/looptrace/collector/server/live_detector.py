@@ -21,7 +21,7 @@ from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.ingest_log import IngestLog, Logged
-from looptrace.collector.server.receiver_metrics import number
+from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError

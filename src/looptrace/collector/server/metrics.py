@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from looptrace.collector.api_bodies import Readiness
 from looptrace.collector.server.openapi import JSON, TEXT, Answer, operation
-from looptrace.collector.server.receiver_metrics import (
+from looptrace.collector.server.receiver.receiver_metrics import (
     REFUSED,
     TAKEN,
     InstrumentKind,

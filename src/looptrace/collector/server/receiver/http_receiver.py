@@ -15,10 +15,10 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.decoding import PACKINGS, RefusalError, Signal, WireFormat
-from looptrace.collector.server.otlp_responses import response, status, written
-from looptrace.collector.server.pipeline import Claim, Pipeline
-from looptrace.collector.server.receiver_metrics import Reason
+from looptrace.collector.server.receiver.decoding import PACKINGS, RefusalError, Signal, WireFormat
+from looptrace.collector.server.receiver.otlp_responses import response, status, written
+from looptrace.collector.server.receiver.pipeline import Claim, Pipeline
+from looptrace.collector.server.receiver.receiver_metrics import Reason
 
 _FORMS = {form.value: form for form in WireFormat}
 _NO_PACKING = ("", "identity")

@@ -14,10 +14,10 @@ from functools import partial
 import grpc  # type: ignore[import-untyped]
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.decoding import RefusalError, Signal, WireFormat
-from looptrace.collector.server.otlp_responses import response, retry_info, status, written
-from looptrace.collector.server.pipeline import Claim, Pipeline
-from looptrace.collector.server.receiver_metrics import Reason
+from looptrace.collector.server.receiver.decoding import RefusalError, Signal, WireFormat
+from looptrace.collector.server.receiver.otlp_responses import response, retry_info, status, written
+from looptrace.collector.server.receiver.pipeline import Claim, Pipeline
+from looptrace.collector.server.receiver.receiver_metrics import Reason
 
 _SERVICES = {
     Signal.TRACES: "opentelemetry.proto.collector.trace.v1.TraceService",

@@ -12,7 +12,7 @@ from threading import Lock
 import polars as pl
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.decoding import (
+from looptrace.collector.server.receiver.decoding import (
     DecodedRequest,
     RefusalError,
     Signal,
@@ -21,8 +21,8 @@ from looptrace.collector.server.decoding import (
     decode_traces,
     decompress,
 )
-from looptrace.collector.server.receiver_metrics import Reason, ReceiverCounts
-from looptrace.collector.server.sink import Sink, SinkFull
+from looptrace.collector.server.receiver.receiver_metrics import Reason, ReceiverCounts
+from looptrace.collector.server.receiver.sink import Sink, SinkFull
 from looptrace.collector.store.locks import StoreError
 
 

@@ -18,8 +18,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from looptrace.collector.server.decoding import DecodedRequest, RefusalError, Signal, WireFormat
-from looptrace.collector.server.receiver_metrics import Reason
+from looptrace.collector.server.receiver.decoding import (
+    DecodedRequest,
+    RefusalError,
+    Signal,
+    WireFormat,
+)
+from looptrace.collector.server.receiver.receiver_metrics import Reason
 
 
 def response(signal: Signal, decoded: DecodedRequest) -> Message:

@@ -25,7 +25,7 @@ from looptrace.collector.otlp.span_rows import (
     SpanRow,
 )
 from looptrace.collector.otlp.span_table import span_table
-from looptrace.collector.server.receiver_metrics import Reason
+from looptrace.collector.server.receiver.receiver_metrics import Reason
 from looptrace.errors import LooptraceError
 
 if sys.version_info >= (3, 14):

@@ -1,0 +1,1 @@
+"""Taking requests of OTLP over HTTP and gRPC, within limits."""
