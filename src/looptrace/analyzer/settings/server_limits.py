@@ -52,6 +52,12 @@ class Limits:
         5, ge=1, le=600, doc="Seconds after which a refused client is asked to try again."
     )
     decoders: int = setting(2, ge=1, le=64, doc="Threads that unpack and decode requests.")
+    block_ms: int = setting(
+        20, ge=0, le=1_000, doc="Milliseconds for which requests are gathered, to be kept at once."
+    )
+    block_bytes_max: int = setting(
+        4 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of such requests; with more they wait no longer."
+    )
     tasks_max: int = setting(
         10_000, ge=1, le=1_000_000, doc="Tasks that are judged live at once; the idlest one goes."
     )

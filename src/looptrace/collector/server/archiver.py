@@ -21,8 +21,8 @@ from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
-# Requests that are stored at once: more would delay answers, fewer would take longer in all.
-REQUESTS_A_ROUND = 16
+# Spans that are stored at once: more would take more memory, fewer would take longer in all.
+SPANS_A_ROUND = 20_000
 # Storing may take this share of the time, so that receiving and detection go on.
 BUSY_SHARE_MAX = 0.2
 # When the log is as full as this, storing may take all of the time, before the log is full.
@@ -36,7 +36,7 @@ RETRY_S = 5.0
 class ArchiverCounts:
     """Counts of the archiver, which other threads read."""
 
-    seq: int = number("Request of the log up to which all is in the store.", "gauge")
+    seq: int = number("Row of the log up to which all is in the store.", "gauge")
     spans: int = number("Spans that were written to the store.")
     rounds: int = number("Times that spans were written there.")
     failed: int = number("Times that writing failed, and is tried again.")
@@ -94,13 +94,13 @@ class Archiver:
 
     def _catch_up(self, writer: Writer) -> None:
         """Ingest what was acknowledged and not stored; the gates of that are decided here."""
-        logged = self._log.read(self.counts.seq, REQUESTS_A_ROUND)
+        logged = self._log.read(self.counts.seq, SPANS_A_ROUND)
         if logged is None:
             writer.ingest(SPAN_SCHEMA.to_frame())  # Mends what a killed process left.
         while logged is not None:
             writer.ingest(logged.spans)
             self._done(logged)
-            logged = self._log.read(self.counts.seq, REQUESTS_A_ROUND)
+            logged = self._log.read(self.counts.seq, SPANS_A_ROUND)
 
     def _go_on(self, writer: Writer) -> Generator[float, None, None]:
         expire_s = time.monotonic()
@@ -124,15 +124,15 @@ class Archiver:
             yield wait_s
 
     def _round(self, writer: Writer) -> bool:
-        """Store some requests; return whether there may be more."""
-        logged = self._log.read(self.counts.seq, REQUESTS_A_ROUND, self._detected_seq())
+        """Store what came, up to SPANS_A_ROUND; return whether there is more."""
+        logged = self._log.read(self.counts.seq, SPANS_A_ROUND, self._detected_seq())
         if logged is None:
             if writer.has_decisions():
                 writer.add(SPAN_SCHEMA.to_frame())
             return False
         writer.add(logged.spans)
         self._done(logged)
-        return True
+        return logged.seq < self._detected_seq()
 
     def _done(self, logged: Logged) -> None:
         self._log.drop(logged.seq)

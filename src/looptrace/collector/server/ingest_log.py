@@ -1,8 +1,9 @@
 """The ingest log: what was acknowledged and is not in the store yet, in SQLite.
 
-Spans are acknowledged when the transaction that holds them is committed and synced. Requests that
-arrive meanwhile share the next one, so that the disk is asked once for many. A row stays until its
-spans are judged and in the store's files.
+Spans are acknowledged when the transaction that holds them is committed and synced. A row has the
+spans of all requests that were gathered in a block. Blocks that come meanwhile share the next
+transaction, so that the disk is asked once for many. A row stays until its spans are judged and in
+the store's files.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -31,8 +33,10 @@ from looptrace.collector.worker import Worker
 _logger = logging.getLogger(__name__)
 
 FILE_NAME = f"{NAME}.log.db"
-# Requests that share a transaction; more would make the first of them wait.
-_REQUESTS_A_COMMIT = 256
+# Blocks that share a transaction; more would make the first of them wait.
+_BLOCKS_A_COMMIT = 256
+# What is read at once has at most as many bytes, packed as they are.
+_PIECE_BYTES_MAX = 64 << 20
 # How long whoever sends should wait until the store has caught up.
 _RETRY_AFTER_S = 5
 
@@ -57,13 +61,17 @@ _LOG = Schema(
     shrinks=True,
 )
 _ADD = "INSERT INTO requests (received_ns, spans, digest, body) VALUES (?, ?, ?, ?)"
-_READ = "SELECT seq, digest, body FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+_LISTED = """
+    SELECT seq, spans, length(body) FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq
+"""
+_READ = "SELECT seq, digest, body FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq"
+_LAST = "SELECT coalesce(max(seq), 0) FROM requests"
 _SIZES = "SELECT coalesce(sum(length(body)), 0), coalesce(sum(spans), 0) FROM requests"
 _SET_ASIDE = (
     "INSERT INTO damaged SELECT * FROM requests WHERE seq = ?",
     "DELETE FROM requests WHERE seq = ?",
 )
-_SEQ_MAX = 2**63 - 1
+SEQ_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +132,28 @@ class IngestLog:
         self._queue.put(_Append(spans, done))
         await waiting
 
-    def read(self, after_seq: int, rows_max: int, up_to_seq: int = _SEQ_MAX) -> Logged | None:
+    def last_seq(self) -> int:
+        """Return the number of the last row, 0 where there is none.
+
+        Raises:
+            StoreError: if the file cannot be read.
+        """
+        seq: int = self._rows(_LAST)[0][0]
+        return seq
+
+    def read(self, after_seq: int, spans_max: int, up_to_seq: int = SEQ_MAX) -> Logged | None:
         """Return the spans after a number, None where there are none.
 
+        They are the spans of one row at least, and of as many more as hold `spans_max` together.
         Rows that cannot be read are set aside and counted.
 
         Raises:
             StoreError: if the file cannot be read.
         """
-        rows = self._rows(_READ, after_seq, up_to_seq, rows_max)
-        if not rows:
+        last_seq = self._end_of_piece(after_seq, spans_max, up_to_seq)
+        if last_seq is None:
             return None
+        rows = self._rows(_READ, after_seq, last_seq)
         tables = [SPAN_SCHEMA.to_frame()]
         for seq, check, body in rows:
             table = _unpacked(check, body)
@@ -142,7 +161,7 @@ class IngestLog:
                 self._set_aside(seq)
             else:
                 tables.append(table)
-        return Logged(rows[-1][0], pl.concat(tables))
+        return Logged(last_seq, pl.concat(tables))
 
     def drop(self, seq: int) -> None:
         """Delete the rows up to this number."""
@@ -154,13 +173,25 @@ class IngestLog:
         self._worker.close(None)
         self._reader.close()
 
-    def _rows(self, sql: str, *values: int) -> Sequence[tuple[int, str, bytes]]:
+    def _end_of_piece(self, after_seq: int, spans_max: int, up_to_seq: int) -> int | None:
+        """Return the number of the last row of a piece of the log."""
+        spans = size = 0
+        end: int | None = None
+        with self._reading, explained(self.path, _LOG):
+            for seq, spans_more, size_more in self._reader.execute(_LISTED, (after_seq, up_to_seq)):
+                spans, size = spans + spans_more, size + size_more
+                if end is not None and (spans > spans_max or size > _PIECE_BYTES_MAX):
+                    break
+                end = seq
+        return end
+
+    def _rows(self, sql: str, *values: int) -> Sequence[tuple[Any, ...]]:
         with self._reading, explained(self.path, _LOG):
             return self._reader.execute(sql, values).fetchall()
 
     def _set_aside(self, seq: int) -> None:
         self.damaged += 1
-        _logger.error("request %d of the ingest log is damaged and was set aside", seq)
+        _logger.error("row %d of the ingest log is damaged and was set aside", seq)
         for statement in _SET_ASIDE:
             self._rows(statement, seq)
 
@@ -170,7 +201,7 @@ class IngestLog:
         goes_on = True
         while goes_on:
             items = [self._queue.get()]
-            while len(items) < _REQUESTS_A_COMMIT and not self._queue.empty():
+            while len(items) < _BLOCKS_A_COMMIT and not self._queue.empty():
                 items.append(self._queue.get())
             goes_on = None not in items
             self._append(sql, [item for item in items if isinstance(item, _Append)])

@@ -34,8 +34,8 @@ _logger = logging.getLogger(__name__)
 TICK_S = 0.1
 # Decisions that another process wrote into the store are looked for this often.
 LOOK_EVERY_S = 1.0
-# Requests that are judged at once; who answers waits while their spans become rows.
-REQUESTS_A_TICK = 8
+# Spans that are judged at once; who answers waits while they become rows.
+SPANS_A_TICK = 2_000
 # How often idle tasks are looked for.
 FORGET_EVERY_S = 3_600
 # A trace that was at work this long before a start may go on after it.
@@ -47,7 +47,7 @@ class DetectorCounts:
     """Counts of the detector, which other threads read for metrics and for trimming the log."""
 
     # All that was decided of it is committed.
-    seq: int = number("Request of the log up to which the rules have run.", "gauge")
+    seq: int = number("Row of the log up to which the rules have run.", "gauge")
     spans: int = number("Spans on which the rules have run.")
     turns: int = number("Turns on which the rules have run.")
     events: int = number("Events that were recorded: warnings, pivots, gates, resets.")
@@ -180,7 +180,7 @@ class _Judge:
     def tick(self) -> bool:
         """Judge what there is now; says whether there may be more."""
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
-        logged = self._log.read(self._judged.seq, REQUESTS_A_TICK)
+        logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:
             self._feed(resolution_turns(said))
             self._seen.update(each.id for each in said)

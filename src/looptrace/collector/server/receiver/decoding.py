@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-import polars as pl
-
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.collector.coding_agents import otlp_logs
 from looptrace.collector.otlp import json as otlp_json
@@ -24,7 +21,6 @@ from looptrace.collector.otlp.span_rows import (
     Problem,
     SpanRow,
 )
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.receiver.receiver_metrics import Reason
 from looptrace.errors import LooptraceError
 
@@ -80,11 +76,12 @@ class RefusalError(LooptraceError):
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
-    """What is taken of a request: spans (SPAN_SCHEMA), how many are left out, and why."""
+    """What is taken of a request: spans, how many are left out, and why; and its bytes unpacked."""
 
-    spans: pl.DataFrame = field(default_factory=SPAN_SCHEMA.to_frame)
+    rows: Sequence[SpanRow] = ()
     rejected: int = 0
     message: str = ""
+    size: int = 0
 
 
 class _Stream(Protocol):
@@ -166,7 +163,7 @@ def decode_traces(body: bytes, form: WireFormat, limits: Limits) -> DecodedReque
         raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
     except otlp_json.UndecodableError as error:
         raise RefusalError(Reason.UNDECODABLE, str(error)) from error
-    return _taken(_without_deep(decoded, limits.depth_max))
+    return _taken(_without_deep(decoded, limits.depth_max), len(body))
 
 
 def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest:
@@ -184,14 +181,14 @@ def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest
     if len(decoded.rows) + len(decoded.problems) > limits.spans_max:
         why = f"a request may tell of {limits.spans_max:,} spans; send smaller batches"
         raise RefusalError(Reason.TOO_MANY_SPANS, why)
-    return _taken(_without_deep(decoded, limits.depth_max))
+    return _taken(_without_deep(decoded, limits.depth_max), len(body))
 
 
 def _bounds(limits: Limits) -> Bounds:
     return Bounds(limits.spans_max, limits.span_bytes_max)
 
 
-def _taken(decoded: DecodedSpans) -> DecodedRequest:
+def _taken(decoded: DecodedSpans, size: int) -> DecodedRequest:
     """Distinguish spans that were left out from a request that is none."""
     bad = [problem for problem in decoded.problems if problem.is_span]
     worse = [problem for problem in decoded.problems if not (problem.is_span or problem.foreign)]
@@ -200,7 +197,7 @@ def _taken(decoded: DecodedSpans) -> DecodedRequest:
     why = why[:SHOWN_CHARS_MAX]
     if worse or (bad and not decoded.rows):
         raise RefusalError(Reason.UNDECODABLE, why)
-    return DecodedRequest(span_table(decoded.rows), len(bad), why)
+    return DecodedRequest(decoded.rows, len(bad), why, size)
 
 
 def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:

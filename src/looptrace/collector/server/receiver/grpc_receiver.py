@@ -7,6 +7,7 @@ limits that hold for HTTP.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -30,6 +31,8 @@ _MS_PER_S = 1_000
 _STREAMS_MAX = 100
 # Messages that are being read may take this share of what may be in flight.
 _READING_SHARE = 2
+# How often one that waits looks for room.
+_LOOK_S = 0.01
 # How a packed message begins. The transport does not say it; no request of OTLP begins so.
 _GZIP_HEAD, _ZLIB_HEAD = b"\x1f\x8b", b"\x78"
 
@@ -82,8 +85,9 @@ async def _export(
     """Take one request; ends the call with a status where it is refused."""
     try:
         with pipeline.in_flight.claim() as claim:
-            async with _slot(reads, pipeline.limits):
-                message = await _message(context, pipeline.limits, claim)
+            async with _slot(reads, pipeline.limits, claim):
+                message = await _message(context, pipeline.limits)
+            claim.add(len(message))
             packing = _packing(message)
             decoded = await pipeline.take(signal, WireFormat.PROTO, packing, [message], claim)
     except RefusalError as refusal:
@@ -93,29 +97,41 @@ async def _export(
 
 
 @asynccontextmanager
-async def _slot(reads: asyncio.Semaphore, limits: Limits) -> AsyncIterator[None]:
-    """Wait for one of the messages that may be read at once; raises RefusalError."""
+async def _slot(reads: asyncio.Semaphore, limits: Limits, claim: Claim) -> AsyncIterator[None]:
+    """Wait for one of the messages that may be read at once; raises RefusalError.
+
+    How large a message is shows when it was read, so that the most it may be is claimed until then.
+    """
+    most = min(limits.body_bytes_max, limits.in_flight_bytes_max)
     try:
         async with asyncio.timeout(limits.body_s):
             await reads.acquire()
     except TimeoutError as error:
-        why = "too much is being received at once; try again later"
-        raise RefusalError(Reason.IN_FLIGHT, why, limits.retry_after_s) from error
+        raise _no_room(limits) from error
     try:
+        await _claim(claim, most, limits)
         yield
+        claim.give_back(most)
     finally:
         reads.release()
 
 
-async def _message(
-    context: grpc.aio.ServicerContext[bytes, bytes], limits: Limits, claim: Claim
-) -> bytes:
-    """Read the message of a request; raises RefusalError.
+async def _claim(claim: Claim, size: int, limits: Limits) -> None:
+    """Wait until there is room for so many bytes, and claim it; raises RefusalError."""
+    deadline_s = time.monotonic() + limits.body_s
+    while not claim.try_add(size):
+        if time.monotonic() > deadline_s:
+            raise _no_room(limits)
+        await asyncio.sleep(_LOOK_S)
 
-    How large it is shows when it was read, so that the most it may be is claimed until then.
-    """
-    most = min(limits.body_bytes_max, limits.in_flight_bytes_max)
-    claim.add(most)
+
+def _no_room(limits: Limits) -> RefusalError:
+    why = "too much is being received at once; try again later"
+    return RefusalError(Reason.IN_FLIGHT, why, limits.retry_after_s)
+
+
+async def _message(context: grpc.aio.ServicerContext[bytes, bytes], limits: Limits) -> bytes:
+    """Read the message of a request; raises RefusalError."""
     try:
         async with asyncio.timeout(limits.body_s):
             message = await context.read()
@@ -123,8 +139,6 @@ async def _message(
         raise RefusalError(Reason.SLOW, f"the message took over {limits.body_s} s") from error
     if not isinstance(message, bytes):  # It ended without one, or with one that is too large.
         raise RefusalError(Reason.CLIENT_GONE, "the request has no message")
-    claim.give_back(most)
-    claim.add(len(message))
     return message
 
 

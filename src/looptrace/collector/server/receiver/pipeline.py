@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Lock
 
 import polars as pl
@@ -21,6 +20,7 @@ from looptrace.collector.server.receiver.decoding import (
     decode_traces,
     decompress,
 )
+from looptrace.collector.server.receiver.gatherer import Gatherer
 from looptrace.collector.server.receiver.receiver_metrics import Reason, ReceiverCounts
 from looptrace.collector.server.receiver.sink import Sink, SinkFull
 from looptrace.collector.store.locks import StoreError
@@ -75,6 +75,16 @@ class Claim:
         """Reserve more; raises RefusalError where all requests together hold too much."""
         self._in_flight.take(self, size)
 
+    def try_add(self, size: int) -> bool:
+        """Reserve more where there is room for it; say whether there was."""
+        try:
+            self.add(size)
+        except RefusalError as refusal:
+            if refusal.reason is not Reason.IN_FLIGHT:
+                raise
+            return False
+        return True
+
     def give_back(self, size: int) -> None:
         """Return what was reserved and is not needed."""
         self._in_flight.give_back(self, size)
@@ -94,9 +104,8 @@ class Pipeline:
         self.limits = limits
         self.counts = counts
         self.in_flight = InFlight(limits)
-        self._sink = sink
-        self._reduce_content = reduce_content
         self._decoders = ThreadPoolExecutor(limits.decoders, "looptrace-decode")
+        self._gatherer = Gatherer(sink, limits, reduce_content, self._decoders)
 
     def close(self) -> None:
         """End the threads; those at work end their request first."""
@@ -119,11 +128,11 @@ class Pipeline:
         )
         if isinstance(decoded, RefusalError):
             raise decoded
-        if not decoded.spans.is_empty():
+        if decoded.rows:
             await self._commit(decoded)
         self.counts.add("requests")
         self.counts.add("bytes", size)
-        self.counts.add("spans", decoded.spans.height)
+        self.counts.add("spans", len(decoded.rows))
         self.counts.add("spans_rejected", decoded.rejected)
         return decoded
 
@@ -141,12 +150,11 @@ class Pipeline:
     ) -> DecodedRequest:
         body = decompress(b"".join(parts), packing, self.limits, claim.add)
         decode = decode_traces if signal is Signal.TRACES else decode_logs
-        decoded = decode(body, form, self.limits)
-        return replace(decoded, spans=self._reduce_content(decoded.spans))
+        return decode(body, form, self.limits)
 
     async def _commit(self, decoded: DecodedRequest) -> None:
         try:
-            await self._sink.accept(decoded.spans)
+            await self._gatherer.commit(decoded.rows, decoded.size)
         except SinkFull as full:
             raise RefusalError(Reason.SINK_FULL, str(full), full.retry_after_s) from full
         except StoreError as error:

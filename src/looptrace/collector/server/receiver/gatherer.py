@@ -1,0 +1,120 @@
+"""The spans of many requests, gathered into blocks by time and bytes, and brought to the sink.
+
+What making, reducing and committing a table costs is paid once for a block, and no longer for each
+request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import chain
+
+import polars as pl
+
+from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.collector.otlp.span_rows import SpanRow
+from looptrace.collector.otlp.span_table import span_table
+from looptrace.collector.server.receiver.sink import Sink, SinkFull
+from looptrace.collector.store.locks import StoreError
+
+_MS_PER_S = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """The spans of a request, how many bytes they were, and who waits until they are on disk."""
+
+    rows: Sequence[SpanRow]
+    size: int
+    done: asyncio.Future[None]
+
+
+class Gatherer:
+    """Gathers spans while the block before is committed, and for as long as the limits say."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        limits: Limits,
+        reduce_content: Callable[[pl.DataFrame], pl.DataFrame],
+        threads: Executor,
+    ) -> None:
+        """Bring blocks to `sink`, which are made and reduced on `threads`."""
+        self._sink = sink
+        self._limits = limits
+        self._reduce_content = reduce_content
+        self._threads = threads
+        self._waiting: list[_Waiting] = []
+        self._bytes = 0
+        self._is_full = asyncio.Event()  # of the event loop that gathers
+        self._work: asyncio.Task[None] | None = None
+
+    async def commit(self, rows: Sequence[SpanRow], size: int) -> None:
+        """Return when these spans are on disk, with those of other requests.
+
+        Raises:
+            SinkFull: if there is no room now.
+            StoreError: if they cannot be written.
+        """
+        waiting = _Waiting(rows, size, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._bytes += size
+        if self._work is None:
+            self._is_full = asyncio.Event()
+            self._work = asyncio.create_task(self._gather())
+        if self._bytes >= self._limits.block_bytes_max:
+            self._is_full.set()
+        await waiting.done
+
+    async def _gather(self) -> None:
+        """Commit block after block until nobody waits."""
+        try:
+            while self._waiting:
+                await self._until_full()
+                block, self._waiting = self._waiting, []
+                self._bytes = 0
+                self._is_full.clear()
+                await self._bring(block)
+        finally:
+            self._work = None
+
+    async def _until_full(self) -> None:
+        try:
+            async with asyncio.timeout(self._limits.block_ms / _MS_PER_S):
+                await self._is_full.wait()
+        except TimeoutError:
+            return
+
+    async def _bring(self, block: Sequence[_Waiting]) -> None:
+        """Commit a block, and tell whoever waits for it."""
+        loop = asyncio.get_running_loop()
+        try:
+            spans = await loop.run_in_executor(self._threads, self._table, block)
+            await self._sink.accept(spans)
+        except (SinkFull, StoreError) as error:
+            _settle(block, error)
+        except Exception as error:
+            if len(block) == 1:
+                _settle(block, error)
+                return
+            for each in block:  # One that cannot be read costs only itself.
+                await self._bring([each])
+        else:
+            _settle(block, None)
+
+    def _table(self, block: Sequence[_Waiting]) -> pl.DataFrame:
+        rows = list(chain.from_iterable(each.rows for each in block))
+        return self._reduce_content(span_table(rows))
+
+
+def _settle(block: Sequence[_Waiting], error: Exception | None) -> None:
+    for each in block:
+        if each.done.done():  # Whoever sent has gone.
+            continue
+        if error is None:
+            each.done.set_result(None)
+        else:
+            each.done.set_exception(error)
