@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import re
 import signal
 import sys
@@ -67,6 +68,24 @@ class Served:
             return answer.status, json.loads(answer.read() or b"null")
         finally:
             connection.close()
+
+    def number(self, name: str) -> float:
+        """Read a number of its metrics that has no labels."""
+        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE_S)
+        try:
+            connection.request("GET", "/metrics")
+            page = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        found = re.search(rf"^{name} (\S+)", page, re.MULTILINE)
+        assert found, name
+        return float(found[1])
+
+    @property
+    def cpu_s(self) -> float:
+        """The processor time that it took so far, in seconds."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def kib(self, what: str) -> int:
         """Read a figure of its memory: VmRSS is what it has, VmHWM the most it ever had."""

@@ -132,7 +132,7 @@ class Archiver:
             return False
         writer.add(logged.spans)
         self._done(logged)
-        return logged.seq < self._detected_seq()
+        return logged.has_more
 
     def _done(self, logged: Logged) -> None:
         self._log.drop(logged.seq)

@@ -91,10 +91,11 @@ class _Drop:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """Spans of the log, and the number of the last row that they came from."""
+    """Spans of the log, the number of the last row that they came from, and if more rows follow."""
 
     seq: int
     spans: pl.DataFrame
+    has_more: bool
 
 
 class IngestLog:
@@ -150,8 +151,8 @@ class IngestLog:
         Raises:
             StoreError: if the file cannot be read.
         """
-        last_seq = self._end_of_piece(after_seq, spans_max, up_to_seq)
-        if last_seq is None:
+        last_seq, has_more = self._end_of_piece(after_seq, spans_max, up_to_seq)
+        if last_seq == after_seq:
             return None
         rows = self._rows(_READ, after_seq, last_seq)
         tables = [SPAN_SCHEMA.to_frame()]
@@ -161,7 +162,7 @@ class IngestLog:
                 self._set_aside(seq)
             else:
                 tables.append(table)
-        return Logged(last_seq, pl.concat(tables))
+        return Logged(last_seq, pl.concat(tables), has_more)
 
     def drop(self, seq: int) -> None:
         """Delete the rows up to this number."""
@@ -173,17 +174,16 @@ class IngestLog:
         self._worker.close(None)
         self._reader.close()
 
-    def _end_of_piece(self, after_seq: int, spans_max: int, up_to_seq: int) -> int | None:
-        """Return the number of the last row of a piece of the log."""
-        spans = size = 0
-        end: int | None = None
+    def _end_of_piece(self, after_seq: int, spans_max: int, up_to_seq: int) -> tuple[int, bool]:
+        """Return the number of the last row of a piece of the log, and whether more rows follow."""
+        spans, size, end = 0, 0, after_seq
         with self._reading, explained(self.path, _LOG):
             for seq, spans_more, size_more in self._reader.execute(_LISTED, (after_seq, up_to_seq)):
                 spans, size = spans + spans_more, size + size_more
-                if end is not None and (spans > spans_max or size > _PIECE_BYTES_MAX):
-                    break
+                if end > after_seq and (spans > spans_max or size > _PIECE_BYTES_MAX):
+                    return end, True
                 end = seq
-        return end
+        return end, False
 
     def _rows(self, sql: str, *values: int) -> Sequence[tuple[Any, ...]]:
         with self._reading, explained(self.path, _LOG):

@@ -30,7 +30,8 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
-# Between two looks at the log, so that spans which come together are judged together.
+# Between two looks at the log, so that spans which come together are judged together. A look that
+# took longer is followed by a pause as long: most of what it costs does not depend on the spans.
 TICK_S = 0.1
 # Decisions that another process wrote into the store are looked for this often.
 LOOK_EVERY_S = 1.0
@@ -114,13 +115,15 @@ class LiveDetector:
             judge.warm()
             self.counts.is_current = 1
             while True:
+                began_s = time.monotonic()
                 try:
                     while judge.tick():
-                        pass
+                        began_s = time.monotonic()
                 except StoreError as error:
                     _logger.warning("%s", error)
+                took_s = time.monotonic() - began_s
                 yield LOOK_EVERY_S
-                self._worker.pause(TICK_S)
+                self._worker.pause(max(TICK_S, took_s))
 
 
 class _Judge:
@@ -178,7 +181,7 @@ class _Judge:
         self._show()
 
     def tick(self) -> bool:
-        """Judge what there is now; says whether there may be more."""
+        """Judge what there is now; says whether there is more than is judged at once."""
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:
@@ -190,7 +193,7 @@ class _Judge:
             self._live.forget(time.time_ns())
             self._forget_outages(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
-        return logged is not None
+        return logged is not None and logged.has_more
 
     def _take(self, logged: Logged) -> None:
         try:
