@@ -158,7 +158,7 @@ def test_labels_have_an_end() -> None:
 @contextmanager
 def probed(ready: Mapping[str, Check]) -> Iterator[httpx.Client]:
     """Serve the routes."""
-    app = Starlette(routes=routes(Metrics(counted(), {}), ready))
+    app = Starlette(routes=routes(Metrics(counted(), {}), ready, lambda: 7))
     with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         yield client
 
@@ -169,7 +169,10 @@ def test_health_and_readiness() -> None:
     with probed({"detection": lambda: state["detection"], "disk": lambda: state["disk"]}) as client:
         assert client.get("/healthz").status_code == 200
         assert client.get("/readyz").status_code == 503
-        assert client.get("/readyz").json() == {"checks": {"detection": True, "disk": False}}
+        assert client.get("/readyz").json() == {
+            "checks": {"detection": True, "disk": False},
+            "backlog_spans": 7,
+        }
         state["disk"] = True
         assert client.get("/readyz").status_code == 200
         page = client.get("/metrics")

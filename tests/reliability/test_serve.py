@@ -211,6 +211,7 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
             until(lambda: gates(server, "?status=resolved"))
         assert server.send(last) == OK
     with served(tmp_path) as server:
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
         (renamed,) = until(lambda: gates(server))
         with reader.open_gates(tmp_path) as known:
             told = [event.type for _, event in known.events()]

@@ -81,3 +81,6 @@ class Readiness(msgspec.Struct):
     checks: Annotated[
         dict[str, bool], Meta(description="The parts are `detection`, `storing` and `log`.")
     ]
+    backlog_spans: Annotated[
+        int, Meta(description="Spans of before the start on which the rules have not run yet.")
+    ]

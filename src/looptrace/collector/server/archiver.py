@@ -11,9 +11,11 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.collector.server.ingest_log import IngestLog, Logged
+from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import Writer, writing
@@ -54,18 +56,24 @@ class Archiver:
         settings: Settings,
         log: IngestLog,
         detected_seq: Callable[[], int],
+        on_ready: Callable[[int], None],
     ) -> None:
-        """Store the spans of `log` up to the row that `detected_seq` returns."""
+        """Store the spans of `log` up to the row that `detected_seq` returns.
+
+        `on_ready` is called with the row up to which all is in the store, when that is of these
+        settings.
+        """
         self.counts = ArchiverCounts()
         self._dir = store_dir
         self._settings = settings
         self._log = log
         self._limits = settings.server
         self._detected_seq = detected_seq
+        self._on_ready = on_ready
         self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
-        """Take hold of the store, and ingest what the log held; returns when that is done.
+        """Take hold of the store; returns when that is done.
 
         Raises:
             StoreError: if the store cannot be used, or another process writes to it.
@@ -88,19 +96,37 @@ class Archiver:
     def _run(self) -> Generator[float, None, None]:
         settings = self._settings
         with writing(self._dir, settings.policy, settings.webhooks) as writer:
-            self._catch_up(writer)
             yield 0.0
+            while not self._is_mended(writer):
+                yield RETRY_S
+            self._on_ready(self.counts.seq)
             yield from self._go_on(writer)
 
-    def _catch_up(self, writer: Writer) -> None:
-        """Ingest what was acknowledged and not stored; the gates of that are decided here."""
-        logged = self._log.read(self.counts.seq, SPANS_A_ROUND)
-        if logged is None:
-            writer.ingest(SPAN_SCHEMA.to_frame())  # Mends what a killed process left.
-        while logged is not None:
-            writer.ingest(logged.spans)
-            self._done(logged)
-            logged = self._log.read(self.counts.seq, SPANS_A_ROUND)
+    def _is_mended(self, writer: Writer) -> bool:
+        """Judge the store anew where it needs it, with what the log holds; say if that worked.
+
+        Else what the log holds is left to the detector, which judges it beside what comes.
+        """
+        try:
+            last_seq = self._log.last_seq()
+            is_empty = self._log.read(0, 0) is None
+            if is_empty or writer.needs_ingest():
+                self._ingest(writer, last_seq)
+        except StoreError as error:
+            self._failed(error)
+            return False
+        return True
+
+    def _ingest(self, writer: Writer, last_seq: int) -> None:
+        """Ingest the store and the log at once: what is decided of a task rests on all of it."""
+        _logger.info("the store is judged anew, with %d spans of the log", self._log.spans)
+        parts, seq = [SPAN_SCHEMA.to_frame()], 0
+        while logged := self._log.read(seq, SPANS_A_ROUND, last_seq):
+            parts.append(logged.spans)
+            seq = logged.seq
+        spans = pl.concat(parts)
+        writer.ingest(spans)
+        self._done(last_seq, spans.height)
 
     def _go_on(self, writer: Writer) -> Generator[float, None, None]:
         expire_s = time.monotonic()
@@ -117,8 +143,7 @@ class Archiver:
                 if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
                     pause_s = 0.0
             except StoreError as error:
-                _logger.warning("%s", error)
-                self.counts.failed += 1
+                self._failed(error)
                 pause_s = RETRY_S
             self._worker.pause(pause_s)
             yield wait_s
@@ -131,13 +156,17 @@ class Archiver:
                 writer.add(SPAN_SCHEMA.to_frame())
             return False
         writer.add(logged.spans)
-        self._done(logged)
+        self._done(logged.seq, logged.spans.height)
         return logged.has_more
 
-    def _done(self, logged: Logged) -> None:
-        self._log.drop(logged.seq)
-        self.counts.seq = logged.seq
-        self.counts.spans += logged.spans.height
+    def _failed(self, error: StoreError) -> None:
+        _logger.warning("%s", error)
+        self.counts.failed += 1
+
+    def _done(self, seq: int, spans: int) -> None:
+        self._log.drop(seq)
+        self.counts.seq = seq
+        self.counts.spans += spans
         self.counts.rounds += 1
 
     def _expire(self, writer: Writer) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,16 +16,20 @@ from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.engine.live import Fed, LiveEngine
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.live_task import HORIZON_S
-from looptrace.analyzer.gates.resolutions import resolution_turns
+from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
+from looptrace.collector.server.backlog import Backlog
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.writer import decisions_on
 from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -37,6 +42,8 @@ TICK_S = 0.1
 LOOK_EVERY_S = 1.0
 # Spans that are judged at once; who answers waits while they become rows.
 SPANS_A_TICK = 2_000
+# Spans of the backlog that are held at once.
+BACKLOG_SPANS = 200_000
 # How often idle tasks are looked for.
 FORGET_EVERY_S = 3_600
 # A trace that was at work this long before a start may go on after it.
@@ -59,6 +66,10 @@ class DetectorCounts:
     tasks_evicted: int = number("Tasks that were evicted because there were too many.")
     traces: int = number("Traces whose spans may go on, held in memory.", "gauge")
     traces_dropped: int = number("Traces that were dropped because there were too many.")
+    backlog_spans: int = number(
+        "Spans that were acknowledged before the start, and on which the rules have not run.",
+        "gauge",
+    )
     is_current: int = number("1 when the tasks at work were read from the store.", "gauge")
 
 
@@ -92,7 +103,7 @@ class LiveDetector:
         self._webhooks = settings.webhooks
 
     def start(self, after_seq: int) -> None:
-        """Begin after this row of the log; the store holds those before it."""
+        """Begin after this row of the log; the store holds those before it, and is judged."""
         self.counts.seq = after_seq
         self._worker.start()
 
@@ -112,8 +123,11 @@ class LiveDetector:
     def _run(self) -> Generator[float, None, None]:
         with reader.open_gates(self._store_dir, self._webhooks) as gates:
             judge = self._begin(gates)
-            judge.warm()
-            self.counts.is_current = 1
+            began_s = time.monotonic()
+            for _ in judge.catch_up():
+                if self._worker.is_closing:
+                    return
+            _logger.info("caught up after %.1f s", time.monotonic() - began_s)
             while True:
                 began_s = time.monotonic()
                 try:
@@ -152,33 +166,104 @@ class _Judge:
         self._outages_told: dict[str, int] = {}  # by id, when it was known
         self._goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
         self._stood: BoundedDict[str, TaskState] = BoundedDict(tasks_max)
-        self._seen = {each.id for each in gates.resolutions()}  # The store was judged with them.
+        pending = gates.pending()  # Decisions that the store was not judged with.
+        decided = gates.resolutions()
+        self._seen = {each.id for each in decided if each.trace_id not in pending}
+        self._pending = [each for each in decided if each.trace_id in pending]
+        self._later: list[Fed] = []  # of tasks of which more is in the backlog
+        self._is_replay = False
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
     def _recall(self, task: str) -> TaskState:
-        """Return how a task stands that is not held; at the start its turns tell that."""
-        return self._gates.state(task) if self._judged.is_current else TaskState(task)
+        """Return how a task stands that is not held; in a replay its turns tell that."""
+        return TaskState(task) if self._is_replay else self._gates.state(task)
 
-    def warm(self) -> None:
+    def catch_up(self) -> Iterator[None]:
+        """Judge what was acknowledged before the start, beside what comes; yields between steps.
+
+        The log is read in pieces. Of the last one the newest tasks come first, and new spans are
+        judged beside it.
+        """
+        end_seq, read_seq = self._log.last_seq(), self._judged.seq
+        self._judged.backlog_spans = self._log.spans
+        _logger.info("catching up with %d spans of the log", self._log.spans)
+        stored = self._warm(self._named(end_seq))
+        yield
+        piece = self._log.read(read_seq, BACKLOG_SPANS, end_seq)
+        while piece or stored.height:
+            backlog = Backlog(pl.concat([stored, piece.spans] if piece else [stored]))
+            is_last = not (piece and piece.has_more)
+            read_seq, stored = piece.seq if piece else read_seq, stored.clear()
+            while backlog.spans_left:
+                came = self._log.read(read_seq, SPANS_A_TICK) if is_last else None
+                self._replay(backlog, came, is_last=is_last)
+                read_seq = came.seq if came else read_seq
+                self._judged.backlog_spans = backlog.spans_left
+                yield
+            piece = self._log.read(read_seq, BACKLOG_SPANS, end_seq)
+        self._record_later()
+        self._seen.update(each.id for each in self._pending)
+        self._judged.seq = max(read_seq, self._judged.seq)
+        self._judged.is_current = 1
+
+    def _named(self, end_seq: int) -> set[str]:
+        """Return what the spans of the log, and decisions that are not judged yet, belong to."""
+        names = {each.trace_id for each in self._pending}
+        seq = self._judged.seq
+        while piece := self._log.read(seq, BACKLOG_SPANS, end_seq):
+            names |= Backlog(piece.spans).names()
+            seq = piece.seq
+        return names
+
+    def _warm(self, names: set[str]) -> pl.DataFrame:
         """Read what the store holds of tasks and traces that may go on.
 
-        All of it was judged and recorded when it was ingested.
+        All of it was judged and recorded when it was stored. Of tasks that go on in the backlog,
+        which these names say, the spans are returned: more may be known of their turns now.
         """
-        now_ns = time.time_ns()
+        now_ns, decided = time.time_ns(), self._gates.resolutions()
         last_ns = pl.col("end_ns").max()
-        said = resolution_turns(self._gates.resolutions())
-        for stored in reader.read_turns(self._dir):
-            turns = _with_decisions(stored, said)
+        of_names = pl.any_horizontal(pl.col("task", "session", "trace_id").is_in(list(names)))
+        is_touched = of_names.any().over("task")
+        traces, touched = set(names), [SPAN_SCHEMA.to_frame()]
+        for turns in reader.read_turns(self._dir):
+            traces.update(turns.filter(is_touched)["trace_id"])
             goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
-            fed = self._live.feed(turns.filter(goes_on))
-            self._note(fed.states)
-            # Those that go on were told before.
-            known = self._outages.feed(turns.filter(goes_on))
-            self._outages_told |= {outage.id: outage.known_ns for outage in known}
+            self._warm_turns(_with_decisions(turns.filter(goes_on & ~is_touched), decided))
+        of_traces = pl.col("trace_id").is_in(list(traces))
         for spans in reader.read_spans(self._dir):
+            touched.append(spans.filter(of_traces))
             goes_on = last_ns.over("trace_id") > now_ns - TRACES_GO_ON_S * NS_PER_S
-            self._arrivals.take(spans.filter(goes_on))
+            self._arrivals.take(spans.filter(goes_on & ~of_traces))
         self._show()
+        return pl.concat(touched)
+
+    def _warm_turns(self, turns: pl.DataFrame) -> None:
+        with self._replaying():
+            self._note(self._live.feed(turns).states)
+            # Those that go on were told before.
+            known = self._outages.feed(turns)
+            self._outages_told |= {outage.id: outage.known_ns for outage in known}
+
+    @contextmanager
+    def _replaying(self) -> Iterator[None]:
+        self._is_replay = True
+        try:
+            yield
+        finally:
+            self._is_replay = False
+
+    def _replay(self, backlog: Backlog, came: Logged | None, *, is_last: bool) -> None:
+        """Judge some of the backlog, with all that is known of its tasks, and then what came."""
+        new = came.spans if came else SPAN_SCHEMA.to_frame()
+        spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
+        with self._failing(self._judged.seq), self._replaying():
+            news = [self._arrivals.take(part) for part in spans.iter_slices(SPANS_A_TICK)]
+            turns = pl.concat(news).unique(TURN_KEY, keep="last", maintain_order=True)
+            self._feed(_with_decisions(turns, self._gates.resolutions()), is_whole=is_last)
+        with self._failing(self._judged.seq):
+            self._feed(self._arrivals.take(new))
+        self._judged.spans += spans.height + new.height
 
     def tick(self) -> bool:
         """Judge what there is now; says whether there is more than is judged at once."""
@@ -196,25 +281,39 @@ class _Judge:
         return logged is not None and logged.has_more
 
     def _take(self, logged: Logged) -> None:
-        try:
+        with self._failing(logged.seq):
             self._feed(self._arrivals.take(logged.spans))
-        except StoreError:
-            raise
-        except Exception:
-            # One request that cannot be judged must not keep all others from it.
-            _logger.exception("the rules failed on requests up to %d of the log", logged.seq)
-            self._judged.failed += 1
         self._judged.seq = logged.seq
         self._judged.spans += logged.spans.height
 
-    def _feed(self, turns: pl.DataFrame) -> None:
+    @contextmanager
+    def _failing(self, seq: int) -> Iterator[None]:
+        """Log and count what fails: what cannot be judged must not keep all others from it."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception:
+            _logger.exception("the rules failed on rows up to %d of the log", seq)
+            self._judged.failed += 1
+
+    def _feed(self, turns: pl.DataFrame, *, is_whole: bool = True) -> None:
+        """Judge turns, and record what is new; what is not all of a task is recorded later."""
         fed = self._live.feed(turns)
         changed = self._note(fed.states)
-        if fed.events or changed:
+        if not is_whole:
+            self._later.append(Fed([], fed.events, changed, fed.openings))
+        elif fed.events or changed:
             self._record(fed, changed)
         self._tell_outages(turns)
         self._judged.turns += turns.height
         self._show()
+
+    def _record_later(self) -> None:
+        """Record what was told of tasks before all of their turns were judged."""
+        later, self._later = self._later, []
+        for fed in later:
+            self._record(fed, [self._stood.get(state.task, state) for state in fed.states])
 
     def _record(self, fed: Fed, states: list[TaskState]) -> None:
         """Record events until it works: the engine does not say it again.
@@ -266,7 +365,7 @@ class _Judge:
         judged.traces, judged.traces_dropped = len(self._arrivals), self._arrivals.dropped
 
 
-def _with_decisions(turns: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
+def _with_decisions(turns: pl.DataFrame, decided: Sequence[Resolution]) -> pl.DataFrame:
     """Add what people decided of tasks since these turns of theirs were stored."""
-    new = said.join(turns, on="task", how="semi").join(turns, on="call_id", how="anti")
-    return pl.concat([turns, new])
+    said = resolution_turns(decisions_on(decided, turns))
+    return pl.concat([turns, said.join(turns, on="call_id", how="anti")])

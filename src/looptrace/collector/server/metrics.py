@@ -121,7 +121,9 @@ def of_fields(part: str, state: object) -> list[Instrument]:
     ]
 
 
-def routes(metrics: Metrics, ready: Mapping[str, Check]) -> list[Route]:
+def routes(
+    metrics: Metrics, ready: Mapping[str, Check], backlog_spans: Callable[[], int]
+) -> list[Route]:
     """Return the routes `/metrics`, `/healthz` (it answers) and `/readyz` (all checks hold)."""
 
     @operation("metrics", Answer("The text format of Prometheus.", {TEXT: str}))
@@ -140,10 +142,11 @@ def routes(metrics: Metrics, ready: Mapping[str, Check]) -> list[Route]:
         {HTTPStatus.SERVICE_UNAVAILABLE: Answer("One part does not work.", {JSON: Readiness})},
     )
     def readiness(_request: Request) -> Response:
-        """Show whether all parts work."""
+        """Show whether all parts work, and how far a restart has caught up."""
         checks = {name: _holds(name, check) for name, check in ready.items()}
         status = HTTPStatus.OK if all(checks.values()) else HTTPStatus.SERVICE_UNAVAILABLE
-        return Response(msgspec.json.encode(Readiness(checks)), status, media_type=JSON)
+        body = Readiness(checks, backlog_spans())
+        return Response(msgspec.json.encode(body), status, media_type=JSON)
 
     paths = {"/metrics": show, "/healthz": health, "/readyz": readiness}
     return [Route(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()]

@@ -67,9 +67,6 @@ class ServeError(InputError):
 
 # Request threads get the interpreter back after at most this long.
 _SWITCH_S = 0.001
-# Allocations before a collection of garbage, and collections before one of an older generation. The
-# server holds many objects, and a collection of all of them takes longer than an answer may.
-_GARBAGE = (50_000, 20, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ class Service:
     """The parts of a server behind its ports."""
 
     def __init__(self, options: Options) -> None:
-        """Open the store, ingest what the log still has, and start the threads.
+        """Open the store and start the threads, which catch up with what the log still has.
 
         Raises:
             StoreError: if the store cannot be used, or another process writes to it.
@@ -111,7 +108,11 @@ class Service:
         self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
         self.detector = LiveDetector(options.store_dir, settings, self.log, self._on_events)
         self.archiver = Archiver(
-            options.store_dir, settings, self.log, lambda: self.detector.counts.seq
+            options.store_dir,
+            settings,
+            self.log,
+            lambda: self.detector.counts.seq,
+            self.detector.start,
         )
         self.archiver.start()
         gates_path = layout.gates_path(options.store_dir)
@@ -124,7 +125,6 @@ class Service:
             self.exporter.start()
         if self.judge:
             self.judge.start()
-        self.detector.start(self.archiver.counts.seq)
         reduce_content = partial(
             with_content, content=options.content, key=content_key(options.store_dir)
         )
@@ -156,7 +156,7 @@ class Service:
         return [
             *otlp_routes(self.pipeline),
             *self.gates.routes(),
-            *metrics.routes(self.metrics, checks),
+            *metrics.routes(self.metrics, checks, lambda: self.detector.counts.backlog_spans),
         ]
 
     def instruments(self) -> list[Instrument]:
@@ -198,10 +198,12 @@ class Service:
 
     async def _stored(self) -> None:
         """Wait until the store has what the detector has seen, if that does not take long."""
-        detected_seq = self.detector.counts.seq
+        detected, deadline_s = self.detector.counts, time.monotonic() + _STORED_WAIT_S
+        while not detected.is_current and time.monotonic() < deadline_s:
+            await asyncio.sleep(_STORED_LOOK_S)
+        seq = detected.seq
         self.archiver.wake()
-        deadline_s = time.monotonic() + _STORED_WAIT_S
-        while self.archiver.counts.seq < detected_seq and time.monotonic() < deadline_s:
+        while self.archiver.counts.seq < seq and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
 
     def close(self) -> None:
@@ -222,15 +224,13 @@ class Service:
 @contextmanager
 def _quick_to_answer() -> Iterator[None]:
     """Keep threads and the garbage collector from delaying answers."""
-    before = sys.getswitchinterval(), gc.get_threshold()
+    before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()
-    gc.set_threshold(*_GARBAGE)
     try:
         yield
     finally:
-        sys.setswitchinterval(before[0])
-        gc.set_threshold(*before[1])
+        sys.setswitchinterval(before_s)
         gc.unfreeze()  # What is still frozen at the end of a process looks like a leak.
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -22,26 +23,33 @@ _ROW_KEY = ["trace_id", "span_id"]
 Traces = set[str] | None  # of a bucket; None stands for all
 
 
-def place(store_dir: Path, spans: pl.DataFrame) -> tuple[dict[int, Traces], list[Skipped]]:
+def place(
+    store_dir: Path,
+    spans: pl.DataFrame,
+    on_left: Callable[[set[int]], None] = lambda _: None,
+) -> tuple[dict[int, Traces], list[Skipped]]:
     """Bring every span, of these (`SPAN_SCHEMA`) or stored, to the bucket where its trace belongs.
 
     Returned are the buckets that changed, with the traces that spans came to; None stands for all.
 
     What comes anew can tie stored traces together, or untie them by replacing a span, so stored
     traces can move. They are added to the one bucket before they are taken from the other, so
-    that a kill loses none; it may leave them in both, which the next call puts right.
+    that a kill loses none; it may leave them in both, which the next call puts right. `on_left` is
+    told of the buckets that traces move from, before they do.
     """
     touched: dict[int, Traces] = {}
     replaced: list[Skipped] = []
     spans = with_ties(spans)
     while True:
         stored = _stored_ties(store_dir)
-        buckets = _buckets_of(pl.concat([stored.drop("bucket"), _tie_rows(spans)]))
+        buckets = _buckets_of(pl.concat([stored.drop("bucket"), tie_rows(spans)]))
         strays = stored.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("target"))
         strays = strays.select("bucket", "trace_id").unique()
         if spans.is_empty() and strays.is_empty():
             return touched, replaced
         left = set(strays["bucket"])
+        if left:
+            on_left(left)
         spans = pl.concat([spans, *(_split(store_dir, bucket, strays)[0] for bucket in left)])
         arriving = spans.join(buckets, on="trace_id").partition_by(
             "target", as_dict=True, include_key=False
@@ -82,8 +90,11 @@ def count_known(store_dir: Path, spans: pl.DataFrame) -> int:
     return pl.concat([rows.join(ids, on=_ROW_KEY, how="semi") for rows in stored]).unique().height
 
 
-def _tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of a trace and what it is tied to (`tie`); every trace is tied to itself."""
+def tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of a trace and what it is tied to (`tie`); every trace is tied to itself.
+
+    The spans have the columns of SPAN_TIES_SCHEMA.
+    """
     trace = pl.col("trace_id")
     named = [
         spans.lazy().select(trace, tie=pl.col(name).fill_null(trace)).unique()
@@ -97,7 +108,7 @@ def _tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
 def _stored_ties(store_dir: Path) -> pl.DataFrame:
     """Return the pairs of all stored traces, with the bucket in which they stand."""
     return pl.concat(
-        _tie_rows(
+        tie_rows(
             read_bucket(store_dir, "spans", bucket, ["trace_id", *SPAN_TIES_SCHEMA])
         ).with_columns(bucket=pl.lit(bucket))
         for bucket in range(BUCKETS)
@@ -126,7 +137,7 @@ def tied_traces(spans: pl.DataFrame, traces: Traces) -> Traces:
     """Return the traces of a bucket that are tied to these, and these."""
     if traces is None:
         return None
-    group = groups(_tie_rows(spans).iter_rows())
+    group = groups(tie_rows(spans).iter_rows())
     meant = {group[trace] for trace in traces if trace in group}
     return traces | {trace for trace in group if group[trace] in meant}
 

@@ -62,6 +62,8 @@ from looptrace.collector.store.reader import count_rows
 
 # Buckets are normalised together until they have so many spans; they are in memory at a time.
 SPANS_AT_ONCE = 20_000
+# What the file of an unfinished `add` begins with, before the buckets that traces were moved from.
+_ADDING = "adding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +201,21 @@ class Writer:
         """Return whether the turns lack a decision that people made."""
         return any(each.id not in self._resolution_ids for each in self._gates.resolutions())
 
+    def needs_ingest(self) -> bool:
+        """Return whether the store must be judged anew before spans may be added to it.
+
+        It must be where it is new, where other settings judged it, or an ingest was killed. What a
+        killed `add` left behind the next one mends.
+        """
+        unfinished = self._dir / UNFINISHED_FILE
+        was_ingesting = unfinished.exists() and not unfinished.read_bytes()
+        return was_ingesting or not _is_of(self._dir, _hash(self._policy))
+
     def add(self, spans: pl.DataFrame) -> None:
         """Add spans, and what people decided, where somebody else decides on gates.
 
-        The store was ingested into before.
+        The store was ingested into before. The spans of an `add` that was killed are to be added
+        again.
 
         Raises:
             StoreError: if a file cannot be read or written.
@@ -211,15 +224,23 @@ class Writer:
         resolutions = [
             each for each in self._gates.resolutions() if each.id not in self._resolution_ids
         ]
-        (self._dir / UNFINISHED_FILE).touch()
-        touched, _ = place(self._dir, spans)
+        unfinished = self._dir / UNFINISHED_FILE
+        left = _left_by_killed(unfinished)
+
+        def note(buckets: set[int]) -> None:
+            left.update(buckets)
+            unfinished.write_text(" ".join([_ADDING, *map(str, sorted(left))]), encoding="utf-8")
+
+        note(left)
+        touched, _ = place(self._dir, spans, note)
+        touched |= dict.fromkeys(left)
         if resolutions:
             for bucket in buckets_with(self._dir, {each.trace_id for each in resolutions}):
                 touched[bucket] = None
         for _ in self._derive(touched):
             pass  # Somebody else decides.
         self._resolution_ids.update(each.id for each in resolutions)
-        (self._dir / UNFINISHED_FILE).unlink()
+        unfinished.unlink()
 
     def expire(self, days_max: int, bytes_max: int) -> list[str]:
         """Delete the days before the last `days_max`, and the oldest where that is not enough.
@@ -258,7 +279,7 @@ class Writer:
             return
         spans = pl.concat([changed.spans for changed in buckets])
         turns, _ = turns_of(spans, self._policy.sameness)
-        resolutions = resolution_turns(_of_turns(self._gates.resolutions(), turns))
+        resolutions = resolution_turns(decisions_on(self._gates.resolutions(), turns))
         turns = numbered(pl.concat([turns, resolutions]))
         detection = detect(turns, self._policy)
         for changed in buckets:
@@ -324,10 +345,19 @@ def _prepare(store_dir: Path) -> None:
 
 def _stale(store_dir: Path, settings: str) -> set[int]:
     """Return the buckets whose findings may be none of these settings, or lag behind the spans."""
-    noted = store_dir / RULES_FILE
-    same = noted.is_file() and noted.read_bytes() == settings.encode()
     whole = not (store_dir / UNFINISHED_FILE).exists()
-    return set() if same and whole else set(range(BUCKETS))
+    return set() if whole and _is_of(store_dir, settings) else set(range(BUCKETS))
+
+
+def _is_of(store_dir: Path, settings: str) -> bool:
+    """Return whether these settings judged the store the last time."""
+    noted = store_dir / RULES_FILE
+    return noted.is_file() and noted.read_bytes() == settings.encode()
+
+
+def _left_by_killed(unfinished: Path) -> set[int]:
+    """Return the buckets that a killed `add` moved traces from."""
+    return set(map(int, unfinished.read_bytes().split()[1:])) if unfinished.exists() else set()
 
 
 def _hash(policy: DetectionPolicy) -> str:
@@ -352,8 +382,8 @@ def _renamed(store_dir: Path, gates: GateStore) -> set[int]:
     return buckets_with(store_dir, traces) if traces else set()
 
 
-def _of_turns(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator[Resolution]:
-    """Yield the decisions on tasks of these turns.
+def decisions_on(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator[Resolution]:
+    """Yield the decisions on tasks of these turns (`TURN_SCHEMA`).
 
     The name of a task may have come after its gate was resolved: the turn at which the gate opened
     has it.
