@@ -147,8 +147,9 @@ def looping(session: str, calls: int, *, at: str = "2026-03-02T09:00:00+00:00") 
 
 def stored(store_dir: Path) -> pl.DataFrame:
     """Return the ids of all spans of a store that nobody serves; what the log holds is ingested."""
-    with served(store_dir):
-        pass
+    with served(store_dir) as server:
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(lambda: server.number("looptrace_log_spans") == 0)
     ids = [spans.select("trace_id", "span_id") for spans in reader.read_spans(store_dir)]
     return pl.concat(ids) if ids else pl.DataFrame(schema={"trace_id": str, "span_id": str})
 

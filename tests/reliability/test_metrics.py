@@ -190,7 +190,10 @@ def test_a_check_that_fails_is_not_ready_and_says_no_more() -> None:
     with probed({"detection": broken}) as client:
         answer = client.get("/readyz")
 
-    assert (answer.status_code, answer.json()) == (503, {"checks": {"detection": False}})
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"checks": {"detection": False}, "backlog_spans": 7},
+    )
 
 
 def test_logs_are_json_without_content() -> None:

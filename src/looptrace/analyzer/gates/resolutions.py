@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import polars as pl
@@ -40,6 +40,21 @@ class Resolution:
     at_ns: int
     decision: str
     note: str | None
+
+
+def decisions_on(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator[Resolution]:
+    """Yield the decisions on tasks of these turns (`TURN_SCHEMA`).
+
+    The name of a task may have come after its gate was resolved: the turn at which the gate opened
+    has it.
+    """
+    tasks = set(turns["task"])
+    spans = turns.filter(pl.col("kind") != "switch").select("trace_id", "span_id", "task")
+    named = {(trace_id, span_id): task for trace_id, span_id, task in spans.iter_rows()}
+    for each in decided:
+        task = named.get((each.trace_id, each.span_id), each.task)
+        if task in tasks:
+            yield replace(each, task=task)
 
 
 def resolution_turns(decided: Iterable[Resolution]) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.engine.live import Fed, LiveEngine
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.live_task import HORIZON_S
-from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
+from looptrace.analyzer.gates.resolutions import Resolution, decisions_on, resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -29,7 +29,6 @@ from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.writer import decisions_on
 from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -205,6 +204,7 @@ class _Judge:
         self._seen.update(each.id for each in self._pending)
         self._judged.seq = max(read_seq, self._judged.seq)
         self._judged.is_current = 1
+        self._on_events()  # What was judged may be stored now.
 
     def _named(self, end_seq: int) -> set[str]:
         """Return what the spans of the log, and decisions that are not judged yet, belong to."""

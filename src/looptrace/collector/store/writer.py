@@ -10,9 +10,9 @@ killed ingest costs nothing: the next one brings every span to its bucket and ma
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
+from looptrace.analyzer.gates.resolutions import decisions_on, resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
@@ -380,21 +380,6 @@ def _renamed(store_dir: Path, gates: GateStore) -> set[int]:
     """Return the buckets with gates whose task was named after they opened, and is gone now."""
     traces = gates.traces_of(_tasks_gone(store_dir, gates))
     return buckets_with(store_dir, traces) if traces else set()
-
-
-def decisions_on(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator[Resolution]:
-    """Yield the decisions on tasks of these turns (`TURN_SCHEMA`).
-
-    The name of a task may have come after its gate was resolved: the turn at which the gate opened
-    has it.
-    """
-    tasks = set(turns["task"])
-    spans = turns.filter(pl.col("kind") != "switch").select("trace_id", "span_id", "task")
-    named = {(trace_id, span_id): task for trace_id, span_id, task in spans.iter_rows()}
-    for each in decided:
-        task = named.get((each.trace_id, each.span_id), each.task)
-        if task in tasks:
-            yield replace(each, task=task)
 
 
 def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
