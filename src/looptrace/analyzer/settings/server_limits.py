@@ -46,7 +46,13 @@ class Limits:
     body_s: int = setting(30, ge=1, le=600, doc="Seconds for the body to arrive.")
     idle_s: int = setting(60, ge=1, le=3_600, doc="Seconds that an idle connection is kept.")
     connections_max: int = setting(
-        1_000, ge=1, le=100_000, doc="Connections at once; further ones are told to come back."
+        10_000, ge=1, le=100_000, doc="Connections at once; further ones are told to come back."
+    )
+    strangers_max: int = setting(
+        200,
+        ge=1,
+        le=100_000,
+        doc="Connections of one address without a request that was let pass; the oldest goes.",
     )
     retry_after_s: int = setting(
         5, ge=1, le=600, doc="Seconds after which a refused client is asked to try again."

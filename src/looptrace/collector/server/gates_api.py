@@ -7,10 +7,9 @@ of server-sent events: each has the number of the event in the store as its id, 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +24,6 @@ from starlette.routing import Route
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.decisions import GateError
-from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
@@ -44,6 +42,7 @@ from looptrace.collector.api_bodies import (
     ShownTask,
 )
 from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.server.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, document, operation
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import (
@@ -61,8 +60,8 @@ TASK_PATH = "/v1/tasks/{id:path}"
 API_PATH = "/openapi.json"
 GATES_MAX = 1_000
 BODY_BYTES_MAX = 64 * 1024
-# A stream says that it is there at least this often; clients wait four times as long.
-SILENCE_S = 15.0
+# Tasks that one stream may ask for.
+STREAM_TASKS_MAX = 100
 # Of the number of an event, so that it fits a column.
 _SEQ_DIGITS_MAX = 18
 _ERROR_LENGTH_MAX = 500
@@ -70,43 +69,6 @@ _MARKDOWN = "text/markdown"
 _STREAM = "text/event-stream"
 _NO_GATE = "There is no such gate."
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
-
-
-class Changes:
-    """Tells those who follow the gates that there is news; made on the event loop."""
-
-    def __init__(self) -> None:
-        self.is_over = False
-        self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
-
-    def tell(self) -> None:
-        """Wake all who wait; from any thread."""
-        self._loop.call_soon_threadsafe(self._wake)
-
-    def end(self) -> None:
-        """Let nobody wait any more."""
-        self.is_over = True
-        self._wake()
-
-    async def wait(self, timeout_s: float) -> bool:
-        """Wait for news, or for so long; says whether there is news."""
-        try:
-            return await asyncio.wait_for(self._news.wait(), timeout_s)
-        except TimeoutError:
-            return False
-
-    def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
-
-
-@dataclass(frozen=True, slots=True)
-class _Since:
-    """Where a stream begins: after an event, with the openings of the gates open then."""
-
-    seq: int
-    opened: tuple[GateEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +81,7 @@ class GatesApi:
 
     store_dir: Path
     settings: Settings
-    changes: Changes
+    feed: EventFeed
     decided: Callable[[], None]
     stored: Callable[[], Awaitable[None]]
 
@@ -227,9 +189,9 @@ class GatesApi:
             f"A comment comes at least every {SILENCE_S:.0f} s.",
             {_STREAM: GateNotice},
         ),
-        {HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number."},
+        {HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number, or there are too many tasks."},
         (
-            Parameter("task", "query", "Only events of the task with this id."),
+            Parameter("task", "query", "Only events of this task; several may be given."),
             Parameter(
                 "Last-Event-ID",
                 "header",
@@ -246,33 +208,12 @@ class GatesApi:
                 HTTPStatus.BAD_REQUEST,
                 "Last-Event-ID must be the id of an event, which is a number",
             )
-        task = request.query_params.get("task")
-        since = _Since(int(last)) if last else await run_in_threadpool(self._open_now, task)
+        tasks = set(request.query_params.getlist("task"))
+        if len(tasks) > STREAM_TASKS_MAX:
+            return _wrong(HTTPStatus.BAD_REQUEST, f"give at most {STREAM_TASKS_MAX} tasks")
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        events = self._events(since, task)
+        events = self.feed.follow(tasks, int(last) if last else None)
         return StreamingResponse(events, media_type=_STREAM, headers=headers)
-
-    async def _events(self, since: _Since, task: str | None) -> AsyncIterator[str]:
-        directives = self.settings.directives
-        seq = since.seq
-        for event in since.opened:
-            yield _event(seq, event, directives)
-        yield ": here\n\n"
-        while not self.changes.is_over:
-            for number, event in await run_in_threadpool(self._after, seq, task):
-                seq = number
-                yield _event(seq, event, directives)
-            if not await self.changes.wait(SILENCE_S):
-                yield ": still here\n\n"
-
-    def _after(self, seq: int, task: str | None) -> list[tuple[int, GateEvent]]:
-        with reader.open_gates(self.store_dir) as gates:
-            return list(gates.events(seq, task))
-
-    def _open_now(self, task: str | None) -> _Since:
-        with reader.open_gates(self.store_dir) as gates:
-            opened = [gates.gate(gate.id).event for gate in gates.gates("open", task)]
-            return _Since(gates.last_seq(), tuple(opened))
 
     def _gate(self, gate_id: str, *, markdown: bool) -> Response:
         with reader.open_gates(self.store_dir) as gates:
@@ -344,11 +285,6 @@ async def _body(request: Request) -> bytes:
         if len(body) > BODY_BYTES_MAX:
             raise ValueError(f"it has more than {BODY_BYTES_MAX} bytes")
     return bytes(body)
-
-
-def _event(seq: int, event: GateEvent, directives: Directives) -> str:
-    data = msgspec.json.encode(asdict(notice_of(event, directives))).decode()
-    return f"id: {seq}\nevent: {event.type}\ndata: {data}\n\n"
 
 
 def _answer(content: Any, status: int = HTTPStatus.OK) -> Response:

@@ -37,7 +37,8 @@ from looptrace.collector.server.access import (
     tls_options,
 )
 from looptrace.collector.server.archiver import Archiver
-from looptrace.collector.server.gates_api import ERRORS, Changes, GatesApi
+from looptrace.collector.server.event_feed import Changes, EventFeed
+from looptrace.collector.server.gates_api import ERRORS, GatesApi
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.metrics import Instrument, Metrics
@@ -49,6 +50,9 @@ from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 from looptrace.errors import InputError
+
+if sys.platform != "win32":
+    import resource
 
 _logger = logging.getLogger(__name__)
 
@@ -130,8 +134,9 @@ class Service:
         )
         self.pipeline = Pipeline(self.log, options.settings.server, self.counts, reduce_content)
         self.metrics = Metrics(self.instruments(), os.environ)
+        self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
         self.gates = GatesApi(
-            options.store_dir, settings, self.changes, self.detector.wake, self._stored
+            options.store_dir, settings, self.feed, self.detector.wake, self._stored
         )
 
     def _gate_judge(self, options: Options) -> GateJudge | None:
@@ -209,6 +214,7 @@ class Service:
     def close(self) -> None:
         """Stop all parts; what was acknowledged is on disk, and the next start does the rest."""
         self.pipeline.close()
+        self.feed.close()
         ends = [self.detector.close, self.dispatcher.close, self.archiver.close]
         if self.exporter:
             ends.append(self.exporter.close)
@@ -244,12 +250,20 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """
     check_access(options.access)
     check_tls(options.access)
+    _allow_files()
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
         service = Service(options)
         try:
             await _serve(options, service, listener, ready)
         finally:
             await asyncio.to_thread(service.close)
+
+
+def _allow_files() -> None:
+    """Let the process have as many connections and files as its user may give it."""
+    if sys.platform != "win32":
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(

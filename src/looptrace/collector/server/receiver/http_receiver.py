@@ -19,6 +19,7 @@ from looptrace.collector.server.receiver.decoding import PACKINGS, RefusalError,
 from looptrace.collector.server.receiver.otlp_responses import response, status, written
 from looptrace.collector.server.receiver.pipeline import Claim, Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Reason
+from looptrace.collector.server.receiver.strangers import KNOWN, Strangers
 
 _FORMS = {form.value: form for form in WireFormat}
 _NO_PACKING = ("", "identity")
@@ -35,7 +36,8 @@ def uvicorn_options(limits: Limits) -> dict[str, Any]:
 
     h11 is used because the other parser has no limit of headers.
     """
-    protocol = type("BoundedHttp", (_BoundedHttp,), {"header_s": limits.header_s})
+    held = {"header_s": limits.header_s, "strangers": Strangers(limits)}
+    protocol = type("BoundedHttp", (_BoundedHttp,), held)
     return {
         "http": protocol,
         "ws": "none",
@@ -53,14 +55,30 @@ class _BoundedHttp(H11Protocol):
     """
 
     header_s: int
+    strangers: Strangers
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waiting: asyncio.TimerHandle | None = None
+        self._was_known = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a request on it was let pass."""
+        return self._was_known or (self.scope is not None and KNOWN in self.scope)
+
+    def drop(self) -> None:
+        """Close it at once."""
+        self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.strangers.add(self, self.client[0] if self.client else "")
         self._wait()
+
+    def on_response_complete(self) -> None:
+        self._was_known = self.is_known
+        super().on_response_complete()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -68,6 +86,7 @@ class _BoundedHttp(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self.strangers.remove(self)
         super().connection_lost(exc)
 
     def _wait(self) -> None:
