@@ -247,6 +247,7 @@ def words(lane: Lane, codes: Codes, figures: Figures) -> list[Flags]:
         vocabulary.same_among(lane, codes, 5),
         vocabulary.attempts_among(lane, codes, 5, seconds=60),
         vocabulary.alike_in_a_row(lane, codes, 5),
+        vocabulary.answers_in_a_row(lane, codes, 3),
         vocabulary.recent(lane, codes, 3, seconds=60),
         vocabulary.streak(lane, vocabulary.polls(lane, codes)),
         vocabulary.gathered(codes, pattern.period),

@@ -118,12 +118,12 @@ class Service:
             lambda: self.detector.counts.seq,
             self.detector.start,
         )
-        self.archiver.start()
-        gates_path = layout.gates_path(options.store_dir)
+        gates_path = options.store_dir / layout.GATES_FILE
         self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
         self.judge = self._gate_judge(options)
+        self.archiver.start()  # All who hear of events are there.
         self.dispatcher.start()
         if self.exporter:
             self.exporter.start()
