@@ -102,6 +102,22 @@ def test_closing_what_never_started_takes_no_time() -> None:
     assert Worker("looptrace-test", lambda: None).close(LONG_S)
 
 
+def test_what_was_closed_does_not_start() -> None:
+    """Another thread may start it a moment after the end has begun."""
+    steps: list[bool] = []
+
+    def body() -> Generator[float, None, None]:
+        steps.append(True)
+        yield LONG_S
+
+    worker = Worker("looptrace-test", body)
+    worker.close(LONG_S)
+    worker.start()
+
+    assert worker.close(LONG_S)
+    assert steps == []
+
+
 def test_closing_within_a_step_does_not_wait_for_itself() -> None:
     """A callback on the thread may close its owner."""
     closed: list[bool] = []

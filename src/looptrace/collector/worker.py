@@ -36,8 +36,9 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread; one that was closed before does not start."""
+        if not self.is_closing:
+            self._thread.start()
 
     def start_ready(self) -> None:
         """Start the thread, and return after its first step; raises the error that ended it."""
