@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import polars as pl
 
 from looptrace import __version__
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
+from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
 from looptrace.analyzer.report.templating import template
 from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,
@@ -35,11 +36,6 @@ from looptrace.analyzer.report.wording import (
 )
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
-from looptrace.rules.contract import Action
-
-# A strip of more cells than this could not be told apart on a screen; a cell then stands for
-# several turns.
-_CELLS_MAX = 400
 
 # Turns shown before and after a loop, to see how the agent came in and out.
 _CONTEXT_TURNS = 3
@@ -51,34 +47,6 @@ _ROWS_TAIL_MAX = 20
 _SKIPPED_SHOWN_MAX = 500
 _LABEL_LENGTH_MAX = 120
 _OUTCOME_LENGTH_MAX = 160
-
-# What a cell of the strip is, by rank: of several turns in one cell the highest is shown.
-_CELL_KINDS = ("other", "repeat", "first")
-
-# In the strip the turns that act are tall, and those that only speak are low.
-_ACTING_KINDS = ("tool", "handoff", "attempt")
-_CELL_WIDTH_PX = 20
-_GAP_WIDTH_PX = 4
-_CELL_HEIGHT_PX = 32
-_LOW_CELL_HEIGHT_PX = 16
-
-# Above the cells: what was decided at a turn, by rank; of several at one cell the highest is shown.
-_Mark = Literal["reset", "warn", "pivot", "gate"]
-_MARKS: dict[_Mark, str] = {
-    "reset": "counted anew",
-    "warn": "warned",
-    "pivot": "told to change course",
-    "gate": "gate",
-}
-_MARK_OF: dict[Action, _Mark] = {
-    "warn": "warn",
-    "retry_later": "warn",
-    "pivot": "pivot",
-    "force_next": "pivot",
-    "unblock_authority": "pivot",
-    "gate": "gate",
-}
-_MARK_HEIGHT_PX = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,24 +89,13 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Strip:
-    """All turns of a task as one picture: an SVG path for each kind of cell and of mark."""
-
-    width_px: int
-    height_px: int
-    paths: dict[str, str]
-    marks: dict[str, str]  # what the marks that there are mean, by their class
-    turns: int
-    turns_per_cell: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Section:
     """One loop, ready for the template."""
 
     anchor: str
     group: Group
-    strip: _Strip
+    strip: Strip
+    cycle: tuple[CycleStep, ...]
     head: list[_Row]
     turns_between: int
     tail: list[_Row]
@@ -186,13 +143,16 @@ def _sections(
     """Make a section of each loop; what was decided of a task stands in its first."""
     turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
     events_of_task = _events_of_tasks(analysis.events, opinions)
+    raw_events: dict[str, list[GateEvent]] = {}
+    for event in analysis.events:
+        raw_events.setdefault(event.task, []).append(event)
     sections = []
     for number, group in enumerate(shown, start=1):
         task = group.lead.task
         turns = turns_of_task.get(task, analysis.turns.clear())
         decided = _decided(events_by_tasks.pop(task), opinions) if task in events_by_tasks else None
-        events = events_of_task.get(task, {})
-        sections.append(_section(f"loop-{number}", group, turns, events, decided))
+        events, places = raw_events.get(task, []), events_of_task.get(task, {})
+        sections.append(_section(f"loop-{number}", group, turns, events, places, decided))
     return sections
 
 
@@ -224,7 +184,7 @@ def _event(event: GateEvent, opinions: Opinions) -> _Event:
     name = event_name(event)
     return _Event(
         turn=event.turn,
-        badge=_MARK_OF[event.action] if event.action else "reset",
+        badge=event.action or "reset",
         name=name,
         more=told_text(event).removeprefix(name),
         opinion=opinion_text(opinions[event.gate]) if is_judged else None,
@@ -241,12 +201,18 @@ def _decided(events: TaskEvents, opinions: Opinions) -> _Decided:
 
 
 def _section(
-    anchor: str, group: Group, turns: pl.DataFrame, events: _Events, decided: _Decided | None
+    anchor: str,
+    group: Group,
+    turns: pl.DataFrame,
+    events: Sequence[GateEvent],
+    places: _Events,
+    decided: _Decided | None,
 ) -> _Section:
     roles = {turn.turn: turn.role for finding in reversed(group.findings) for turn in finding.turns}
-    head, turns_between, tail = _rows_around(group, turns, roles, events)
-    strip = _strip(turns, roles, events)
-    return _Section(anchor, group, strip, head, turns_between, tail, decided)
+    head, turns_between, tail = _rows_around(group, turns, roles, places)
+    strip = strip_of(turns, (group.lead,), events)
+    cycle = cycle_of(group.lead, turns)
+    return _Section(anchor, group, strip, cycle, head, turns_between, tail, decided)
 
 
 def _rows_around(
@@ -293,58 +259,3 @@ def _row(
         place=places.get(turn, ""),
         events=events.get((row["turn"], is_user), []),
     )
-
-
-def _strip(turns: pl.DataFrame, roles: dict[int, Any], events: _Events) -> _Strip:
-    """Draw every turn as a cell, several turns a cell where there are too many, marks above."""
-    turns = turns.filter(~IS_USER)
-    turns_per_cell = max(1, -(-turns.height // _CELLS_MAX))
-    starts = np.arange(0, turns.height, turns_per_cell)
-    ranks = {turn: _CELL_KINDS.index(role) for turn, role in roles.items()}
-    rank = turns["turn"].replace_strict(ranks, default=0, return_dtype=pl.UInt8).to_numpy()
-    acts = turns["kind"].cast(pl.String).is_in(_ACTING_KINDS).to_numpy()
-    cells = zip(
-        np.maximum.reduceat(rank, starts) if starts.size else [],
-        np.logical_or.reduceat(acts, starts) if starts.size else [],
-        strict=True,
-    )
-    marks = _marks(turns, events, turns_per_cell)
-    top_px = _MARK_HEIGHT_PX if marks else 0
-    paths = dict.fromkeys((*_CELL_KINDS, *_MARKS), "")
-    for index, (cell_rank, cell_acts) in enumerate(cells):
-        paths[_CELL_KINDS[cell_rank]] += _cell_path(index, top_px, is_tall=bool(cell_acts))
-    for index, mark in marks.items():
-        paths[mark] += _mark_path(index)
-    return _Strip(
-        width_px=int(starts.size) * _CELL_WIDTH_PX,
-        height_px=top_px + _CELL_HEIGHT_PX,
-        paths=paths,
-        marks={mark: said for mark, said in _MARKS.items() if mark in marks.values()},
-        turns=turns.height,
-        turns_per_cell=turns_per_cell,
-    )
-
-
-def _marks(turns: pl.DataFrame, events: _Events, turns_per_cell: int) -> dict[int, str]:
-    """Return which cells have a mark; what was decided before the first turn has no cell."""
-    cells = {turn: row // turns_per_cell for row, turn in enumerate(turns["turn"].to_list())}
-    marks: dict[int, str] = {}
-    order: list[str] = list(_MARKS)
-    for (turn, _), decided in events.items():
-        if turn in cells:
-            badges = [event.badge for event in decided] + [marks.get(cells[turn], order[0])]
-            marks[cells[turn]] = max(badges, key=order.index)
-    return marks
-
-
-def _cell_path(index: int, top_px: int, *, is_tall: bool) -> str:
-    height = _CELL_HEIGHT_PX if is_tall else _LOW_CELL_HEIGHT_PX
-    width = _CELL_WIDTH_PX - _GAP_WIDTH_PX
-    x, y = index * _CELL_WIDTH_PX, top_px + _CELL_HEIGHT_PX - height
-    return f"M{x} {y}h{width}v{height}h-{width}z"
-
-
-def _mark_path(index: int) -> str:
-    """Draw a triangle that points at the cell below it."""
-    width, height = _CELL_WIDTH_PX - _GAP_WIDTH_PX, _MARK_HEIGHT_PX - _GAP_WIDTH_PX
-    return f"M{index * _CELL_WIDTH_PX} 0h{width}l-{width // 2} {height}z"

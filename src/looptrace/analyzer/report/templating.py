@@ -9,6 +9,7 @@ from functools import cache, partial
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 
 from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX
+from looptrace.analyzer.report.strip import BARS, MARKS
 from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
@@ -20,6 +21,8 @@ from looptrace.analyzer.text.times import utc_us
 
 # The longest text of an escalation is what a person asked for.
 _CODE_LENGTH_MAX = GOAL_LENGTH_MAX
+# A box of a diagram has room for so much.
+_SHORT_LENGTH_MAX = 32
 _BACKTICKS = re.compile("`+")
 _FENCE_LENGTH_MIN = 3
 
@@ -34,6 +37,7 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals |= {"bar_names": BARS, "mark_names": MARKS}
     environment.filters |= {
         "code": code,
         "cost": cost_text,
@@ -42,6 +46,7 @@ def template(name: str) -> Template:
         "name": partial(plain, length_max=NAME_LENGTH_MAX),
         "number": "{:,}".format,
         "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),
+        "short": partial(plain, length_max=_SHORT_LENGTH_MAX),
         "utc": utc_us,
     }
     return environment.get_template(name)
