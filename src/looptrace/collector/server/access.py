@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]
@@ -183,10 +183,15 @@ def is_allowed(authorization: Iterable[str], access: Access) -> bool:
         return True
     given = list(authorization)
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    data = token.strip().encode("utf-8", "surrogateescape")
+    return bool(known_token(token.strip(), access)) and scheme.lower() == "bearer"
+
+
+def known_token(given: str, access: Access) -> str | None:
+    """Return the token that is given; None where it is none of the server's."""
+    data = given.encode("utf-8", "surrogateescape")
     # Each is compared, and in full, so that the time tells nothing.
-    same = [hmac.compare_digest(data, known.encode()) for known in access.tokens]
-    return scheme.lower() == "bearer" and any(same)
+    same = [token for token in access.tokens if hmac.compare_digest(data, token.encode())]
+    return same[0] if same else None
 
 
 def foreign(headers: Mapping[str, list[str]], access: Access) -> str | None:
@@ -202,12 +207,23 @@ def foreign(headers: Mapping[str, list[str]], access: Access) -> str | None:
     return None
 
 
+class Page(Protocol):
+    """An application for people, with paths of its own, that lets in whom it has signed in."""
+
+    def serves(self, path: str) -> bool:
+        """Return whether a path is one of the page's."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+
 class AccessMiddleware:
     """Lets through what may pass, and answers the rest as OTLP has it."""
 
-    def __init__(self, app: App, access: Access) -> None:
+    def __init__(self, app: App, access: Access, page: Page | None = None) -> None:
         self._app = app
         self._access = access
+        self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -222,6 +238,8 @@ class AccessMiddleware:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         if why := foreign(headers, self._access):
             await _refuse(send, headers, Status(code=PERMISSION_DENIED, message=why))
+        elif self._page and self._page.serves(scope["path"]):
+            await self._page(scope, receive, send)
         elif not is_allowed(headers.get("authorization", []), self._access):
             await _refuse(send, headers, Status(code=UNAUTHENTICATED, message=_WHO))
         else:

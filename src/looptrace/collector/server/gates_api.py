@@ -45,12 +45,7 @@ from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
 from looptrace.collector.server.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, document, operation
 from looptrace.collector.store import reader
-from looptrace.collector.store.gates import (
-    GateDetails,
-    GateStatus,
-    NoGateError,
-    StoredGate,
-)
+from looptrace.collector.store.gates import GateDetails, GateStatus, NoGateError, StoredGate
 from looptrace.collector.store.locks import StoreError
 
 _logger = logging.getLogger(__name__)
@@ -109,17 +104,11 @@ class GatesApi:
         """List gates, the open ones first, then the newest."""
         status = request.query_params.get("status")
         if status not in (None, *get_args(GateStatus)):
-            return _wrong(
-                HTTPStatus.BAD_REQUEST, f"status must be one of {', '.join(get_args(GateStatus))}"
-            )
+            names = ", ".join(get_args(GateStatus))
+            return _wrong(HTTPStatus.BAD_REQUEST, f"status must be one of {names}")
         task = request.query_params.get("task")
-
-        def read() -> list[StoredGate]:
-            with reader.open_gates(self.store_dir) as gates:
-                return gates.gates(status, task)  # type: ignore[arg-type] # It was checked.
-
-        listed = await run_in_threadpool(read)
-        return _answer(GateList(listed[:GATES_MAX], len(listed)))
+        listed = await run_in_threadpool(self.gate_list, status, task)  # type: ignore[arg-type] # It was checked.
+        return _answer(listed)
 
     @operation(
         "showGate",
@@ -149,24 +138,17 @@ class GatesApi:
     async def resolve(self, request: Request) -> Response:
         """Decide how the task of a gate goes on."""
         try:
-            body = msgspec.json.decode(await _body(request), type=DecisionBody)
+            body = msgspec.json.decode(await bounded_body(request), type=DecisionBody)
         except (ValueError, msgspec.DecodeError) as error:
             return _wrong(
                 HTTPStatus.BAD_REQUEST, f'the body must be like {{"decision": "continue"}}: {error}'
             )
         gate_id = request.path_params["id"]
-
-        def resolved() -> StoredGate:
-            with reader.open_gates(self.store_dir) as gates:
-                return gates.resolve(gate_id, body.decision, body.note)
-
         try:
-            gate = await run_in_threadpool(resolved)
-        except NoGateError as error:
-            return _wrong(HTTPStatus.NOT_FOUND, str(error))
+            gate = await run_in_threadpool(self.resolve_gate, gate_id, body.decision, body.note)
         except GateError as error:
-            return _wrong(HTTPStatus.CONFLICT, str(error))
-        self.decided()
+            is_none = isinstance(error, NoGateError)
+            return _wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
         return _answer(GateAnswer(gate))
 
     @operation(
@@ -177,7 +159,7 @@ class GatesApi:
     async def task(self, request: Request) -> Response:
         """Show how a task stands: its status, its gates, its attempts."""
         await self.stored()
-        shown = await run_in_threadpool(self._task, request.path_params["id"])
+        shown = await run_in_threadpool(self.shown_task, request.path_params["id"])
         if shown is None:
             return _wrong(HTTPStatus.NOT_FOUND, "there is no such task; give its whole id")
         return _answer(shown)
@@ -215,9 +197,35 @@ class GatesApi:
         events = self.feed.follow(tasks, int(last) if last else None)
         return StreamingResponse(events, media_type=_STREAM, headers=headers)
 
-    def _gate(self, gate_id: str, *, markdown: bool) -> Response:
+    def gate_list(self, status: GateStatus | None = None, task: str | None = None) -> GateList:
+        """Return gates, the open ones first, then the newest."""
         with reader.open_gates(self.store_dir) as gates:
-            details = gates.gate(gate_id, self.settings.policy.rule_set.meaning)
+            listed = gates.gates(status, task)
+        return GateList(listed[:GATES_MAX], len(listed))
+
+    def resolve_gate(self, gate_id: str, decision: str, note: str | None) -> StoredGate:
+        """Record what a person decided, and let the agent know at once.
+
+        Raises:
+            GateError: if there is no such gate or decision, or the gate is open no longer.
+        """
+        with reader.open_gates(self.store_dir) as gates:
+            gate = gates.resolve(gate_id, decision, note)
+        self.decided()
+        return gate
+
+    def gate_details(self, gate_id: str) -> GateDetails:
+        """Return a gate, the event that opened it, and notes on gates like it.
+
+        Raises:
+            GateError: if there is none with this id.
+        """
+        with reader.open_gates(self.store_dir) as gates:
+            return gates.gate(gate_id, self.settings.policy.rule_set.meaning)
+
+    def _gate(self, gate_id: str, *, markdown: bool) -> Response:
+        details = self.gate_details(gate_id)
+        with reader.open_gates(self.store_dir) as gates:
             events = [event for _, event in gates.events(task=details.gate.task)]
             finding, opinion = gates.finding(gate_id), gates.opinions(gate_id).get(gate_id)
         report = self._report(details, events, finding, opinion)
@@ -255,7 +263,8 @@ class GatesApi:
         findings = detect(turns, self.settings.policy).findings
         return next((each for each in findings if each.id == details.event.finding), None)
 
-    def _task(self, task: str) -> ShownTask | None:
+    def shown_task(self, task: str) -> ShownTask | None:
+        """Return how a task stands; None where it is known neither to gates nor to turns."""
         with reader.open_gates(self.store_dir) as gates:
             known, state = gates.tasks(), gates.state(task)
             listed = gates.gates(task=task)
@@ -278,7 +287,12 @@ class GatesApi:
         )
 
 
-async def _body(request: Request) -> bytes:
+async def bounded_body(request: Request) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        ValueError: if it is too long.
+    """
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -143,7 +143,7 @@ def routes(
     )
     def readiness(_request: Request) -> Response:
         """Show whether all parts work, and how far a restart has caught up."""
-        checks = {name: _holds(name, check) for name, check in ready.items()}
+        checks = {name: holds(name, check) for name, check in ready.items()}
         status = HTTPStatus.OK if all(checks.values()) else HTTPStatus.SERVICE_UNAVAILABLE
         body = Readiness(checks, backlog_spans())
         return Response(msgspec.json.encode(body), status, media_type=JSON)
@@ -152,7 +152,8 @@ def routes(
     return [Route(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()]
 
 
-def _holds(name: str, check: Check) -> bool:
+def holds(name: str, check: Check) -> bool:
+    """Return whether a part works; one whose check fails does not."""
     try:
         return check()
     except Exception:

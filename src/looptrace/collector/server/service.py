@@ -31,6 +31,7 @@ from looptrace.collector.server.access import (
     Access,
     AccessInterceptor,
     AccessMiddleware,
+    Page,
     check_access,
     check_tls,
     grpc_credentials,
@@ -85,6 +86,7 @@ class Options:
     content: Content = "redacted"
     export_to: Target | None = None
     judge: Judge | None = None
+    page: Callable[[Service, Options], Page] | None = None  # None serves machines alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +155,21 @@ class Service:
 
     def routes(self) -> list[Route]:
         """Return the routes of HTTP."""
-        checks = {
+        return [
+            *otlp_routes(self.pipeline),
+            *self.gates.routes(),
+            *metrics.routes(
+                self.metrics, self.checks(), lambda: self.detector.counts.backlog_spans
+            ),
+        ]
+
+    def checks(self) -> dict[str, Callable[[], bool]]:
+        """Return by part how to see whether it works."""
+        return {
             "detection": lambda: self.detector.is_alive and self.detector.counts.is_current == 1,
             "storing": lambda: self.archiver.is_alive,
             "log": lambda: self.log.bytes <= self.log.bytes_max,
         }
-        return [
-            *otlp_routes(self.pipeline),
-            *self.gates.routes(),
-            *metrics.routes(self.metrics, checks, lambda: self.detector.counts.backlog_spans),
-        ]
 
     def instruments(self) -> list[Instrument]:
         """Return the instruments of every part."""
@@ -273,7 +280,9 @@ async def _serve(
     ready: Callable[[Addresses], None],
 ) -> None:
     access = options.access
-    app = AccessMiddleware(Starlette(routes=service.routes(), exception_handlers=ERRORS), access)
+    page = options.page(service, options) if options.page else None
+    machines = Starlette(routes=service.routes(), exception_handlers=ERRORS)
+    app = AccessMiddleware(machines, access, page)
     http = _Http(
         uvicorn.Config(
             app,
