@@ -32,6 +32,7 @@ FLOW = (
     "collector/judge",
     "collector/webhooks",
     "collector/server",
+    "collector/page",
     "collector",
     "queries",
     "cli",

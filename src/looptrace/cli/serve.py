@@ -62,6 +62,7 @@ def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any
     with traces.needing("server", "serving"):
         # Only here, because they are an extra.
         from looptrace.collector import gate_exporter  # noqa: PLC0415
+        from looptrace.collector.page.site import Site  # noqa: PLC0415
         from looptrace.collector.server import access, logs, service  # noqa: PLC0415
 
     def ready(at: service.Addresses) -> None:
@@ -84,6 +85,7 @@ def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any
         content=options["content"],
         judge=judge_of(judge, settings),
         export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
+        page=Site,
     )
     logs.log_to(sys.stderr)
     asyncio.run(service.serve(serving, ready))

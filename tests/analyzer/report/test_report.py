@@ -168,7 +168,7 @@ def printed(content: Analysis, *, width: int = 80, color: bool = False) -> str:
 class Page(HTMLParser):
     """An HTML page as its elements, its text, and the elements left open."""
 
-    VOID = ("meta", "path", "rect", "br", "img")
+    VOID = ("meta", "link", "input", "path", "rect", "br", "img")
 
     def __init__(self, html: str) -> None:
         super().__init__()

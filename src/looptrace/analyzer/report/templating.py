@@ -22,7 +22,7 @@ from looptrace.analyzer.text.times import utc_us
 # The longest text of an escalation is what a person asked for.
 _CODE_LENGTH_MAX = GOAL_LENGTH_MAX
 # A box of a diagram has room for so much.
-_SHORT_LENGTH_MAX = 32
+SHORT_LENGTH_MAX = 32
 _BACKTICKS = re.compile("`+")
 _FENCE_LENGTH_MIN = 3
 
@@ -46,7 +46,7 @@ def template(name: str) -> Template:
         "name": partial(plain, length_max=NAME_LENGTH_MAX),
         "number": "{:,}".format,
         "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),
-        "short": partial(plain, length_max=_SHORT_LENGTH_MAX),
+        "short": partial(plain, length_max=SHORT_LENGTH_MAX),
         "utc": utc_us,
     }
     return environment.get_template(name)

@@ -56,6 +56,8 @@ _HOUR_MINUTES = 60
 _TENTHS_SECONDS_MAX = 10
 # Agents with scripted models take less, and `0.0 s` would look like a fault.
 _SHORTEST_SECONDS = 0.1
+# From the largest; a number gets the first that is not larger.
+_UNITS = {"G": 1_000_000_000, "M": 1_000_000, "k": 1_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,14 @@ def opinion_text(opinion: Opinion | NoOpinion) -> str:
 def counted(count: int, noun: str) -> str:
     """Write `1 turn`, `1,234 turns`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def count_text(count: float) -> str:
+    """Write `940`, `11.9 k`, `3.2 M`: as much of a number as a person keeps in mind."""
+    for unit, size in _UNITS.items():
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f}"
 
 
 def tokens_text(input_tokens: int, output_tokens: int) -> str:

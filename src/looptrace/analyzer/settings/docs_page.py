@@ -120,6 +120,7 @@ def page() -> str:
         *_listed_table(file["results"], "[results]"),
         *_listed_table(file["masks"], "[[masks]]"),
         *_listed_table(file["webhooks"], "[[webhooks]]"),
+        *_listed_table(file["page"], "[page]"),
         *_table(file["server"]),
     ]
     profiles = [rules_of_profile(name) for name in PROFILES]

@@ -16,6 +16,7 @@ from looptrace.analyzer.fingerprint.equivalence import Results, TextMask, Tool
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.judge import ChatSettings
+from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.analyzer.settings.tables import columns_of, numbers_of, struct, table_of
@@ -69,6 +70,7 @@ _TOOLS = "What makes calls of a tool the same."
 _RESULTS = "Keys in results that do not make them differ, in JSON and in lines of text."
 _MASKS = "Parts of results and errors that do not make them differ."
 _WEBHOOKS = "Receivers that events of gates are sent on to; [more](webhooks.md)."
+_PAGE = "The page of `looptrace serve`; [more](page.md)."
 _SERVER = "What `looptrace serve` may take up: bytes, seconds, and how long things are kept."
 
 # Sections that list things of somebody's own, each with one that can be used.
@@ -105,6 +107,10 @@ telling_keys = ["etag"]
     "masks": """[[masks]]
 pattern = "build-[0-9]+"
 name = "<build>"
+""",
+    "page": """[page]
+trace_url = "https://jaeger.example.com/trace/{trace_id}?uiFind={span_id}"
+sign_in_hours = 12
 """,
     "webhooks": """[[webhooks]]
 name = "on-call"
@@ -182,6 +188,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _section("results", table_of("Results", Results), _RESULTS),
             _listed("masks", table_of("Mask", TextMask), MASKS_MAX, _MASKS),
             _listed("webhooks", webhook, WEBHOOKS_MAX, _WEBHOOKS),
+            _section("page", table_of("Page", PageSettings), _PAGE),
             _section("server", table_of("Server", Limits), _SERVER),
         ],
     )

@@ -43,6 +43,7 @@ from looptrace.analyzer.settings.file_tables import (
     file_table,
 )
 from looptrace.analyzer.settings.judge import ChatSettings
+from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import (
     DEFAULT_PROFILE,
     PROFILES,
@@ -86,6 +87,7 @@ class Settings:
     policy: DetectionPolicy
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
+    page: PageSettings = field(default_factory=PageSettings)
     server: Limits = field(default_factory=Limits)
     outages: OutageSettings = field(default_factory=OutageSettings)
     judge: ChatSettings | None = None
@@ -151,6 +153,7 @@ def parsed(data: bytes, name: str) -> Settings:
         policy=DetectionPolicy(rule_set, recovery, sameness),
         directives_dir=_directives(top, file.directives, beside),
         webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside),
+        page=made(top.at("page", {}), PageSettings, stated(top.at("page", {}), file.page)),
         server=Limits(**stated(top.at("server", {}), file.server)),
         outages=OutageSettings(**stated(top.at("outages", {}), file.outages)),
         judge=_judge(top, file.judge),

@@ -57,6 +57,7 @@ def toml_of(settings: Settings) -> str:
         "results": values_of(sameness.results),
         "masks": [values_of(mask) for mask in sameness.masks],
         "webhooks": [values_of(webhook) for webhook in settings.webhooks],
+        "page": values_of(settings.page),
         "server": values_of(settings.server),
     }
     document = tomlkit.document()

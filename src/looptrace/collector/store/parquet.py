@@ -93,6 +93,24 @@ def read_bucket(
     return _read(_files(store_dir, table, bucket), wanted).drop(_FILE)
 
 
+def read_where(
+    store_dir: Path, table: str, which: pl.Expr, columns: list[str] | None = None
+) -> pl.DataFrame:
+    """Read the rows of a table that fulfil a condition, of files only the parts that are needed.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    names = columns or list(TABLES[table])
+    paths = sorted((store_dir / table).glob(f"day=*/bucket=*/{DATA}"))
+    try:
+        rows = pl.scan_parquet(paths, glob=False, hive_partitioning=False)
+        return rows.filter(which).select(names).collect()
+    except _BAD_PARQUET:  # Bucket by bucket it is found out which file it is.
+        parts = [read_bucket(store_dir, table, bucket) for bucket in range(BUCKETS)]
+        return pl.concat(part.filter(which).select(names) for part in parts)
+
+
 def rewrite(
     store_dir: Path,
     table: str,

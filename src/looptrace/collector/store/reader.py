@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
 from looptrace.collector.store.locks import reading
-from looptrace.collector.store.parquet import BUCKETS, read_bucket
+from looptrace.collector.store.parquet import BUCKETS, read_bucket, read_where
 
 _SPAN = ["trace_id", "span_id"]
 
@@ -67,8 +68,48 @@ def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    mine = (turns.filter(pl.col("task") == task) for turns in read_turns(store_dir))
-    return next((turns for turns in mine if turns.height), TURN_SCHEMA.to_frame())
+    return read_turns_of_tasks(store_dir, [task])
+
+
+def read_turns_of_tasks(store_dir: Path, tasks: Collection[str]) -> pl.DataFrame:
+    """Read the turns (`TURN_SCHEMA`) of some tasks, sorted by task and turn.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    # A person's message has the number of the turn before it, and comes after it.
+    turns = read_rows(store_dir, "turns", pl.col("task").is_in(list(tasks)))
+    return turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
+
+
+def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Finding]:
+    """Read the findings of some tasks as they stand in the store, by task and first turn.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    rows = read_rows(store_dir, "findings", pl.col("task").is_in(list(tasks)))
+    rows = rows.sort("task", "turn_first", "turn_last", "rule", "id")
+    return [_finding(row) for row in rows.iter_rows(named=True)]
+
+
+def read_rows(
+    store_dir: Path, table: str, which: pl.Expr, columns: list[str] | None = None
+) -> pl.DataFrame:
+    """Read the rows of a table that fulfil a condition, all columns or some.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    with reading(store_dir):
+        return read_where(store_dir, table, which, columns)
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    cost = Cost(**{field.name: row.pop(f"cost_{field.name}") for field in fields(Cost)})
+    turns = tuple(LoopTurn(**turn) for turn in row.pop("turns"))
+    return Finding(**row, turns=turns, cost=cost)
 
 
 def read_turns_around(store_dir: Path, finding: Finding) -> pl.DataFrame | None:
@@ -80,14 +121,13 @@ def read_turns_around(store_dir: Path, finding: Finding) -> pl.DataFrame | None:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     spans = pl.DataFrame([(t.trace_id, t.span_id) for t in finding.turns], _SPAN, orient="row")
-    for turns in read_turns(store_dir):
-        named = turns.join(spans, on=_SPAN, how="semi")
-        names = named["task"].unique().to_list()
-        task = finding.task if finding.task in names else next(iter(names), None)
-        of_task = turns.filter(pl.col("task") == task)
-        if spans.join(of_task, on=_SPAN, how="anti").is_empty():
-            return of_task.with_columns(task=pl.lit(finding.task))
-    return None
+    of_traces = pl.col("trace_id").is_in(spans["trace_id"].unique().to_list())
+    near = read_rows(store_dir, "turns", of_traces, ["task", *_SPAN])
+    names = near.join(spans, on=_SPAN, how="semi")["task"].unique().sort().to_list()
+    task = finding.task if finding.task in names else next(iter(names), "")
+    if spans.join(near.filter(task=task), on=_SPAN, how="anti").height:
+        return None
+    return read_turns_of(store_dir, task).with_columns(task=pl.lit(finding.task))
 
 
 def read_spans(store_dir: Path) -> Iterator[pl.DataFrame]:

@@ -1,0 +1,42 @@
+"""The section `page` of the settings: what the page of a server links to, and who is let in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
+
+URL_CHARS_MAX = 2_000
+TRACE, SPAN, SESSION = "{trace_id}", "{span_id}", "{session}"
+_URL = re.compile(r"https?://[A-Za-z0-9\[][!#-;=?-~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """What the page of a server needs to know that no trace says.
+
+    Raises:
+        SettingError: if a value cannot be.
+    """
+
+    trace_url: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=URL_CHARS_MAX,
+            description=f"Link to a trace in the tracing system, with {TRACE}, {SPAN} or {SESSION} "
+            "in it.",
+        ),
+    ] = ""
+    sign_in_hours: int = setting(
+        168, ge=1, le=8_760, doc="Hours after which a browser is asked for the token again."
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds("page", numbers(self))
+        if self.trace_url and not _URL.fullmatch(self.trace_url):
+            raise SettingError("page.trace_url is no https:// or http:// address.")

@@ -1,0 +1,1 @@
+"""The page of a server, for people: gates to decide on, tasks, figures, settings, health."""

@@ -1,0 +1,81 @@
+// Keeps an open page up to date: the server says that there is news, and htmx fetches the page anew.
+"use strict";
+(() => {
+  const RETRY_MS = 3000;
+  const AGO_MS = 10000;
+  const news = document.getElementById("news");
+  const main = () => document.getElementById("main");
+  let source = null;
+  let retry = null;
+
+  // Whoever writes a note must not lose it to an update.
+  const isWriting = () => [...document.querySelectorAll("textarea")].some(
+    (area) => area.value !== area.defaultValue);
+
+  function say(text, offersUpdate) {
+    if (!news) return;
+    const button = news.querySelector("button");
+    news.querySelector("span").textContent = text;
+    news.hidden = !text;
+    button.hidden = !offersUpdate;
+  }
+
+  function refresh(kind, force) {
+    const kinds = (main()?.dataset.live || "").split(" ");
+    if (kind && !kinds.includes(kind)) return;
+    if (!force && isWriting()) {
+      say("Something changed.", true);
+      return;
+    }
+    say("", false);
+    main().dispatchEvent(new CustomEvent("refresh"));
+  }
+
+  // A browser keeps few connections to one server, so that a hidden page gives its own back.
+  function follow() {
+    clearTimeout(retry);
+    source?.close();
+    source = null;
+    if (document.hidden || !main()?.dataset.live) return;
+    source = new EventSource("/changes");
+    source.addEventListener("begun", (event) => {
+      if (event.data !== main().dataset.state) refresh(null, false);
+    });
+    source.addEventListener("gates", () => refresh("gates", false));
+    source.addEventListener("turns", () => refresh("turns", false));
+    source.addEventListener("error", () => {
+      if (source?.readyState !== EventSource.CLOSED) return;
+      say("No connection to the server. Trying again.", false);
+      retry = setTimeout(follow, RETRY_MS);
+    });
+  }
+
+  function ages() {
+    for (const time of document.querySelectorAll("time[data-ago]")) {
+      const seconds = Math.max(0, (Date.now() - Date.parse(time.dateTime)) / 1000);
+      const minutes = Math.floor(seconds / 60);
+      const hours = Math.floor(minutes / 60);
+      time.textContent = hours ? `${hours} h ${minutes % 60} min`
+        : minutes ? `${minutes} min` : `${Math.floor(seconds)} s`;
+    }
+  }
+
+  news?.querySelector("button").addEventListener("click", () => refresh(null, true));
+  document.addEventListener("visibilitychange", follow);
+  document.addEventListener("keydown", (event) => {
+    const search = document.querySelector("input[type=search]");
+    const isTyping = event.target.closest("input, textarea, select");
+    if (event.key === "/" && search && !isTyping) {
+      event.preventDefault();
+      search.focus();
+    }
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    const count = document.getElementById("count")?.textContent.match(/^\d+/);
+    const title = document.title.replace(/^\(\d+\) /, "");
+    document.title = count && main().dataset.live === "gates" ? `(${count[0]}) ${title}` : title;
+    ages();
+  });
+  setInterval(ages, AGO_MS);
+  follow();
+})();

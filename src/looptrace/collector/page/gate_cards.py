@@ -1,0 +1,99 @@
+"""What a person needs to decide on a gate: what repeats, its cost, what failed, what helped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from looptrace.analyzer.detect.findings import Cost, Finding
+from looptrace.analyzer.gates.decisions import Decision
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
+from looptrace.analyzer.report.wording import WHY_TEXTS, counted
+from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.store import reader
+from looptrace.collector.store.gates import ResolutionNote, StoredGate
+
+_MINUTE_S = 60
+# Under this a rate says more of a clock than of a loop.
+_RATE_LEAST_S = 1.0
+NO_COST = Cost(0.0, 0, 0)
+
+DECISIONS: dict[Decision, tuple[str, str]] = {
+    "continue": ("Go on", "The agent tries again, with your note. Counts begin anew."),
+    "reviewed": ("Go on, the cause is gone", "The same, and says that somebody looked at it."),
+    "not_a_loop": ("This is no loop", "The agent goes on; the gate counts as a false alarm."),
+    "cancel": ("Cancel the task", "The agent is stopped for good. What is done stays done."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GateCard:
+    """A gate, ready to be shown; its drawing is None until its turns are in the store."""
+
+    gate: StoredGate
+    event: GateEvent
+    notes: tuple[ResolutionNote, ...]
+    cost: Cost  # of the loop as it stands
+    strip: Strip | None
+    cycle: tuple[CycleStep, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody must decide; a decision takes effect a moment after it is made."""
+        return self.gate.status == "open" and self.gate.decision is None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the loop has cost."""
+        return self.cost.input_tokens + self.cost.output_tokens
+
+    @property
+    def tokens_a_minute(self) -> float | None:
+        """How fast it costs tokens; None where the loop is too short to tell, or has none."""
+        if self.cost.seconds < _RATE_LEAST_S or not self.tokens:
+            return None
+        return self.tokens / self.cost.seconds * _MINUTE_S
+
+    @property
+    def why(self) -> str:
+        """Why a person must decide."""
+        return WHY_TEXTS[self.event.why] if self.event.why else ""
+
+    @property
+    def attempts(self) -> str:
+        """How often it was tried."""
+        return counted(self.event.attempts, "attempt")
+
+
+def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
+    """Return the cards of gates, with one look at the turns for all of them."""
+    tasks = {gate.task for gate in gates}
+    if not tasks:
+        return []
+    turns = reader.read_turns_of_tasks(api.store_dir, tasks)
+    stored = reader.read_findings_of_tasks(api.store_dir, tasks)
+    findings = {finding.id: finding for finding in stored}
+    return [_card(api, gate, findings, turns.filter(pl.col("task") == gate.task)) for gate in gates]
+
+
+def _card(
+    api: GatesApi, gate: StoredGate, findings: Mapping[str, Finding], turns: pl.DataFrame
+) -> GateCard:
+    details = api.gate_details(gate.id)
+    with reader.open_gates(api.store_dir) as store:
+        opening = store.finding(gate.id)
+        events = [event for _, event in store.events(task=gate.task)]
+    # As it stands, where the store has it; it may have grown since the gate opened.
+    finding = findings.get(details.event.finding) or opening
+    is_drawn = finding is not None and not turns.is_empty()
+    return GateCard(
+        gate=details.gate,
+        event=details.event,
+        notes=details.notes,
+        cost=finding.cost if finding else NO_COST,
+        strip=strip_of(turns, (finding,), events) if finding and is_drawn else None,
+        cycle=cycle_of(finding, turns) if finding and is_drawn else (),
+    )

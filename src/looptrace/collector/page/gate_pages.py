@@ -1,0 +1,86 @@
+"""Gates: which are open, what a person needs to decide on one, and the form for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError
+from looptrace.collector.page.gate_cards import DECISIONS, GateCard, cards_of
+from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.page.trace_links import TraceLinks
+from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.store.gates import NoGateError
+
+# Open gates that are shown in full; of more, the rest is listed.
+CARDS_MAX = 20
+# Gates that are not open, the newest first.
+PAST_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class GatePages:
+    """The pages of gates."""
+
+    api: GatesApi
+    renderer: Renderer
+    links: TraceLinks
+
+    async def gates(self, request: Request) -> Response:
+        """Show the open gates with all that is needed to decide, and those before them."""
+        content = await run_in_threadpool(self._gates)
+        return self.renderer.page(request, "gates.html.j2", **content)
+
+    def _gates(self) -> dict[str, Any]:
+        state = self.renderer.state()  # First: what comes meanwhile is news.
+        listed = self.api.gate_list().gates
+        waiting = [gate for gate in listed if gate.status == "open" and gate.decision is None]
+        past = [gate for gate in listed if gate.status != "open" or gate.decision is not None]
+        return self._shared() | {
+            "state": state,
+            "cards": cards_of(self.api, waiting[:CARDS_MAX]),
+            "more": waiting[CARDS_MAX:],
+            "past": past[:PAST_MAX],
+            "past_count": len(past),
+            "open_count": len(waiting),
+        }
+
+    async def gate(self, request: Request) -> Response:
+        """Show one gate."""
+        return await self._shown(request)
+
+    async def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
+        """Decide on a gate, and show it; what cannot be is said, and the note is kept."""
+        gate_id, note = request.path_params["id"], form.get("note", "").replace("\r\n", "\n")
+        decision = form.get("decision", "")
+        try:
+            await run_in_threadpool(self.api.resolve_gate, gate_id, decision, note.strip() or None)
+        except NoGateError as error:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+        except GateError as error:
+            return await self._shown(request, HTTPStatus.CONFLICT, str(error), note)
+        return RedirectResponse(f"/gates/{gate_id}", HTTPStatus.SEE_OTHER)
+
+    async def _shown(
+        self, request: Request, status: int = HTTPStatus.OK, error: str = "", note: str = ""
+    ) -> Response:
+        state = await run_in_threadpool(self.renderer.state)
+        try:
+            card = await run_in_threadpool(self._card, request.path_params["id"])
+        except GateError as missing:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        content = self._shared() | {"card": card, "error": error, "note": note, "state": state}
+        return self.renderer.page(request, "gate.html.j2", status, **content)
+
+    def _card(self, gate_id: str) -> GateCard:
+        (card,) = cards_of(self.api, [self.api.gate_details(gate_id).gate])
+        return card
+
+    def _shared(self) -> dict[str, Any]:
+        return {"decisions": DECISIONS, "note_max": NOTE_CHARS_MAX, "links": self.links}

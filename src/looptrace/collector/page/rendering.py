@@ -1,0 +1,186 @@
+"""Answers as HTML: templates, headers that forbid what is not used, and the files beside them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from hashlib import sha256
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from looptrace import __version__
+from looptrace.analyzer.report.strip import BARS, MARKS
+from looptrace.analyzer.report.templating import SHORT_LENGTH_MAX
+from looptrace.analyzer.report.wording import (
+    NAME_LENGTH_MAX,
+    SENTENCE_LENGTH_MAX,
+    cost_text,
+    count_text,
+    counted,
+    duration_text,
+)
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.times import utc_s
+from looptrace.collector.page.sessions import Sessions
+from looptrace.rules.vocabulary import NS_PER_S
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    # Without an origin of its own a form could not be told from that of another site.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+PAGES = {
+    "Gates": "/",
+    "Tasks": "/tasks",
+    "Overview": "/overview",
+    "Rules": "/rules",
+    "Webhooks": "/webhooks",
+    "Settings": "/settings",
+    "Health": "/health",
+}
+# What is shown of a text that somebody unfolds.
+_BLOCK_LENGTH_MAX = 100_000
+_MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+ASSETS = ("page.css", "page.js", "htmx.min.js", "icon.svg")
+_ASSET_KEPT = "public, max-age=31536000, immutable"
+_DIGEST_CHARS = 12
+# Breaks of lines and tabs are kept where a text has room.
+_LAYOUT = re.compile(r"[\n\t]")
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """Makes pages for those who may see them."""
+
+    sessions: Sessions
+    state: Callable[[], str]  # what there is to be seen now, as one text
+
+    def page(
+        self, request: Request, name: str, status: int = HTTPStatus.OK, **content: Any
+    ) -> Response:
+        """Return a page made of a template."""
+        nonce = self.sessions.nonce_of(request)
+        shared = {
+            "sign": self.sessions.form_sign(nonce),
+            "signs_out": self.sessions.is_asked,
+            "state": "",
+            "path": request.url.path,
+            "now_ns": time.time_ns(),
+        }
+        response = HTMLResponse(environment().get_template(name).render(shared | content), status)
+        response.headers["Cache-Control"] = "no-store"
+        self.sessions.keep_nonce(request, response, nonce)
+        return response
+
+    def error(self, request: Request, status: int, why: str) -> Response:
+        """Return a page that says what is wrong."""
+        return self.page(request, "error.html.j2", status, title=HTTPStatus(status).phrase, why=why)
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates of the page, and those of the report that it shares."""
+    environment = Environment(
+        loader=ChoiceLoader(
+            [
+                PackageLoader("looptrace.collector.page"),
+                PackageLoader("looptrace.analyzer.report"),
+            ]
+        ),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "asset": asset_url,
+        "bar_names": BARS,
+        "mark_names": MARKS,
+        "pages": PAGES,
+        "url": url,
+        "version": __version__,
+    }
+    environment.filters |= {
+        "block": block,
+        "cost": cost_text,
+        "count": count_text,
+        "counted": counted,
+        "duration": duration_text,
+        "instant": instant,
+        "name": partial(plain, length_max=NAME_LENGTH_MAX),
+        "number": "{:,}".format,
+        "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),
+        "short": partial(plain, length_max=SHORT_LENGTH_MAX),
+        "since": since,
+        "utc": utc_s,
+    }
+    return environment
+
+
+def url(path: str, **query: Any) -> str:
+    """Return a path with a query; what is empty is left out."""
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def block(text: str) -> str:
+    """Return a text of several lines without what acts on a screen, cut where it is very long."""
+    shown = text[:_BLOCK_LENGTH_MAX]
+    clean = "".join(
+        each if each.isprintable() or _LAYOUT.match(each) else "\N{REPLACEMENT CHARACTER}"
+        for each in shown.replace("\r\n", "\n")
+    )
+    left_out = len(text) - len(shown)
+    return clean + (f"\n… {counted(left_out, 'more character')}" if left_out else "")
+
+
+def since(now_ns: int, at_ns: int) -> str:
+    """Return how long ago something was."""
+    return duration_text(max(now_ns - at_ns, 0) / NS_PER_S)
+
+
+def instant(at_ns: int) -> str:
+    """Write `2026-03-14T02:11:09Z`, as the attribute of a time."""
+    return utc_s(at_ns).replace(" ", "T") + "Z"
+
+
+def asset_url(name: str) -> str:
+    """Return the path of a file, which changes with its content, so that it may be kept."""
+    return f"/assets/{_digest(name)}/{name}"
+
+
+def asset(request: Request) -> Response:
+    """Return a stylesheet, a script or a picture."""
+    name = request.path_params["name"]
+    if name not in ASSETS or request.path_params["digest"] != _digest(name):
+        return Response("There is no such file.\n", HTTPStatus.NOT_FOUND, media_type="text/plain")
+    headers: Mapping[str, str] = {"Cache-Control": _ASSET_KEPT}
+    return Response(_content(name), headers=headers, media_type=_MEDIA_TYPES[name.split(".")[-1]])
+
+
+@cache
+def _content(name: str) -> bytes:
+    own = (files("looptrace.collector.page") / "assets" / name).read_bytes()
+    if name != "page.css":
+        return own
+    shared = files("looptrace.analyzer.report") / "templates" / "strip.css"
+    return shared.read_bytes() + own
+
+
+@cache
+def _digest(name: str) -> str:
+    return sha256(_content(name)).hexdigest()[:_DIGEST_CHARS]

@@ -1,0 +1,185 @@
+"""The page as an application: its paths, who is let in, and what every answer forbids."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from looptrace.collector.page import rendering
+from looptrace.collector.page.changes import ChangeStream
+from looptrace.collector.page.gate_pages import GatePages
+from looptrace.collector.page.rendering import Renderer, url
+from looptrace.collector.page.sessions import Sessions
+from looptrace.collector.page.trace_links import TraceLinks
+from looptrace.collector.server.access import Receive, Scope, Send
+from looptrace.collector.server.gates_api import bounded_body
+from looptrace.collector.server.service import Options, Service
+from looptrace.collector.store.key import content_key
+from looptrace.collector.store.locks import StoreError
+
+SIGN_IN, SIGN_OUT, CHANGES = "/sign-in", "/sign-out", "/changes"
+ASSETS = "/assets/{digest}/{name}"
+# What is there before anybody has signed in.
+_OPEN = (SIGN_IN, "/assets/")
+_FORM = "application/x-www-form-urlencoded"
+_FIELDS_MAX = 20
+_WRONG_TOKEN = "That is none of the server's tokens. Look where it was started, and try again."  # noqa: S105
+_FOREIGN_FORM = (
+    "This form was not opened in this browser, or its cookie is gone. Nothing was changed. "
+    "Go back, reload the page, and send it again."
+)
+_NOT_USABLE = "The store cannot be used now. Try again later; the server's log says why."
+
+Handler = Callable[[Request], Awaitable[Response]]
+FormHandler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
+
+
+class Site:
+    """The page of a service, as an ASGI application."""
+
+    def __init__(self, service: Service, options: Options) -> None:
+        key = content_key(options.store_dir)
+        hours = options.settings.page.sign_in_hours
+        self._sessions = Sessions(options.access, key, hours)
+        self._changes = ChangeStream(
+            service.gates, service.changes, lambda: service.detector.counts.turns
+        )
+        self._renderer = Renderer(self._sessions, self._changes.state)
+        self._routes = self._made(service, options)
+        self._app = Starlette(
+            routes=self._routes,
+            exception_handlers={HTTPException: self._not_served, StoreError: self._not_usable},
+        )
+        self._first_segments = {route.path.split("/")[1] for route in self._routes}
+
+    def serves(self, path: str) -> bool:
+        """Return whether a path is one of the page's."""
+        return path.split("/")[1] in self._first_segments if path.startswith("/") else False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, to those who may see the page."""
+
+        async def send_guarded(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in rendering.HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        request = Request(scope)
+        path = request.url.path
+        if path.startswith(_OPEN) or self._sessions.may_enter(request, time.time()):
+            await self._app(scope, receive, send_guarded)
+        else:
+            await self._turned_away(request)(scope, receive, send_guarded)
+
+    def _turned_away(self, request: Request) -> Response:
+        """Ask for a token; a page that another site links to is first asked for anew.
+
+        The browser gives the cookie only to this site's own links, so that whoever follows a link
+        of a pager seems to be signed out until the page itself links to the same place.
+        """
+        if request.method not in ("GET", "HEAD"):
+            why = "You are signed out, and nothing was changed. Sign in, and send it again."
+            return self._renderer.error(request, HTTPStatus.UNAUTHORIZED, why)
+        here = _target(request)
+        if request.url.path == CHANGES:
+            return Response("Sign in.\n", HTTPStatus.UNAUTHORIZED, media_type="text/plain")
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            return self._renderer.page(request, "again.html.j2", here=here)
+        return RedirectResponse(url(SIGN_IN, to=here), HTTPStatus.SEE_OTHER)
+
+    def _made(self, service: Service, options: Options) -> list[Route]:
+        links = TraceLinks(options.settings.page.trace_url)
+        gates = GatePages(service.gates, self._renderer, links)
+        return [
+            _get("/", gates.gates),
+            _get("/gates/{id}", gates.gate),
+            self._post("/gates/{id}/resolve", gates.resolve),
+            _get(CHANGES, self._changes.follow),
+            _get(SIGN_IN, self._ask_token),
+            self._post(SIGN_IN, self._sign_in),
+            self._post(SIGN_OUT, self._sign_out),
+            Route(ASSETS, rendering.asset, methods=["GET"]),
+        ]
+
+    def _post(self, path: str, handler: FormHandler) -> Route:
+        """Return the route of a form, which is looked at only where it is one of the page's own."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                form = await _form(request)
+            except ValueError as error:
+                why = f"The form cannot be read: {error}."
+                return self._renderer.error(request, HTTPStatus.BAD_REQUEST, why)
+            if not self._sessions.is_own_form(request, form):
+                return self._renderer.error(request, HTTPStatus.FORBIDDEN, _FOREIGN_FORM)
+            return await handler(request, form)
+
+        return Route(path, handle, methods=["POST"])
+
+    async def _ask_token(self, request: Request) -> Response:
+        to = _own_path(request.query_params.get("to", ""))
+        if self._sessions.may_enter(request, time.time()):
+            return RedirectResponse(to, HTTPStatus.SEE_OTHER)
+        return self._renderer.page(request, "sign_in.html.j2", to=to, error="")
+
+    async def _sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
+        to = _own_path(form.get("to", ""))
+        response: Response = RedirectResponse(to, HTTPStatus.SEE_OTHER)
+        if self._sessions.sign_in(response, form.get("token", "").strip(), time.time()):
+            return response
+        status = HTTPStatus.UNAUTHORIZED
+        return self._renderer.page(request, "sign_in.html.j2", status, to=to, error=_WRONG_TOKEN)
+
+    async def _sign_out(self, _request: Request, _form: Mapping[str, str]) -> Response:
+        response = RedirectResponse(SIGN_IN, HTTPStatus.SEE_OTHER)
+        self._sessions.sign_out(response)
+        return response
+
+    def _not_served(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
+        response = self._renderer.error(request, status, "There is no such page.")
+        response.headers.update(getattr(error, "headers", None) or {})
+        return response
+
+    def _not_usable(self, request: Request, _error: Exception) -> Response:
+        return self._renderer.error(request, HTTPStatus.SERVICE_UNAVAILABLE, _NOT_USABLE)
+
+
+def _get(path: str, handler: Handler) -> Route:
+    return Route(path, handler, methods=["GET"])
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Read a form; of a field that comes twice the last counts.
+
+    Raises:
+        ValueError: if it is none, or too long.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise ValueError(f"it is no {_FORM}")
+    body = await bounded_body(request)
+    return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+
+
+def _target(request: Request) -> str:
+    """Return the path and query that were asked for."""
+    return _own_path(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
+
+
+def _own_path(to: str) -> str:
+    """Return a path of this site; what might lead elsewhere leads to the start."""
+    parts = urlsplit(to)
+    is_own = to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable()
+    return to if is_own and not (parts.scheme or parts.netloc or "\\" in to) else "/"

@@ -1,0 +1,91 @@
+"""A server with a token, and a browser's side of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from tests.reliability.serving import OK, Served, looping, served, until
+
+TOKEN = "a-token-of-20-letters"  # noqa: S105
+SETTINGS = """
+[server]
+retention_days = 36500
+
+[page]
+trace_url = "https://traces.example.com/trace/{trace_id}?span={span_id}"
+"""
+
+
+class Browser(httpx.Client):
+    """A client that keeps cookies and sends forms as a browser does."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(base_url=f"http://{address}", trust_env=False, timeout=60)
+
+    def sign_in(self, token: str, to: str = "/") -> httpx.Response:
+        """Send the form with which somebody signs in."""
+        return self.submit("/sign-in", "/sign-in", token=token, to=to)
+
+    def submit(self, page: str, action: str, **fields: str) -> httpx.Response:
+        """Open a page and send a form of it."""
+        shown = self.get(page).text
+        assert f'action="{action}"' in shown
+        (sign,) = set(re.findall(r'name="sign" value="([0-9a-f]+)"', shown))
+        origin = str(self.base_url).rstrip("/")
+        headers = {"origin": origin, "sec-fetch-site": "same-origin"}
+        return self.post(action, data={"sign": sign, **fields}, headers=headers)
+
+
+@contextmanager
+def signed_in(address: str) -> Iterator[Browser]:
+    """Open a browser, and sign in."""
+    with Browser(address) as browser:
+        assert browser.sign_in(TOKEN).status_code == 303
+        yield browser
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve a store with a gate that is open."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "tokens").write_text(f"{TOKEN}\nanother-token-of-letters\n")
+    (folder / "looptrace.toml").write_text(SETTINGS)
+    files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
+    with served(folder / "store", *files) as found:
+        send(found, looping("s1", 6).request())
+        with signed_in(found.address) as browser:
+            until(lambda: "1 gate open" in browser.get("/").text)
+        yield found
+
+
+def send(server: Served, request: dict[str, object]) -> None:
+    """Send spans, with the token."""
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    url = f"http://{server.address}/v1/traces"
+    assert httpx.post(url, json=request, headers=headers, trust_env=False).status_code == OK
+
+
+@pytest.fixture
+def browser(server: Served) -> Iterator[Browser]:
+    """Return a browser that has signed in."""
+    with signed_in(server.address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def stranger(server: Served) -> Iterator[Browser]:
+    """Return a browser that has not."""
+    with Browser(server.address) as opened:
+        yield opened
+
+
+def gate_ids(browser: Browser, status: str = "open") -> list[str]:
+    """Return the ids of gates."""
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    listed = browser.get(f"/v1/gates?status={status}", headers=headers).json()
+    return [gate["id"] for gate in listed["gates"]]

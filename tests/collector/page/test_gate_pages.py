@@ -1,0 +1,117 @@
+"""Gates on the page: all that is needed to decide, and a decision that counts at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrace.analyzer.gates.decisions import DECISIONS, NOTE_CHARS_MAX
+from looptrace.collector.page.gate_cards import DECISIONS as OFFERED
+from tests.analyzer.report.test_report import Page
+from tests.collector.page.conftest import Browser, gate_ids, send
+from tests.reliability.serving import Served, looping, until
+
+
+def words(browser: Browser, path: str) -> str:
+    """Return what a reader of a page sees."""
+    return " ".join(Page(browser.get(path).text).text.split())
+
+
+@pytest.mark.parametrize("where", ["/", "/gates/{gate}"])
+def test_a_gate_shows_what_is_needed_to_decide(browser: Browser, where: str) -> None:
+    """What repeats, whose it is, since when, what it cost, what failed, and where the trace is."""
+    gate = gate_ids(browser)[0]
+    path = where.replace("{gate}", gate)
+    text = until(lambda: "What failed before" in (said := words(browser, path)) and said)
+
+    for part in (
+        "one failure came back 3 times in the task, first in run_tests(tests/test_cart.py)",
+        "Task s1",
+        "Service agent",
+        "Open for",
+        "Rule repeated_failure , 3 attempts",
+        "Cost so far",
+        "turn 3 run_tests(tests/test_cart.py) Error: 1 failed",
+        "How does it go on?",
+    ):
+        assert part in text, part
+    page = Page(browser.get(path).text)
+    assert [svg for svg in page.all("svg") if "turns of the task" in svg.get("aria-label", "")]
+    (trace,) = [link["href"] for link in page.all("a") if "target" in link]
+    assert trace.startswith("https://traces.example.com/trace/")
+    assert "{" not in trace
+
+
+def test_every_decision_of_the_api_is_offered(browser: Browser) -> None:
+    """What can be decided over HTTP can be decided here, and nothing else."""
+    values = [
+        field["value"]
+        for field in Page(browser.get(f"/gates/{gate_ids(browser)[0]}").text).all("input")
+        if field["name"] == "decision"
+    ]
+
+    assert tuple(values) == tuple(OFFERED)
+    assert sorted(values) == sorted(DECISIONS)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: str) -> None:
+    """The gate is resolved with the note, and the page shows both; a second decision is refused."""
+    task = f"decided-{decision}"
+    send(server, looping(task, 6).request())
+    gate = until(lambda: [g for g in gate_ids(browser) if task in words(browser, f"/gates/{g}")])[0]
+    path = f"/gates/{gate}"
+    form = browser.get(path).text
+    sign = form.partition('name="sign" value="')[2][:64]
+    note = f"Use <b>the other</b> key.\r\nNot {decision}."
+
+    answer = browser.submit(path, f"{path}/resolve", decision=decision, note=note)
+
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    assert f"Resolved: {decision}." in words(browser, path)
+    assert "Use &lt;b&gt;the other&lt;/b&gt; key.\nNot" in browser.get(path).text
+    until(lambda: gate in gate_ids(browser, "resolved"))
+    headers = {"origin": str(browser.base_url).rstrip("/")}
+    fields = {"sign": sign, "decision": "continue", "note": "too late"}
+    again = browser.post(f"{path}/resolve", data=fields, headers=headers)
+    assert again.status_code == 409
+    assert f"is resolved already, by {decision}" in again.text
+
+
+def test_what_cannot_be_decided_is_said_and_the_note_kept(browser: Browser) -> None:
+    """Whoever wrote a long note at night must not write it again."""
+    gate = gate_ids(browser)[0]
+    path = f"/gates/{gate}"
+    for fields, why in (
+        ({"decision": "banana", "note": "kept & safe"}, "there is no decision &#39;banana&#39;"),
+        ({"note": "kept & safe"}, "there is no decision"),
+        ({"decision": "continue", "note": "kept & safe" * NOTE_CHARS_MAX}, "more than 4000"),
+    ):
+        answer = browser.submit(path, f"{path}/resolve", **fields)
+        assert answer.status_code == 409
+        assert why in answer.text
+        assert "kept &amp; safe" in answer.text
+    assert gate in gate_ids(browser)
+
+
+def test_a_gate_that_is_none_is_said(browser: Browser) -> None:
+    """A link to a gate of another store leads to a sentence."""
+    answer = browser.get("/gates/0123456789abcdef")
+
+    assert answer.status_code == 404
+    assert "there is no gate" in answer.text
+
+
+def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> None:
+    """A note that worked before is read by whoever meets the loop again."""
+    send(server, looping("first-time", 6).request())
+    first = until(
+        lambda: [g for g in gate_ids(browser) if "first-time" in words(browser, f"/gates/{g}")]
+    )[0]
+    note = "The fixture is stale: run make fixtures."
+    browser.submit(f"/gates/{first}", f"/gates/{first}/resolve", decision="continue", note=note)
+    until(lambda: first in gate_ids(browser, "resolved"))
+
+    assert note in words(browser, "/")
+    text = words(browser, f"/gates/{gate_ids(browser)[0]}")
+    assert "What resolved the like before" in text
+    assert f"{note} continue on" in text

@@ -1,0 +1,261 @@
+"""Who sees the page, and what no answer of it lets a browser do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from looptrace.collector.page.rendering import ASSETS, HEADERS, PAGES, asset_url
+from looptrace.collector.page.sessions import FORM_COOKIE, SESSION_COOKIE, Sessions
+from looptrace.collector.server.access import Access
+from tests.analyzer.report.test_report import Page
+from tests.collector.page.conftest import TOKEN, Browser, gate_ids, signed_in
+from tests.reliability.serving import Served, looping, served
+
+HOURS_S = 168 * 3600
+READS = [*PAGES.values(), "/task?id=s1", "/task/turn?id=s1&turn=1", "/task/why?id=s1"]
+
+
+@pytest.mark.parametrize("path", [*READS, "/gates/nope", "/changes", "/?a=%22%3E"])
+def test_nobody_sees_anything_without_a_token(stranger: Browser, path: str) -> None:
+    """Each page asks for the token, says nothing of what it shows, and leads back afterwards."""
+    answer = stranger.get(path)
+
+    if path == "/changes":
+        assert answer.status_code == 401
+        return
+    assert answer.status_code == 303
+    asked = stranger.get(answer.headers["location"])
+    assert asked.status_code == 200
+    assert "run_tests" not in asked.text
+    (to,) = [field["value"] for field in Page(asked.text).all("input") if field["name"] == "to"]
+    assert stranger.sign_in(TOKEN, to).headers["location"] == to
+    assert stranger.get(to).status_code in (200, 404)
+
+
+@pytest.mark.parametrize("path", [*READS, "/sign-in", "/nope", "/gates/nope", "/changes/x"])
+def test_every_answer_forbids_what_it_does_not_use(browser: Browser, path: str) -> None:
+    """Neither scripts nor styles within a page, nothing of another host, no frame, no copy kept."""
+    answer = browser.get(path)
+
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "*" not in policy
+    if answer.status_code != 303:
+        assert answer.headers["cache-control"] == "no-store"
+        assert is_plain(answer.text)
+
+
+def is_plain(html: str) -> bool:
+    """Return whether a page holds no script or style, and names no other host but for links."""
+    page = Page(html)
+    assert page.open == []
+    for tag, attributes in page.elements:
+        assert tag != "style"
+        assert not [name for name in attributes if name.startswith(("on", "hx-on", "style"))]
+        for name in ("src", "href", "action", "hx-get"):
+            if tag in ("a", "use") and attributes.get("rel") == "noreferrer noopener":
+                continue
+            assert attributes.get(name, "/").startswith(("/", "#")), attributes
+    return True
+
+
+def test_scripts_and_styles_may_be_kept(stranger: Browser) -> None:
+    """Their addresses change with what they hold, so that no browser shows an old one."""
+    for name in ASSETS:
+        answer = stranger.get(asset_url(name))
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert b"http" not in answer.content.replace(b"http://www.w3.org/2000/svg", b"") or (
+            name == "htmx.min.js"
+        )
+    for path in ("/assets/0/page.css", asset_url("page.css").replace("page.css", "../site.py")):
+        assert stranger.get(path).status_code == 404
+
+
+def test_the_library_lies_beside_its_licence() -> None:
+    """Whoever ships looptrace ships what the library's authors ask for."""
+    folder = Path(asset_url.__code__.co_filename).parent / "assets"
+
+    assert "Zero-Clause BSD" in (folder / "htmx.LICENSE").read_text(encoding="utf-8")
+    assert "fetch" in (folder / "htmx.min.js").read_text(encoding="utf-8")
+
+
+def cookies(answer: httpx.Response) -> dict[str, str]:
+    """Return the cookies that are set, with what they are set by."""
+    return dict(each.split("=", 1) for each in answer.headers.get_list("set-cookie"))
+
+
+def test_a_browser_is_signed_in_by_a_cookie_that_holds_no_token(stranger: Browser) -> None:
+    """No script reads it, no other site sends it, and it ends."""
+    answer = stranger.sign_in(TOKEN)
+    (cookie,) = [value for name, value in cookies(answer).items() if name == SESSION_COOKIE]
+
+    assert answer.headers["location"] == "/"
+    assert {"HttpOnly", "SameSite=strict", "Path=/", f"Max-Age={HOURS_S}"} <= set(
+        cookie.split("; ")
+    )
+    assert TOKEN not in cookie
+    assert stranger.get("/").status_code == 200
+    # It opens the page, and not the API, which another site could make a browser ask.
+    assert stranger.get("/v1/gates").status_code == 401
+
+
+@pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], TOKEN + "x", "\u00e4" * 20, "x" * 900])
+def test_a_wrong_token_is_said_clearly(stranger: Browser, token: str) -> None:
+    """Whoever mistypes it at night reads what to do, and is not signed in."""
+    answer = stranger.sign_in(token)
+
+    assert answer.status_code == 401
+    assert "none of the server&#39;s tokens" in answer.text
+    assert SESSION_COOKIE not in cookies(answer)
+    assert stranger.get("/").status_code == 303
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda until, sign: f"{int(until) + 1}.{sign}",
+        lambda _until, sign: f"1.{sign}",
+        lambda until, sign: f"{until}.{sign[:-1]}0",
+        lambda until, _sign: until,
+        lambda _until, sign: f"\u0662.{sign}",
+        lambda _until, sign: f"{'9' * 5_000}.{sign}",
+        lambda _until, _sign: "",
+    ],
+)
+def test_a_made_up_cookie_opens_nothing(browser: Browser, change: Any) -> None:
+    """Neither a longer time nor another sign can be made without the token."""
+    until, _, sign = browser.cookies[SESSION_COOKIE].partition(".")
+    value = change(until, sign)
+    with httpx.Client(base_url=browser.base_url, trust_env=False) as other:
+        own = other.get("/", headers={"cookie": f"{SESSION_COOKIE}={until}.{sign}"})
+        headers = httpx.Headers({"cookie": f"{SESSION_COOKIE}={value}"}, encoding="utf-8")
+        made_up = other.get("/", headers=headers)
+
+    if sign[-1] != "0" or value != f"{until}.{sign}":
+        assert (own.status_code, made_up.status_code) == (200, 303)
+
+
+def test_a_token_of_the_api_opens_the_page_too(stranger: Browser) -> None:
+    """The same rules hold: a script that has the token needs no cookie."""
+    headers = {"authorization": f"Bearer {TOKEN}"}
+
+    assert stranger.get("/", headers=headers).status_code == 200
+    assert stranger.get("/", headers={"authorization": "Bearer x"}).status_code == 303
+
+
+def test_whoever_signs_out_is_out(browser: Browser) -> None:
+    """The browser that is left behind shows nothing."""
+    answer = browser.submit("/", "/sign-out")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in")
+    assert browser.get("/").status_code == 303
+
+
+def test_another_site_sends_no_form(browser: Browser) -> None:
+    """Without the sign of the page that this browser was given nothing is changed."""
+    (gate,) = gate_ids(browser)[:1]
+    path, origin = f"/gates/{gate}/resolve", str(browser.base_url).rstrip("/")
+    signs = re.findall(r'name="sign" value="([0-9a-f]+)"', browser.get("/").text)
+    fields = {"decision": "cancel", "sign": signs[0]}
+    own = {"origin": origin}
+    for headers, form, status in (
+        (own, {"decision": "cancel"}, 403),
+        (own, fields | {"sign": "0" * 64}, 403),
+        (own, fields | {"sign": "\u00e4"}, 403),
+        ({"origin": "https://evil.example"}, fields, 403),
+        ({"origin": "null"}, fields, 403),
+        (own | {"sec-fetch-site": "cross-site"}, fields, 403),
+        (own | {"sec-fetch-site": "same-site"}, fields, 403),
+    ):
+        answer = browser.post(path, data=form, headers=headers)
+        assert answer.status_code == status, (headers, form)
+    with signed_in(browser.base_url.netloc.decode()) as other:
+        assert other.post(path, data=fields, headers=own).status_code == 403
+    for content in (b'{"decision": "cancel"}', b"\xff", b"a=b&" * 30_000):
+        kind = (
+            {"content-type": "application/json"}
+            if content[:1] == b"{"
+            else {"content-type": "application/x-www-form-urlencoded"}
+        )
+        assert browser.post(path, content=content, headers=own | kind).status_code in (400, 403)
+    assert gate in gate_ids(browser)
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "\\\\evil.example",
+        "/\t/evil.example",
+        "evil",
+        "",
+    ],
+)
+def test_signing_in_leads_to_no_other_site(stranger: Browser, to: str) -> None:
+    """A link that somebody was sent must not end on a page that looks like ours."""
+    assert stranger.sign_in(TOKEN, to).headers["location"] == "/"
+
+
+def test_a_link_of_a_pager_works_for_those_who_are_signed_in(browser: Browser) -> None:
+    """The browser keeps the cookie back from another site's link, so the page asks it again."""
+    headers = {"sec-fetch-site": "cross-site"}
+    with httpx.Client(base_url=browser.base_url, trust_env=False) as without:
+        answer = without.get("/gates/abc", headers=headers)
+
+    assert answer.status_code == 200
+    refresh = [meta["content"] for meta in Page(answer.text).all("meta") if "http-equiv" in meta]
+    assert refresh == ["0; url=/gates/abc"]
+
+
+def test_methods_and_paths_that_are_none_say_so(browser: Browser) -> None:
+    """A page that is none is a page, and what the API has stays with the API."""
+    assert browser.get("/gates/nope").status_code == 404
+    assert browser.get("/settings/x").status_code == 404
+    assert browser.post("/tasks").status_code == 405
+    assert browser.get("/sign-out").status_code == 405
+    assert browser.get("/healthz").text == "ok\n"
+    assert browser.get("/v1/nope").status_code == 401
+
+
+def test_a_server_of_one_machine_asks_for_nothing(tmp_path: Path) -> None:
+    """Whoever tries looptrace out opens the page; its forms are its own all the same."""
+    with served(tmp_path / "store") as alone:
+        assert alone.send(looping("s1", 6).request()) == 200
+        with Browser(alone.address) as browser:
+            assert browser.get("/").status_code == 200
+            assert "Sign out" not in browser.get("/").text
+            assert browser.get("/sign-in").headers["location"] == "/"
+            assert browser.cookies[FORM_COOKIE]
+            path = "/gates/nope/resolve"
+            headers = {"origin": f"http://{alone.address}"}
+            assert (
+                browser.post(path, data={"decision": "cancel"}, headers=headers).status_code == 403
+            )
+            assert browser.get("/", headers={"host": "evil.example"}).status_code == 403
+
+
+def test_a_form_outlives_a_restart() -> None:
+    """A note that somebody wrote while the server restarted is not lost: the key is the store's."""
+    before, after, other = (
+        Sessions(Access(), key, hours=1).form_sign("nonce") for key in (b"a", b"a", b"b")
+    )
+
+    assert before == after != other
+
+
+def test_a_server_is_its_page_and_its_api(server: Served) -> None:
+    """What a program sends to the root is answered by the page, and OTLP as before."""
+    assert server.ask("POST", "/v1/traces", b"{}")[0] == 401
