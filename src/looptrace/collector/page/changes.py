@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from looptrace.collector.server.gates_api import SILENCE_S, Changes, GatesApi
+from looptrace.collector.server.gates_api import SILENCE_S
+from looptrace.collector.server.service import Service
 from looptrace.collector.store import reader
 
 # How often the turns are looked at; gates are told of at once.
@@ -18,39 +19,47 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ChangeStream:
-    """Follows gate events and turns; `turns_seen` counts those that the rules have seen."""
+    """Follows gate events, and turns as they come into the store."""
 
-    api: GatesApi
-    changes: Changes
-    turns_seen: Callable[[], int]
+    service: Service
 
     def state(self) -> str:
         """Return what a page that is made now shows, to be compared with what there is later."""
-        return f"{self._last_seq()}-{self.turns_seen()}"
+        return f"{self._last_seq()}-{self._stored()}"
 
-    async def follow(self, _request: Request) -> Response:
-        """Send `gates` when something was decided, and `turns` when agents took turns."""
+    async def follow(self, request: Request) -> Response:
+        """Send `gates` when something was decided, and `turns` when turns came into the store.
+
+        Whoever asks for `turns` has them brought there soon.
+        """
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(self._events(), headers=headers, media_type="text/event-stream")
+        events = self._events(brings_turns="turns" in request.query_params)
+        return StreamingResponse(events, headers=headers, media_type="text/event-stream")
 
-    async def _events(self) -> AsyncIterator[str]:
-        turns, seq = self.turns_seen(), await run_in_threadpool(self._last_seq)
+    async def _events(self, *, brings_turns: bool) -> AsyncIterator[str]:
+        stored, seq = self._stored(), await run_in_threadpool(self._last_seq)
         # A page may have been made before something that happened until now.
-        yield f"retry: 1000\nevent: begun\ndata: {seq}-{turns}\n\n"
+        yield f"retry: 1000\nevent: begun\ndata: {seq}-{stored}\n\n"
         silent_s = 0.0
-        while not self.changes.is_over:
-            is_told = await self.changes.wait(LOOK_S)
+        changes, archiver = self.service.gates.changes, self.service.archiver
+        while not changes.is_over:
+            is_told = await changes.wait(LOOK_S)
             silent_s += LOOK_S
+            if brings_turns and archiver.counts.seq < self.service.detector.counts.seq:
+                archiver.wake()
             if is_told and (last := await run_in_threadpool(self._last_seq)) != seq:
                 seq, silent_s = last, 0.0
                 yield f"event: gates\ndata: {seq}\n\n"
-            if (now := self.turns_seen()) != turns:
-                turns, silent_s = now, 0.0
-                yield f"event: turns\ndata: {turns}\n\n"
+            if (now := self._stored()) != stored:
+                stored, silent_s = now, 0.0
+                yield f"event: turns\ndata: {stored}\n\n"
             if silent_s >= SILENCE_S:
                 silent_s = 0.0
                 yield ": still here\n\n"
 
     def _last_seq(self) -> int:
-        with reader.open_gates(self.api.store_dir) as gates:
+        with reader.open_gates(self.service.gates.store_dir) as gates:
             return gates.last_seq()
+
+    def _stored(self) -> int:
+        return self.service.archiver.counts.spans

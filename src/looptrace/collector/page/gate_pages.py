@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -16,7 +16,7 @@ from looptrace.collector.page.gate_cards import DECISIONS, GateCard, cards_of
 from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.page.trace_links import TraceLinks
 from looptrace.collector.server.gates_api import GatesApi
-from looptrace.collector.store.gates import NoGateError
+from looptrace.collector.store.gates import NoGateError, StoredGate
 
 # Open gates that are shown in full; of more, the rest is listed.
 CARDS_MAX = 20
@@ -31,6 +31,7 @@ class GatePages:
     api: GatesApi
     renderer: Renderer
     links: TraceLinks
+    store_soon: Callable[[], None]  # lets the turns come into the store
 
     async def gates(self, request: Request) -> Response:
         """Show the open gates with all that is needed to decide, and those before them."""
@@ -44,7 +45,7 @@ class GatePages:
         past = [gate for gate in listed if gate.status != "open" or gate.decision is not None]
         return self._shared() | {
             "state": state,
-            "cards": cards_of(self.api, waiting[:CARDS_MAX]),
+            "cards": self._cards(waiting[:CARDS_MAX]),
             "more": waiting[CARDS_MAX:],
             "past": past[:PAST_MAX],
             "past_count": len(past),
@@ -79,8 +80,14 @@ class GatePages:
         return self.renderer.page(request, "gate.html.j2", status, **content)
 
     def _card(self, gate_id: str) -> GateCard:
-        (card,) = cards_of(self.api, [self.api.gate_details(gate_id).gate])
+        (card,) = self._cards([self.api.gate_details(gate_id).gate])
         return card
+
+    def _cards(self, gates: Sequence[StoredGate]) -> list[GateCard]:
+        cards = cards_of(self.api, gates)
+        if not all(card.strip for card in cards):
+            self.store_soon()
+        return cards
 
     def _shared(self) -> dict[str, Any]:
         return {"decisions": DECISIONS, "note_max": NOTE_CHARS_MAX, "links": self.links}

@@ -51,9 +51,7 @@ class Site:
         key = content_key(options.store_dir)
         hours = options.settings.page.sign_in_hours
         self._sessions = Sessions(options.access, key, hours)
-        self._changes = ChangeStream(
-            service.gates, service.changes, lambda: service.detector.counts.turns
-        )
+        self._changes = ChangeStream(service)
         self._renderer = Renderer(self._sessions, self._changes.state)
         self._routes = self._made(service, options)
         self._app = Starlette(
@@ -101,7 +99,7 @@ class Site:
 
     def _made(self, service: Service, options: Options) -> list[Route]:
         links = TraceLinks(options.settings.page.trace_url)
-        gates = GatePages(service.gates, self._renderer, links)
+        gates = GatePages(service.gates, self._renderer, links, service.archiver.wake)
         return [
             _get("/", gates.gates),
             _get("/gates/{id}", gates.gate),

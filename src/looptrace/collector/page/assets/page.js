@@ -37,7 +37,8 @@
     source?.close();
     source = null;
     if (document.hidden || !main()?.dataset.live) return;
-    source = new EventSource("/changes");
+    const wantsTurns = main().dataset.live.includes("turns");
+    source = new EventSource(wantsTurns ? "/changes?turns" : "/changes");
     source.addEventListener("begun", (event) => {
       if (event.data !== main().dataset.state) refresh(null, false);
     });
@@ -73,7 +74,7 @@
   document.addEventListener("htmx:after:swap", () => {
     const count = document.getElementById("count")?.textContent.match(/^\d+/);
     const title = document.title.replace(/^\(\d+\) /, "");
-    document.title = count && main().dataset.live === "gates" ? `(${count[0]}) ${title}` : title;
+    document.title = count ? `(${count[0]}) ${title}` : title;
     ages();
   });
   setInterval(ages, AGO_MS);
