@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -59,16 +60,55 @@ def print_explanation(
         reached.append(_SPEAKERS.get(speaker, ""), style="dim")
         table.add_row(number, *agent, what, _outcome(row), _with_decided(reached, decided))
     console.print(table)
-    for rule in explanation.rules:
-        if rule.furthest is not None:
-            console.print(_furthest(rule, rule.furthest, turns))
-            if rule.rule in explanation.changes:
-                _print_indented(console, _changes(rule, explanation.changes[rule.rule]))
-    if blind := [rule.rule for rule in explanation.rules if rule.furthest is None]:
+    for reason in reasons_of(turns, explanation):
+        console.print(reason.text)
+        _print_indented(console, reason.more)
+    if blind := blind_rules(explanation):
         console.print(Text(f"no turns for: {', '.join(blind)}", style="dim"))
-    for gate in explanation.gates:
-        console.print(Text(f"turn {gate.event.turn}: {told_text(gate.event)}", style="bold red"))
-        _print_indented(console, [*map(_move, gate.moves), _without_rule(gate)])
+    for gate in gate_reasons_of(explanation):
+        console.print(gate.text)
+        _print_indented(console, gate.more)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What a rule or a gate did, and what would have changed it, a line each."""
+
+    text: Text
+    more: list[str]
+    is_loop: bool
+
+
+def reasons_of(turns: pl.DataFrame, explanation: Explanation) -> list[Reason]:
+    """Return how far each rule got in a task (numbered turns), and what would change that."""
+    return [
+        Reason(
+            _furthest(rule, rule.furthest, turns),
+            _changes(rule, explanation.changes[rule.rule])
+            if rule.rule in explanation.changes
+            else [],
+            rule.fired,
+        )
+        for rule in explanation.rules
+        if rule.furthest is not None
+    ]
+
+
+def gate_reasons_of(explanation: Explanation) -> list[Reason]:
+    """Return the gates of a task, and by which settings they would have come later or never."""
+    return [
+        Reason(
+            Text(f"turn {gate.event.turn}: {told_text(gate.event)}", style="bold red"),
+            [*map(_move, gate.moves), _without_rule(gate)],
+            is_loop=True,
+        )
+        for gate in explanation.gates
+    ]
+
+
+def blind_rules(explanation: Explanation) -> list[str]:
+    """Return the rules that found no turn to look at."""
+    return [rule.rule for rule in explanation.rules if rule.furthest is None]
 
 
 def _print_indented(console: Console, lines: list[str]) -> None:

@@ -50,7 +50,7 @@ _OUTCOME_LENGTH_MAX = 160
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
+class ShownEvent:
     """What was decided at a turn, in words; `name` is what `text` begins with."""
 
     turn: int
@@ -64,14 +64,14 @@ class _Event:
 class _Decided:
     """What was decided of a task, as a section lists it."""
 
-    head: list[_Event]
+    head: list[ShownEvent]
     between: int
-    tail: list[_Event]
+    tail: list[ShownEvent]
     is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class TurnRow:
     """One turn in the table of a loop; `place` tells the turns of a longer period apart.
 
     A person's message is no turn: it has no number, and is in no loop.
@@ -85,7 +85,7 @@ class _Row:
     failed: bool
     role: str
     place: str
-    events: list[_Event]
+    events: list[ShownEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ class _Section:
     group: Group
     strip: Strip
     cycle: tuple[CycleStep, ...]
-    head: list[_Row]
+    head: list[TurnRow]
     turns_between: int
-    tail: list[_Row]
+    tail: list[TurnRow]
     decided: _Decided | None  # None where an earlier section of the same task has it
 
     @property
-    def rows(self) -> list[_Row]:
+    def rows(self) -> list[TurnRow]:
         return self.head + self.tail
 
     @property
@@ -167,22 +167,23 @@ def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFr
     return {task: part for (task,), part in parts.items()}
 
 
-_Events = dict[tuple[int, bool], list[_Event]]  # by `place_of`
+EventPlaces = dict[tuple[int, bool], list[ShownEvent]]  # by `place_of`
 
 
-def _events_of_tasks(events: tuple[GateEvent, ...], opinions: Opinions) -> dict[str, _Events]:
+def _events_of_tasks(events: tuple[GateEvent, ...], opinions: Opinions) -> dict[str, EventPlaces]:
     """Return events by task and turn."""
-    by_task: dict[str, _Events] = {}
+    by_task: dict[str, EventPlaces] = {}
     for event in events:
         of_task = by_task.setdefault(event.task, {})
-        of_task.setdefault(place_of(event), []).append(_event(event, opinions))
+        of_task.setdefault(place_of(event), []).append(shown_event(event, opinions))
     return by_task
 
 
-def _event(event: GateEvent, opinions: Opinions) -> _Event:
+def shown_event(event: GateEvent, opinions: Opinions = NOBODY_ASKED) -> ShownEvent:
+    """Return what was decided, as a list shows it."""
     is_judged = event.type == "gate_opened" and event.gate in opinions
     name = event_name(event)
-    return _Event(
+    return ShownEvent(
         turn=event.turn,
         badge=event.action or "reset",
         name=name,
@@ -193,9 +194,9 @@ def _event(event: GateEvent, opinions: Opinions) -> _Event:
 
 def _decided(events: TaskEvents, opinions: Opinions) -> _Decided:
     return _Decided(
-        head=[_event(event, opinions) for event in events.head],
+        head=[shown_event(event, opinions) for event in events.head],
         between=events.between,
-        tail=[_event(event, opinions) for event in events.tail],
+        tail=[shown_event(event, opinions) for event in events.tail],
         is_open=events.gate is not None,
     )
 
@@ -205,7 +206,7 @@ def _section(
     group: Group,
     turns: pl.DataFrame,
     events: Sequence[GateEvent],
-    places: _Events,
+    places: EventPlaces,
     decided: _Decided | None,
 ) -> _Section:
     roles = {turn.turn: turn.role for finding in reversed(group.findings) for turn in finding.turns}
@@ -216,25 +217,25 @@ def _section(
 
 
 def _rows_around(
-    group: Group, turns: pl.DataFrame, roles: dict[int, Any], events: _Events
-) -> tuple[list[_Row], int, list[_Row]]:
+    group: Group, turns: pl.DataFrame, roles: dict[int, Any], events: EventPlaces
+) -> tuple[list[TurnRow], int, list[TurnRow]]:
     """Return the turns of the loop and some around it; of a long loop the start and the end."""
     first = min(finding.turn_first for finding in group.findings)
     last = max(finding.turn_last for finding in group.findings)
     window = turns.filter(
         pl.col("turn").is_between(max(0, first - _CONTEXT_TURNS), last + _CONTEXT_TURNS)
     )
-    places = _places(group)
+    places = places_in_round(group)
     turns_between = max(0, window.height - _ROWS_HEAD_MAX - _ROWS_TAIL_MAX)
     head_length = _ROWS_HEAD_MAX if turns_between else window.height
-    make = partial(_row, roles=roles, places=places, events=events)
+    make = partial(turn_row, roles=roles, places=places, events=events)
     head = [make(row) for row in window.head(head_length).iter_rows(named=True)]
     tail_window = window.slice(head_length + turns_between)
     tail = [make(row) for row in tail_window.iter_rows(named=True)]
     return head, turns_between, tail
 
 
-def _places(group: Group) -> dict[int, str]:
+def places_in_round(group: Group) -> dict[int, str]:
     """Name the turns of a cycle by their place in the round: A, B, A, B."""
     if group.lead.period == 1:
         return {}
@@ -242,13 +243,14 @@ def _places(group: Group) -> dict[int, str]:
     return {turn: chr(ord("A") + index % group.lead.period) for index, turn in enumerate(turns)}
 
 
-def _row(
-    row: dict[str, Any], roles: dict[Any, Any], places: dict[Any, str], events: _Events
-) -> _Row:
+def turn_row(
+    row: dict[str, Any], roles: dict[Any, Any], places: dict[Any, str], events: EventPlaces
+) -> TurnRow:
+    """Return a turn as a table shows it, with its part in a loop and what was decided at it."""
     is_user = row["kind"] == "user"
     turn = None if is_user else row["turn"]
     outcome = (row["error"] if row["failed"] else None) or row["result"]
-    return _Row(
+    return TurnRow(
         turn=turn,
         kind=row["kind"],
         agent=plain(row["agent"] or "", NAME_LENGTH_MAX),

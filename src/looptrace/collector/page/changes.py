@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
@@ -26,6 +26,11 @@ class ChangeStream:
     def state(self) -> str:
         """Return what a page that is made now shows, to be compared with what there is later."""
         return f"{self._last_seq()}-{self._stored()}"
+
+    def version(self) -> Hashable:
+        """Return what changes with every change of the store's turns and decisions."""
+        counts = self.service.archiver.counts
+        return counts.rounds, counts.expired_parts, self._last_seq()
 
     async def follow(self, request: Request) -> Response:
         """Send `gates` when something was decided, and `turns` when turns came into the store.

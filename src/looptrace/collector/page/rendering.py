@@ -58,6 +58,7 @@ _MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xm
 ASSETS = ("page.css", "page.js", "htmx.min.js", "icon.svg")
 _ASSET_KEPT = "public, max-age=31536000, immutable"
 _DIGEST_CHARS = 12
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 # Breaks of lines and tabs are kept where a text has room.
 _LAYOUT = re.compile(r"[\n\t]")
 
@@ -127,6 +128,7 @@ def environment() -> Environment:
         "short": partial(plain, length_max=SHORT_LENGTH_MAX),
         "since": since,
         "utc": utc_s,
+        "zip_same": lambda values: [(value, value) for value in values],
     }
     return environment
 
@@ -149,8 +151,14 @@ def block(text: str) -> str:
 
 
 def since(now_ns: int, at_ns: int) -> str:
-    """Return how long ago something was."""
-    return duration_text(max(now_ns - at_ns, 0) / NS_PER_S)
+    """Return how long ago something was: `40 s`, `12 min`, `3 h 5 min`, `2 d 1 h`."""
+    seconds = max(now_ns - at_ns, 0) // NS_PER_S
+    minutes, hours, days = (seconds // each for each in (_MINUTE_S, _HOUR_S, _DAY_S))
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min" if minutes else f"{seconds} s"
 
 
 def instant(at_ns: int) -> str:

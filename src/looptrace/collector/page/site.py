@@ -20,6 +20,8 @@ from looptrace.collector.page.changes import ChangeStream
 from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.sessions import Sessions
+from looptrace.collector.page.task_list import TaskList
+from looptrace.collector.page.task_pages import TaskPages
 from looptrace.collector.page.trace_links import TraceLinks
 from looptrace.collector.server.access import Receive, Scope, Send
 from looptrace.collector.server.gates_api import bounded_body
@@ -99,11 +101,17 @@ class Site:
 
     def _made(self, service: Service, options: Options) -> list[Route]:
         links = TraceLinks(options.settings.page.trace_url)
+        listed = TaskList(options.store_dir, options.settings.policy.rule_set)
+        tasks = TaskPages(service.gates, self._renderer, links, listed, self._changes.version)
         gates = GatePages(service.gates, self._renderer, links, service.archiver.wake)
         return [
             _get("/", gates.gates),
             _get("/gates/{id}", gates.gate),
             self._post("/gates/{id}/resolve", gates.resolve),
+            _get("/tasks", tasks.all),
+            _get("/task", tasks.task),
+            _get("/task/turn", tasks.turn),
+            _get("/task/why", tasks.why),
             _get(CHANGES, self._changes.follow),
             _get(SIGN_IN, self._ask_token),
             self._post(SIGN_IN, self._sign_in),

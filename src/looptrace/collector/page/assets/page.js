@@ -56,7 +56,9 @@
       const seconds = Math.max(0, (Date.now() - Date.parse(time.dateTime)) / 1000);
       const minutes = Math.floor(seconds / 60);
       const hours = Math.floor(minutes / 60);
-      time.textContent = hours ? `${hours} h ${minutes % 60} min`
+      const days = Math.floor(hours / 24);
+      time.textContent = days ? `${days} d ${hours % 24} h`
+        : hours ? `${hours} h ${minutes % 60} min`
         : minutes ? `${minutes} min` : `${Math.floor(seconds)} s`;
     }
   }

@@ -1,0 +1,217 @@
+"""Tasks as a list: one row each out of turns, findings and gates, filtered and searched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.schema.turns import IS_STEP
+from looptrace.analyzer.tuning.explain import REPEATED, progress_of
+from looptrace.collector.store import reader
+from looptrace.rules.contract import ACTIONS
+from looptrace.rules.vocabulary import NS_PER_S
+
+ROWS_A_PAGE = 50
+# Tasks whose rules are run to see which warm up, the last at work first, and turns of one of them.
+WARMING_TASKS_MAX, WARMING_TURNS_MAX = 100, 500
+STATES = {
+    "waiting": "waits for a person",
+    "looping": "has a loop",
+    "warming": "warms up",
+    "live": "at work",
+    "past": "at rest",
+}
+PERIODS_H = {"1": "the last hour", "24": "the last day", "168": "the last 7 days"}
+
+_HOUR_NS = 3_600 * NS_PER_S
+_TURN_COLUMNS = ["task", "kind", "agent", "service", "start_ns", "end_ns", "failed"]
+_TOKEN_COLUMNS = ["input_tokens", "output_tokens"]
+_FINDING_COLUMNS = ["task", "rule", "action", "reason", "attempts"]
+_STANDING = "SELECT task, status FROM tasks"
+_STANDING_SCHEMA = pl.Schema({"task": pl.String(), "status": pl.String()})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Which tasks are shown; what is empty asks for nothing."""
+
+    q: str = ""
+    state: str = ""
+    service: str = ""
+    agent: str = ""
+    rule: str = ""
+    action: str = ""
+    hours: str = ""
+    page: int = 1
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> TaskFilter:
+        """Return what a query asks for; what is no number is the first page."""
+        texts = {item.name: query.get(item.name, "") for item in fields(cls) if item.type == "str"}
+        page = query.get("page", "")
+        return cls(**texts, page=max(int(page), 1) if page.isdecimal() and len(page) < 7 else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Some of the tasks that were asked for, and what can be asked for."""
+
+    rows: list[dict[str, Any]]
+    first: int  # tasks before these
+    total: int
+    choices: dict[str, list[str]]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are tasks behind these."""
+        return self.first + len(self.rows) < self.total
+
+
+@dataclass(slots=True)
+class TaskList:
+    """The tasks of a store; they are put together anew when `version` says that it has changed."""
+
+    store_dir: Path
+    rules: RuleSet
+    _lock: Lock = field(default_factory=Lock)
+    _version: Hashable = None
+    _table: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+    def find(self, wanted: TaskFilter, version: Hashable, now_ns: int | None = None) -> TaskPage:
+        """Return a page of the tasks that fit, those that wait for a person first.
+
+        Raises:
+            StoreError: if the store cannot be read.
+        """
+        with self._lock:
+            if version != self._version:
+                self._table, self._version = self._read(), version
+            table = self._table
+        now_ns = time.time_ns() if now_ns is None else now_ns
+        table = table.with_columns(
+            is_live=pl.col("last_ns") > now_ns - self.rules.counting.idle_s * NS_PER_S
+        )
+        fitting = table.filter(_fits(wanted, now_ns)).sort(
+            pl.col("status") == "active", -pl.col("last_ns"), "task"
+        )
+        first = (wanted.page - 1) * ROWS_A_PAGE
+        rows = fitting.slice(first, ROWS_A_PAGE)
+        choices = {
+            "service": _values(table["service"]),
+            "agent": _values(table["agents"].explode(empty_as_null=True)),
+            "rule": _values(table["rules"].explode(empty_as_null=True)),
+        }
+        return TaskPage(list(rows.iter_rows(named=True)), first, fitting.height, choices)
+
+    def _read(self) -> pl.DataFrame:
+        turns = reader.read_rows(
+            self.store_dir, "turns", pl.lit(value=True), [*_TURN_COLUMNS, *_TOKEN_COLUMNS]
+        )
+        findings = reader.read_rows(
+            self.store_dir, "findings", pl.lit(value=True), _FINDING_COLUMNS
+        )
+        with reader.open_gates(self.store_dir) as gates:
+            standing = gates.table(_STANDING, _STANDING_SCHEMA)
+        table = (
+            _by_task(turns)
+            .join(_loops_by_task(findings), on="task", how="left")
+            .join(standing, on="task", how="left")
+            .with_columns(
+                pl.col("status").fill_null("active"),
+                pl.col("rules").fill_null(pl.lit([], pl.List(pl.String))),
+                pl.col("action", "reason").fill_null(""),
+            )
+        )
+        warming = self._warming(table)
+        return table.join(warming, on="task", how="left").with_columns(
+            pl.col("warming").fill_null("")
+        )
+
+    def _warming(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Return by task the rule that is one attempt short of a loop, and how far it is."""
+        schema = pl.Schema({"task": pl.String(), "warming": pl.String()})
+        few = table.filter((pl.col("action") == "") & (pl.col("turns") <= WARMING_TURNS_MAX))
+        tasks = few.sort("last_ns", descending=True).head(WARMING_TASKS_MAX)["task"].to_list()
+        if not tasks:
+            return schema.to_frame()
+        turns = reader.read_turns_of_tasks(self.store_dir, tasks)
+        names = turns["task"].to_list()
+        nearest: dict[str, str] = {}
+        for rule in progress_of(turns, self.rules):
+            last = {
+                name: (reached, needed)
+                for name, reached, needed in zip(names, rule.reached, rule.needed, strict=True)
+                if reached is not None
+            }
+            for name, (reached, needed) in last.items():
+                if reached >= REPEATED and reached == needed - 1:
+                    nearest.setdefault(name, f"{rule.rule} {reached} of {needed}")
+        return pl.DataFrame(list(nearest.items()), schema, orient="row")
+
+
+def _by_task(turns: pl.DataFrame) -> pl.DataFrame:
+    return turns.group_by("task").agg(
+        service=pl.col("service").drop_nulls().first().fill_null(""),
+        agents=pl.col("agent").filter(pl.col("agent") != "").unique(maintain_order=True),
+        turns=IS_STEP.sum(),
+        failed=pl.col("failed").sum(),
+        tokens=pl.sum_horizontal(_TOKEN_COLUMNS).sum(),
+        first_ns=pl.col("start_ns").min(),
+        last_ns=pl.col("end_ns").max(),
+    )
+
+
+def _loops_by_task(findings: pl.DataFrame) -> pl.DataFrame:
+    """Return by task its rules, and action and reason of its strongest finding."""
+    strength = pl.col("action").replace_strict(
+        {action: rank for rank, action in enumerate(ACTIONS)}, return_dtype=pl.Int8
+    )
+    strongest = findings.sort(strength, "attempts", descending=True, maintain_order=True)
+    return strongest.group_by("task", maintain_order=True).agg(
+        pl.col("action").first(),
+        pl.col("reason").first(),
+        rules=pl.col("rule").unique(maintain_order=True),
+    )
+
+
+def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:
+    conditions = {
+        "waiting": pl.col("status") != "active",
+        "looping": pl.col("action") != "",
+        "warming": pl.col("warming") != "",
+        "live": pl.col("is_live"),
+        "past": ~pl.col("is_live"),
+    }
+    fits = conditions.get(wanted.state, pl.lit(value=True))
+    if wanted.service:
+        fits &= pl.col("service") == wanted.service
+    if wanted.agent:
+        fits &= pl.col("agents").list.contains(wanted.agent)
+    if wanted.rule:
+        fits &= pl.col("rules").list.contains(wanted.rule)
+    if wanted.action:
+        fits &= pl.col("action") == wanted.action
+    if wanted.hours in PERIODS_H:
+        fits &= pl.col("last_ns") > now_ns - int(wanted.hours) * _HOUR_NS
+    for word in wanted.q.lower().split():
+        text = pl.concat_str(
+            "task",
+            "service",
+            "reason",
+            pl.col("agents").list.join(" "),
+            pl.col("rules").list.join(" "),
+            separator=" ",
+        )
+        fits &= text.str.to_lowercase().str.contains(word, literal=True)
+    return fits
+
+
+def _values(column: pl.Series) -> list[str]:
+    return sorted({value for value in column.unique().to_list() if value})

@@ -1,0 +1,218 @@
+"""Tasks: which there are, and all turns of one with its loops, and why they are some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import polars as pl
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.escalation import Role
+from looptrace.analyzer.report.explanation import blind_rules, gate_reasons_of, reasons_of
+from looptrace.analyzer.report.html import (
+    EventPlaces,
+    TurnRow,
+    places_in_round,
+    shown_event,
+    turn_row,
+)
+from looptrace.analyzer.report.strip import cycle_of, strip_of
+from looptrace.analyzer.report.wording import Group, grouped, place_of
+from looptrace.analyzer.schema.turns import IS_STEP
+from looptrace.analyzer.tuning.explain import explain
+from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskList
+from looptrace.collector.page.trace_links import TraceLinks
+from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.store import reader
+from looptrace.rules.contract import ACTIONS
+from looptrace.rules.vocabulary import NS_PER_S
+
+# Turns that are shown at once, the newest of them last.
+TURNS_A_PAGE = 200
+# Agents that have a lane of their own; of more, the last lane has the rest.
+LANES_MAX = 4
+# An explanation takes as long as hundreds of looks at the task; beyond, the command line does it.
+EXPLAINED_TURNS_MAX = 1_000
+_ROW_DIGITS_MAX = 9
+_NO_TASK = "There is no such task in the store. It may be new, or its days were deleted."
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLine:
+    """A turn in its lane, and where it is unfolded."""
+
+    row: TurnRow
+    place: int  # among all rows of the task, from 0
+    lane: int  # from 1
+    seconds: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPages:
+    """The pages of tasks."""
+
+    api: GatesApi
+    renderer: Renderer
+    links: TraceLinks
+    tasks: TaskList
+    version: Callable[[], Hashable]  # of what the store holds
+    _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+
+    async def all(self, request: Request) -> Response:
+        """Show the tasks that fit what was asked for."""
+        wanted = TaskFilter.of(request.query_params)
+        state = await run_in_threadpool(self.renderer.state)
+        found = await run_in_threadpool(self.tasks.find, wanted, self.version())
+        return self.renderer.page(
+            request,
+            "tasks.html.j2",
+            state=state,
+            found=found,
+            wanted=wanted,
+            query=asdict(wanted),
+            states=STATES,
+            periods=PERIODS_H,
+            actions=ACTIONS,
+        )
+
+    async def task(self, request: Request) -> Response:
+        """Show a task: its loops, and its turns with the newest last."""
+        await self.api.stored()
+        state = await run_in_threadpool(self.renderer.state)
+        name = request.query_params.get("id", "")
+        before = _number(request.query_params.get("before"))
+        content = await run_in_threadpool(self._task, name, before)
+        if content is None:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
+        return self.renderer.page(request, "task.html.j2", state=state, **content)
+
+    def _task(self, name: str, before: int | None) -> dict[str, Any] | None:
+        shown = self.api.shown_task(name)
+        if shown is None:
+            return None
+        turns = reader.read_turns_of(self.api.store_dir, name)
+        groups, _ = grouped(reader.read_findings_of_tasks(self.api.store_dir, [name]))
+        with reader.open_gates(self.api.store_dir) as gates:
+            events = [event for _, event in gates.events(task=name)]
+        leads = [group.lead for group in groups]
+        steps = turns.filter(IS_STEP)
+        agents = [agent for agent in steps["agent"].unique(maintain_order=True) if agent]
+        last = turns.height if before is None else min(before, turns.height)
+        first = max(0, last - TURNS_A_PAGE)
+        lines = self._lines(turns, first, last, agents, groups, events)
+        return {
+            "task": shown,
+            "groups": [(group, cycle_of(group.lead, turns)) for group in groups],
+            "strip": strip_of(turns, leads, events) if steps.height else None,
+            "agents": agents,
+            "lanes": [*agents[: LANES_MAX - 1], "others"] if len(agents) > LANES_MAX else agents,
+            "service": next(iter(turns["service"].drop_nulls()), ""),
+            "session": next(iter(turns["session"].drop_nulls()), ""),
+            "trace_id": next(iter(turns["trace_id"].drop_nulls()), ""),
+            "first_ns": turns["start_ns"].min() or 0,
+            "last_ns": turns["end_ns"].max() or 0,
+            "tokens": int(turns["input_tokens"].sum()) + int(turns["output_tokens"].sum()),
+            "failed": int(steps["failed"].sum()),
+            "lines": lines,
+            "earlier": first,
+            "later": turns.height - last,
+            "is_newest": last == turns.height,
+            "links": self.links,
+        }
+
+    def _lines(
+        self,
+        turns: pl.DataFrame,
+        first: int,
+        last: int,
+        agents: list[str],
+        groups: Sequence[Group],
+        events: list[GateEvent],
+    ) -> list[TurnLine]:
+        roles: dict[int, Role] = {}
+        places: dict[int, str] = {}
+        for group in reversed(groups):  # What the strongest says of a turn is shown.
+            roles |= {turn.turn: turn.role for turn in group.lead.turns}
+            places |= places_in_round(group)
+        decided: EventPlaces = {}
+        for event in events:
+            decided.setdefault(place_of(event), []).append(shown_event(event))
+        lane_of = {agent: min(lane, LANES_MAX) for lane, agent in enumerate(agents, start=1)}
+        make = partial(turn_row, roles=roles, places=places, events=decided)
+        return [
+            TurnLine(
+                row=make(row),
+                place=first + offset,
+                lane=lane_of.get(row["agent"], 1),
+                seconds=(row["end_ns"] - row["start_ns"]) / NS_PER_S,
+                tokens=(row["input_tokens"] or 0) + (row["output_tokens"] or 0),
+            )
+            for offset, row in enumerate(turns[first:last].iter_rows(named=True))
+            if row["kind"] != "switch"
+        ]
+
+    async def turn(self, request: Request) -> Response:
+        """Show all that a turn holds."""
+        name = request.query_params.get("id", "")
+        place = _number(request.query_params.get("row"))
+        turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
+        if place is None or place >= turns.height:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, "There is no such turn.")
+        row = turns.row(place, named=True)
+        return self.renderer.page(
+            request,
+            "turn.html.j2",
+            task=name,
+            turn=row,
+            parts_of_turn=_parts_of(row),
+            links=self.links,
+        )
+
+    async def why(self, request: Request) -> Response:
+        """Show how far each rule got in a task, and which setting would change that."""
+        name = request.query_params.get("id", "")
+        turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
+        if turns.is_empty():
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
+        content: dict[str, Any] = {"task": name, "turns_max": EXPLAINED_TURNS_MAX}
+        if turns.height <= EXPLAINED_TURNS_MAX:
+            async with self._explaining:
+                content |= await run_in_threadpool(self._why, turns)
+        return self.renderer.page(request, "why.html.j2", **{"reasons": None} | content)
+
+    def _why(self, turns: pl.DataFrame) -> dict[str, Any]:
+        explanation = explain(turns, self.api.settings.policy)
+        return {
+            "reasons": reasons_of(turns, explanation),
+            "gates": gate_reasons_of(explanation),
+            "blind": blind_rules(explanation),
+        }
+
+
+def _parts_of(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the texts of a turn under what they are; what the trace does not say is left out."""
+    names = {
+        "tool": ("Called with", "Came back", "Said"),
+        "model": ("Was given", "Came back", "Said"),
+        "handoff": ("Was asked", "Answered", "Said"),
+        "attempt": ("Blocked by", "Completed", "Said"),
+    }.get(row["kind"], ("Given", "Came back", "Wrote"))
+    texts = [*zip(names, (row["arguments"], row["result"], row["text"]), strict=True)]
+    texts += [("Error", row["error"]), ("Type of the error", row["error_type"])]
+    texts += [("Where it failed", row["location"]), ("Figures", row["metrics"])]
+    return [(title, text) for title, text in texts if text is not None]
+
+
+def _number(text: str | None) -> int | None:
+    is_number = text is not None and text.isdecimal() and len(text) <= _ROW_DIGITS_MAX
+    return int(text or 0) if is_number else None

@@ -1,0 +1,329 @@
+"""Tasks on the page: found, followed, unfolded and explained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looptrace.analyzer.detect.ruleset import DEFAULT
+from looptrace.analyzer.settings.page import PageSettings
+from looptrace.collector.page.task_list import ROWS_A_PAGE, TaskFilter, TaskList
+from looptrace.collector.page.task_pages import LANES_MAX, TURNS_A_PAGE
+from looptrace.collector.page.trace_links import TraceLinks
+from looptrace.collector.store import writer
+from looptrace.rules.contract import SettingError
+from looptrace.rules.vocabulary import NS_PER_S
+from tests.analyzer.report.test_report import HOSTILE, Page
+from tests.collector.page.conftest import Browser, send
+from tests.collector.page.test_gate_pages import words
+from tests.collector.store.test_writer import call, looping, spans_of
+from tests.otlp import Trace
+from tests.reliability.serving import Served, until
+
+
+def found(store_dir: Path, **query: str) -> list[str]:
+    """Return the tasks that fit."""
+    tasks = TaskList(store_dir, DEFAULT)
+    return [row["task"] for row in tasks.find(TaskFilter.of(query), 1, NOW_NS).rows]
+
+
+def healthy(session: str, calls: int = 3, **options: Any) -> Trace:
+    """Return a trace of an agent that gets on."""
+    trace = Trace(session, **options)
+    for n in range(calls):
+        attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": f"tool_{n}",
+            "gen_ai.tool.call.arguments": f'{{"n": {n}}}',
+            "gen_ai.tool.call.result": f"done {n}",
+        }
+        trace.span("call", attributes=attributes)
+    return trace
+
+
+NOW_NS = 1_772_442_600 * NS_PER_S  # 2026-03-02T09:10, ten minutes after the traces.
+
+
+@pytest.fixture(scope="module")
+def store_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a store of a task that is stopped, one that warms up, and two that work."""
+    folder = tmp_path_factory.mktemp("tasks")
+    warming = Trace("warming", at="2026-03-02T09:05:00+00:00", service="shop")
+    for _ in range(2):
+        call(warming, {"gen_ai.agent.name": "packer"})
+    old = healthy("old", at="2026-02-20T09:00:00+00:00")
+    writer.ingest(spans_of(looping("stopped"), warming, healthy("works"), old), folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("query", "tasks"),
+    [
+        ({}, ["stopped", "warming", "works", "old"]),
+        ({"state": "waiting"}, ["stopped"]),
+        ({"state": "looping"}, ["stopped"]),
+        ({"state": "warming"}, ["warming"]),
+        ({"state": "live"}, ["stopped", "warming", "works"]),
+        ({"state": "past"}, ["old"]),
+        ({"state": "nonsense"}, ["stopped", "warming", "works", "old"]),
+        ({"service": "shop"}, ["warming"]),
+        ({"agent": "packer"}, ["warming"]),
+        ({"agent": "pack"}, []),
+        ({"rule": "repeated_call"}, ["stopped"]),
+        ({"action": "gate"}, ["stopped"]),
+        ({"action": "pivot"}, []),
+        ({"hours": "24"}, ["stopped", "warming", "works"]),
+        ({"hours": "25"}, ["stopped", "warming", "works", "old"]),
+        ({"q": "STOP"}, ["stopped"]),
+        ({"q": "test_cart.py"}, ["stopped"]),
+        ({"q": "packer shop"}, ["warming"]),
+        ({"q": "packer nothing"}, []),
+        ({"q": ".*"}, []),
+        ({"q": "works", "state": "past"}, []),
+        ({"page": "2"}, []),
+        ({"page": "-1"}, ["stopped", "warming", "works", "old"]),
+        ({"page": "9" * 30}, ["stopped", "warming", "works", "old"]),
+    ],
+)
+def test_tasks_are_found(store_dir: Path, query: dict[str, str], tasks: list[str]) -> None:
+    """By state, by whose they are, by what loops, by time and by words; those that wait first."""
+    assert found(store_dir, **query) == tasks
+
+
+def test_a_task_that_warms_up_says_how_far_it_is(store_dir: Path) -> None:
+    """Two of three attempts are no loop yet, and worth a look."""
+    rows = TaskList(store_dir, DEFAULT).find(TaskFilter(), 1, NOW_NS).rows
+    row = next(row for row in rows if row["task"] == "warming")
+
+    assert row["warming"] == "repeated_call 2 of 3"
+    assert (row["turns"], row["failed"], row["action"]) == (2, 2, "")
+
+
+def test_the_list_is_made_anew_when_the_store_changes(tmp_path: Path) -> None:
+    """And not before, because that takes as long as the store is large."""
+    writer.ingest(spans_of(healthy("one")), tmp_path)
+    tasks = TaskList(tmp_path, DEFAULT)
+    assert tasks.find(TaskFilter(), 1).total == 1
+    writer.ingest(spans_of(healthy("two")), tmp_path)
+
+    assert tasks.find(TaskFilter(), 1).total == 1
+    assert tasks.find(TaskFilter(), 2).total == 2
+
+
+def test_long_lists_have_pages(tmp_path: Path) -> None:
+    """Every task is on one page and no other."""
+    count = ROWS_A_PAGE + 1
+    writer.ingest(spans_of(*(healthy(f"t{n:03}") for n in range(count))), tmp_path)
+    tasks = TaskList(tmp_path, DEFAULT)
+
+    pages = [tasks.find(TaskFilter(page=page), 1) for page in (1, 2)]
+
+    assert [page.has_more for page in pages] == [True, False]
+    names = [row["task"] for page in pages for row in page.rows]
+    assert (len(names), len(set(names))) == (count, count)
+
+
+def two_agents(task: str) -> Trace:
+    """Return a trace of agents that work side by side, and of one that loops."""
+    trace = Trace(task)
+    for n in range(6):
+        for agent in ("scout", "checker"):
+            call(trace, {"gen_ai.agent.name": agent}, n=0 if agent == "scout" else n)
+    return trace
+
+
+def test_a_task_shows_its_turns_in_lanes(browser: Browser, server: Served) -> None:
+    """Who did what stands side by side, with the loops, the decisions, and a link to the trace."""
+    send(server, two_agents("pair").request())
+    until(lambda: "12, 12 failed" in browser.get("/task?id=pair").text)
+    page = Page(browser.get("/task?id=pair").text)
+
+    lanes = [
+        item["class"].split()[0] for item in page.all("li") if "lane-" in item.get("class", "")
+    ]
+    assert lanes == ["lane-1", "lane-2"] * 6
+    assert [item["class"] for item in page.all("ol") if "turns" in item["class"]] == [
+        "turns lanes-2"
+    ]
+    text = " ".join(page.text.split())
+    assert "Agents scout, checker" in text
+    assert "Decide on the open gate" in text
+    assert "one failure came back" in text
+    assert [link for link in page.all("a") if link["href"].startswith("https://traces.example.com")]
+
+
+def test_more_agents_than_lanes_share_the_last(browser: Browser, server: Served) -> None:
+    """A screen has room for few; every agent is named all the same."""
+    trace = Trace("crowd")
+    for n in range(LANES_MAX + 3):
+        call(trace, {"gen_ai.agent.name": f"agent-{n}"}, n=n, tool=f"tool_{n}")
+    send(server, trace.request())
+    until(lambda: "agent-6" in browser.get("/task?id=crowd").text)
+    page = Page(browser.get("/task?id=crowd").text)
+
+    lanes = [
+        item["class"].split()[0] for item in page.all("li") if "lane-" in item.get("class", "")
+    ]
+    assert lanes[-3:] == [f"lane-{LANES_MAX}"] * 3
+    assert set(lanes) == {f"lane-{lane}" for lane in range(1, LANES_MAX + 1)}
+
+
+def test_a_long_task_is_shown_from_its_end(browser: Browser, server: Served) -> None:
+    """What happens now is at the bottom of the first page, and what was before is a link away."""
+    send(server, healthy("long", TURNS_A_PAGE + 30).request())
+    until(lambda: f"tool_{TURNS_A_PAGE + 29}(" in browser.get("/task?id=long").text)
+
+    newest = browser.get("/task?id=long").text
+    assert "30 earlier turns" in newest
+    assert "tool_29(" not in newest
+    before = browser.get("/task?id=long&before=30").text
+    assert "tool_29(" in before
+    assert f"{TURNS_A_PAGE} later turns" in before
+    assert "data-live" in newest
+    assert "data-live" not in before  # What is read is not replaced.
+
+
+def test_a_turn_is_unfolded(browser: Browser) -> None:
+    """All that it was called with, all that came back, and a link to its span."""
+    until(lambda: "run_tests" in browser.get("/task?id=s1").text)
+    text = words(browser, "/task/turn?id=s1&row=2")
+
+    assert 'Called with { "path" : "tests/test_cart.py" }'.replace(" ", "") in text.replace(" ", "")
+    assert "Error: 1 failed" in text
+    assert "the span" in text
+    for query in ("id=s1&row=999", "id=s1&row=-1", "id=s1", "id=nope&row=0", "row=" + "9" * 40):
+        assert browser.get(f"/task/turn?{query}").status_code == 404
+
+
+def test_a_task_says_why_it_loops_and_what_would_change_it(browser: Browser) -> None:
+    """It is what `looptrace explain` says, in its words."""
+    until(lambda: "run_tests" in browser.get("/task?id=s1").text)
+    text = words(browser, "/task/why?id=s1")
+
+    assert "repeated_failure: fired, got to" in text
+    assert "would be silent with rules." in text
+    assert "would not have come with rules.repeated_failure.enabled = false" in text or (
+        "with rules.repeated_failure.enabled = false there is a gate by" in text
+    )
+    assert browser.get("/task/why?id=nope").status_code == 404
+
+
+def test_a_task_that_is_none_is_said(browser: Browser) -> None:
+    """Whoever follows an old link reads why there is nothing."""
+    for query in ("id=nope", "id=", "", "id=%00"):
+        answer = browser.get(f"/task?{query}")
+        assert answer.status_code == 404
+        assert "no such task" in answer.text
+
+
+FIELDS = (
+    "gen_ai.tool.name",
+    "gen_ai.tool.call.arguments",
+    "gen_ai.tool.call.result",
+    "gen_ai.agent.name",
+    "error.type",
+    "error.message",
+    "looptrace.phase",
+    "looptrace.blockers",
+    "gen_ai.conversation.id",
+)
+# Each of these alone, within quotes, and after a tag that is closed.
+PAYLOADS = [
+    template.format(text.replace("\ud800", "\ufffd")[:2_000])
+    for text in (*HOSTILE, "<svg onload=alert(1)>", "<a hx-get=/x hx-trigger=load>", "${alert(1)}")
+    for template in ("{}", "'{}'", '"{}"', "</code></p></title>{}", "</textarea>{}", "]]>{}",
+                     "--><!--{}")
+]  # fmt: skip
+
+
+def hostile(number: int, payload: str) -> Trace:
+    """Return a trace that loops, with a payload in every field."""
+    session = f"h{number} {payload}"
+    trace = Trace(session, service=payload)
+    attributes: dict[str, Any] = dict.fromkeys(FIELDS, payload)
+    attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.conversation.id": session}
+    for _ in range(5):
+        trace.span(payload, attributes=attributes, status="error")
+    return trace
+
+
+def test_a_hundred_hostile_payloads_are_shown_as_text(browser: Browser, server: Served) -> None:
+    """In every field, on every page: nothing of a trace becomes a tag, an attribute or a script."""
+    assert len(PAYLOADS) >= 100
+    for number, payload in enumerate(PAYLOADS):
+        send(server, hostile(number, payload).request())
+    query = "/tasks?q=h1&state=waiting"
+    until(lambda: browser.get(query).text.count("waits") >= 2)
+    headers = {"authorization": "Bearer a-token-of-20-letters"}
+    listed = until(
+        lambda: (
+            (gates := browser.get("/v1/gates?status=open", headers=headers).json()["gates"])
+            and len([gate for gate in gates if gate["task"].startswith("h")]) >= 95
+            and gates
+        )
+    )
+    pages = ["/", "/tasks", "/tasks?page=2", "/overview"]
+    for gate in [gate for gate in listed if gate["task"].startswith("h")]:
+        pages += [
+            f"/gates/{gate['id']}",
+            str(browser.base_url.copy_with(path="/task", params={"id": gate["task"]})),
+        ]
+        pages += [
+            str(
+                browser.base_url.copy_with(path="/task/turn", params={"id": gate["task"], "row": 1})
+            )
+        ]
+    for path in pages:
+        answer = browser.get(path)
+        assert answer.status_code == 200, path
+        inert(answer.text)
+
+
+def inert(html: str) -> None:
+    """Check that a page has no tag, attribute or address that its templates do not have."""
+    page = Page(html)
+    assert page.open == []
+    assert (len(page.all("script")), len(page.all("link"))) == (2, 2)
+    assert not {"img", "iframe", "object", "embed", "base", "style"} & {t for t, _ in page.elements}
+    for tag, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith(("on", "style", "hx-on"))], tag
+        assert attributes.get("hx-get", "/").startswith("/")
+        href = attributes.get("href", "/")
+        assert href.startswith(("/", "#", "https://traces.example.com/")), href
+        assert attributes.get("action", "/").startswith("/")
+    assert not set(html) & set("\x00\x1b\x9b\u202e\u2066\u200b")
+
+
+@pytest.mark.parametrize("payload", ["</x>", "a/b?c#d", "javascript:alert(1)", "\u202e", "%2f.."])
+def test_links_to_traces_hold_ids_alone(payload: str) -> None:
+    """An id of a trace cannot lead to another host, path or query than the template's."""
+    links = TraceLinks("https://t.example/{trace_id}?s={span_id}&c={session}")
+
+    address = links.to(payload, payload, payload)
+
+    assert address.startswith("https://t.example/")
+    assert not set(address.removeprefix("https://t.example/")) & set("/<>#:\u202e")
+    assert TraceLinks("").to(payload) == ""
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "ftp://a", "//a", "https://a b", "a"])
+def test_the_tracing_system_is_on_the_web(address: str) -> None:
+    """A template that is no address would make links that run something."""
+    with pytest.raises(SettingError, match="no https:// or http:// address"):
+        PageSettings(trace_url=address)
+
+
+def test_json_in_results_stays_readable(browser: Browser, server: Served) -> None:
+    """Lines and quotes are shown as they came."""
+    trace = Trace("lines")
+    call(trace, {"gen_ai.tool.call.result": json.dumps({"a": "<b>\n"}) + "\nsecond line"})
+    send(server, trace.request())
+    text = until(
+        lambda: "second line" in (said := browser.get("/task/turn?id=lines&row=0").text) and said
+    )
+
+    assert "&lt;b&gt;" in text
+    assert "\nsecond line" in text
