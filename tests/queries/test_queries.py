@@ -24,7 +24,8 @@ from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import sql, writer
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.sql import QueryError, ask, ask_typed, connect
+from looptrace.collector.store.reader import open_gates
+from looptrace.collector.store.sql import QueryError, ask, ask_each, ask_typed, connect
 from tests.otlp import Trace
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
@@ -147,12 +148,47 @@ def pivoted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return add(tmp_path_factory.mktemp("stores") / "pivoted", made)
 
 
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store of two gates that were resolved: after the one the same loop came back."""
+    folder = tmp_path_factory.mktemp("stores") / "decided"
+    same: list[Tool] = [("run", "a", "no key")]
+    for session, times in (("comes-back", 12), ("goes-on", 5)):
+        made = trace(session, "2026-03-02T09:00:00+00:00", "coder", same * times)
+        add(folder, made)
+        with open_gates(folder) as gates:
+            (gate,) = gates.gates("open", task=session)
+            note = "Use the other key." if times == 5 else None
+            gates.resolve(gate.id, "continue", note, gate.opened_ns + 1)
+        add(folder, made)
+    return folder
+
+
+def test_a_decision_worked_where_the_loop_did_not_come_back(decided: Path) -> None:
+    """A person who decides the same again and again sees that it does not help."""
+    (row,) = rows_of(decided, "decisions_that_worked")
+    assert (row["decision"], row["gates"], row["worked"], row["share"]) == ("continue", 2, 1, 0.5)
+    assert (row["with_note"], row["minutes"]) == (1, 0.0)
+    (day,) = rows_of(decided, "gates_by_day")
+    assert (str(day["day"]), day["opened"], day["resolved"]) == ("2026-03-02", 3, 2)
+    assert (day["false_alarms"], day["minutes"]) == (0, 0.0)
+
+
+def test_several_queries_have_one_answer_each(decided: Path) -> None:
+    """A page that asks for many things opens the store once."""
+    names = ("gates_by_day", "decisions_that_worked", "gates")
+    answers = ask_each(decided, {name: queries.load(name).sql for name in names})
+
+    assert {name: rows_of(decided, name) for name in names} == answers
+
+
 @pytest.mark.parametrize("name", queries.names())
 def test_a_query_gives_what_its_header_says(
-    tmp_path: Path, folder: Path, down: Path, pivoted: Path, name: str
+    tmp_path: Path, folder: Path, down: Path, pivoted: Path, decided: Path, name: str
 ) -> None:
     """The list of queries and the docs are made from the headers, and a store may be empty."""
-    folder = {"outages": down, "pivots": pivoted}.get(name, folder)
+    others = {"outages": down, "pivots": pivoted, "decisions_that_worked": decided}
+    folder = others.get(name, folder)
     query = queries.load(name)
     values = {parameter.name: "stuck-1" for parameter in query.parameters}
     writer.ingest(SPAN_SCHEMA.to_frame(), tmp_path)

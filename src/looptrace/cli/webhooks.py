@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 
-from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.text.display import plain
@@ -63,6 +62,7 @@ def test(
     with traces.needing("server", "sending"):
         from looptrace.collector.webhooks.client import Http  # noqa: PLC0415
         from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
+        from looptrace.collector.webhooks.sample import sample_event  # noqa: PLC0415
 
         webhook = (
             _given(target, form, secret, allow_private)
@@ -70,7 +70,7 @@ def test(
             else _named(target, settings.webhooks)
         )
         receiver = receiver_of(webhook, os.environ)
-        answer = asyncio.run(Http().send(receiver.request(_sample(), time.time_ns())))
+        answer = asyncio.run(Http().send(receiver.request(sample_event(), time.time_ns())))
     answer_text = f": {answer.text}" if answer.text else ""
     click.echo(f"{webhook.name}: {answer.error or f'accepted ({answer.status})'}{answer_text}")
     sys.exit(EXIT_FAILED if answer.error else 0)
@@ -174,27 +174,3 @@ def _line(endpoint: Endpoint) -> str:
     elif endpoint.failing_ns is not None:
         state = f"; failing since {utc_s(endpoint.failing_ns)}: {endpoint.error}"
     return plain(f"{endpoint.name}: {counts}{state}", _LINE_LENGTH_MAX)
-
-
-def _sample() -> GateEvent:
-    """Return an event that says that it is a sample."""
-    now_ns = time.time_ns()
-    return GateEvent(
-        id=f"sample{now_ns:x}",
-        type="gate_opened",
-        task="sample",
-        at_ns=now_ns,
-        turn=5,
-        status="paused_for_intervention",
-        status_before="active",
-        agent="sample",
-        action="gate",
-        rule="repeated_call",
-        gate="sample",
-        why="LADDER",
-        attempts=5,
-        loop_count=4,
-        signature="sample",
-        turn_first=1,
-        reason="a sample, sent by `looptrace webhooks test`; nothing loops",
-    )

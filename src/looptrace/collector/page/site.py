@@ -18,6 +18,8 @@ from starlette.routing import Route
 from looptrace.collector.page import rendering
 from looptrace.collector.page.changes import ChangeStream
 from looptrace.collector.page.gate_pages import GatePages
+from looptrace.collector.page.operations import Operations
+from looptrace.collector.page.overview import Overview
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.sessions import Sessions
 from looptrace.collector.page.task_list import TaskList
@@ -103,6 +105,8 @@ class Site:
         links = TraceLinks(options.settings.page.trace_url)
         listed = TaskList(options.store_dir, options.settings.policy.rule_set)
         tasks = TaskPages(service.gates, self._renderer, links, listed, self._changes.version)
+        overview = Overview(service.gates, self._renderer, self._changes.version)
+        operations = Operations(service, options.settings, self._renderer)
         gates = GatePages(service.gates, self._renderer, links, service.archiver.wake)
         return [
             _get("/", gates.gates),
@@ -112,6 +116,12 @@ class Site:
             _get("/task", tasks.task),
             _get("/task/turn", tasks.turn),
             _get("/task/why", tasks.why),
+            _get("/overview", overview.show),
+            _get("/rules", operations.rules),
+            _get("/settings", operations.in_force),
+            _get("/webhooks", operations.webhooks),
+            self._post("/webhooks/{name}/test", operations.try_webhook),
+            _get("/health", operations.health),
             _get(CHANGES, self._changes.follow),
             _get(SIGN_IN, self._ask_token),
             self._post(SIGN_IN, self._sign_in),

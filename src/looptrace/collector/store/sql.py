@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 # An answer is computed as a whole: the store's files are then needed no longer, however slowly its
 # rows are read, and the memory limit holds for it.
-_ANSWER = "CREATE TEMP TABLE answer AS "
+_ANSWER = "CREATE OR REPLACE TEMP TABLE answer AS "
 
 # DuckDB itself refuses in `query()` whatever is not one statement that reads. The type of a
 # statement would not do: a WITH that holds a COPY ... TO counts as a SELECT.
@@ -101,15 +102,38 @@ def ask(store_dir: Path, sql: str, values: Mapping[str, str]) -> Iterator[QueryR
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     with connect(store_dir) as connection:
-        with reading(store_dir):
-            _heard(connection, lambda: connection.execute(f"{_ANSWER}{sql}", dict(values)))
-        answer = connection.execute("FROM answer")
-        columns = answer.description or []
-        for name, kind, *_ in columns:
-            if str(kind) == _TIME_WITH_ZONE:
-                raise QueryError(f"Column {name} is a {_TIME_WITH_ZONE}; cast it to TIMESTAMP.")
-        batches = iter(lambda: answer.fetchmany(_ROWS_A_BATCH), [])
-        yield QueryResult(tuple(name for name, *_ in columns), batches)
+        yield _answered(connection, store_dir, sql, values)
+
+
+def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """Run several of looptrace's own queries, by name; returns the rows of each.
+
+    Raises:
+        QueryError: if DuckDB refuses one, or it takes too much time or memory.
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    answers: dict[str, list[dict[str, Any]]] = {}
+    with connect(store_dir) as connection:
+        for name, sql in queries.items():
+            result = _answered(connection, store_dir, sql, {})
+            rows = chain.from_iterable(result.batches)
+            answers[name] = [dict(zip(result.columns, row, strict=True)) for row in rows]
+    return answers
+
+
+def _answered(
+    connection: duckdb.DuckDBPyConnection, store_dir: Path, sql: str, values: Mapping[str, str]
+) -> QueryResult:
+    """Compute the whole answer, so that the store's files are needed no longer."""
+    with reading(store_dir):
+        _heard(connection, lambda: connection.execute(f"{_ANSWER}{sql}", dict(values)))
+    answer = connection.execute("FROM answer")
+    columns = answer.description or []
+    for name, kind, *_ in columns:
+        if str(kind) == _TIME_WITH_ZONE:
+            raise QueryError(f"Column {name} is a {_TIME_WITH_ZONE}; cast it to TIMESTAMP.")
+    batches = iter(lambda: answer.fetchmany(_ROWS_A_BATCH), [])
+    return QueryResult(tuple(name for name, *_ in columns), batches)
 
 
 def ask_typed(store_dir: Path, sql: str) -> AbstractContextManager[QueryResult]:

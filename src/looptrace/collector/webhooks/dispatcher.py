@@ -18,6 +18,7 @@ from looptrace.collector.webhooks.client import Http, Net
 from looptrace.collector.webhooks.endpoint_worker import (
     POLL_S,
     EndpointWorker,
+    PastDelivery,
     Receiver,
     receiver_of,
 )
@@ -57,6 +58,7 @@ class Dispatcher:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._woken: dict[str, asyncio.Event] = {}
+        self._couriers: dict[str, EndpointWorker] = {}
         self._closing_s = 0.0
         self._worker = Worker("looptrace-webhooks", self._work)
         Outbox.open(path).close()
@@ -84,6 +86,10 @@ class Dispatcher:
         """
         return dict(self._results)
 
+    def deliveries(self) -> dict[str, list[PastDelivery]]:
+        """Return by endpoint the latest tries since the start, the newest first."""
+        return {name: list(courier.past) for name, courier in list(self._couriers.items())}
+
     def _call(self, what: Callable[[], None]) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # It has ended, and there is nobody to call.
@@ -107,6 +113,7 @@ class Dispatcher:
             tasks = [asyncio.ensure_future(self._sweep(outbox))]
             for receiver in self._receivers:
                 courier = self._courier(receiver, outbox)
+                self._couriers[receiver.webhook.name] = courier
                 tasks.append(asyncio.ensure_future(self._deliver(receiver.webhook.name, courier)))
             await self._stopping.wait()
             _, late = await asyncio.wait(tasks, timeout=self._closing_s)

@@ -6,7 +6,7 @@ killed in between sends the event once more, under the same id, and loses none.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -26,6 +26,8 @@ from looptrace.collector.webhooks.signing import SecretError, key_of, secret_tex
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 
+# What came of tries is remembered of so many, the latest of them.
+DELIVERIES_KEPT = 10
 # How often an outbox is looked into that another process may have written to.
 POLL_S = 5.0
 
@@ -74,6 +76,17 @@ def receiver_of(webhook: Webhook, environment: Mapping[str, str]) -> Receiver:
         raise SecretError(f"webhook {webhook.name!r}: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class PastDelivery:
+    """A try to deliver, and what came of it; `error` is empty where it was accepted."""
+
+    at_ns: int
+    event: str  # its type
+    task: str
+    gate: str
+    error: str
+
+
 class EndpointWorker:
     """Sends what is due at one endpoint, and notes what came of it."""
 
@@ -96,6 +109,7 @@ class EndpointWorker:
         self._rest_until_ns = 0
         self._failures = 0  # one after the other
         self._accepted: Delivery | None = None  # and not yet noted
+        self.past: deque[PastDelivery] = deque(maxlen=DELIVERIES_KEPT)
 
     async def step(self) -> float:
         """Send what is due next, if anything is; returns the seconds until there is more to do.
@@ -113,12 +127,17 @@ class EndpointWorker:
         if wait_ns > 0:
             return min(wait_ns / NS_PER_S, POLL_S)
         answer = await self._net.send(self._receiver.request(delivery.event, self._now_ns()))
+        self._remember(delivery.event, answer)
         if answer.error:
             self._failed(delivery, answer)
         else:
             self._accepted = delivery
             self._note_accepted()
         return 0.0
+
+    def _remember(self, event: GateEvent, answer: EndpointResponse) -> None:
+        tried = (self._now_ns(), event.type, event.task, event.gate, answer.error)
+        self.past.appendleft(PastDelivery(*tried))
 
     def _note_accepted(self) -> None:
         if self._accepted is None:

@@ -1,0 +1,147 @@
+"""What runs the server: rules and settings in force, webhooks, and how each part is."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from looptrace.analyzer.detect.rule_plugins import every_rule
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.toml_writer import toml_of
+from looptrace.analyzer.settings.webhook import VARIABLE, Webhook
+from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.server import metrics
+from looptrace.collector.server.metrics import Instrument
+from looptrace.collector.server.service import Service
+from looptrace.collector.store.layout import gates_path
+from looptrace.collector.store.outbox import Endpoint, Outbox
+from looptrace.collector.webhooks.client import Http
+from looptrace.collector.webhooks.endpoint_worker import PastDelivery, receiver_of
+from looptrace.collector.webhooks.sample import sample_event
+from looptrace.collector.webhooks.signing import SecretError
+from looptrace.rules.contract import Rule, Rung
+from looptrace.rules.docs import summary
+
+_HIDDEN = "(an address that is not shown)"
+_NO_WEBHOOK = "The settings have no webhook of this name."
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEntry:
+    """A rule as it is in force."""
+
+    name: str
+    finds: str
+    about: str  # what it says of itself, in Markdown
+    is_on: bool
+    settings: list[tuple[str, float, str]]  # name, value, meaning
+    ladder: tuple[Rung, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A webhook of the settings, and how its endpoint is."""
+
+    webhook: Webhook
+    endpoint: Endpoint
+    deliveries: list[PastDelivery]
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """The pages for those who run the server."""
+
+    service: Service
+    settings: Settings
+    renderer: Renderer
+
+    async def rules(self, request: Request) -> Response:
+        """Show each rule: what it finds, whether it is on, its settings and its ladder."""
+        in_force = {rule.name: rule for rule in self.settings.policy.rule_set.rules}
+        entries = [_entry(kind, in_force.get(kind.name)) for kind in every_rule()]
+        entries.sort(key=lambda entry: (not entry.is_on, entry.name))
+        overrides = len(self.settings.policy.rule_set.overrides)
+        return self.renderer.page(request, "rules.html.j2", rules=entries, overrides=overrides)
+
+    async def in_force(self, request: Request) -> Response:
+        """Show the settings as `looptrace config show` prints them, without addresses."""
+        shown = tuple(
+            webhook if webhook.url.startswith(VARIABLE) else replace(webhook, url=f"{VARIABLE}X")
+            for webhook in self.settings.webhooks
+        )
+        text = toml_of(replace(self.settings, webhooks=shown))
+        text = text.replace(f'url = "{VARIABLE}X"', f'url = "{_HIDDEN}"')
+        return self.renderer.page(
+            request, "settings.html.j2", text=text, profile=self.settings.profile
+        )
+
+    async def webhooks(self, request: Request) -> Response:
+        """Show the webhooks with how they are and what was last sent."""
+        return await self._hooks(request)
+
+    async def try_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
+        """Send a sample to a webhook, and show what came of it."""
+        name = request.path_params["name"]
+        webhook = next((each for each in self.settings.webhooks if each.name == name), None)
+        if webhook is None:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_WEBHOOK)
+        try:
+            receiver = receiver_of(webhook, os.environ)
+            answer = await Http().send(receiver.request(sample_event(), time.time_ns()))
+        except SecretError as error:
+            return await self._hooks(request, {name: str(error)})
+        outcome = answer.error or f"accepted, with status {answer.status}"
+        return await self._hooks(request, {name: f"{outcome}. {answer.text}".strip()})
+
+    async def _hooks(self, request: Request, tested: Mapping[str, str] | None = None) -> Response:
+        hooks = await run_in_threadpool(self._read_hooks)
+        return self.renderer.page(request, "webhooks.html.j2", hooks=hooks, tested=tested or {})
+
+    def _read_hooks(self) -> list[Hook]:
+        sent = self.service.dispatcher.deliveries()
+        with Outbox.open(gates_path(self.service.gates.store_dir)) as outbox:
+            return [
+                Hook(webhook, outbox.endpoint(webhook.name), sent.get(webhook.name, []))
+                for webhook in self.settings.webhooks
+            ]
+
+    async def health(self, request: Request) -> Response:
+        """Show whether each part works, and what the server counts of itself."""
+        service = self.service
+        checks = {name: metrics.holds(name, check) for name, check in service.checks().items()}
+        groups: dict[str, list[tuple[Instrument, str, float]]] = {}
+        for instrument in service.instruments():
+            group = instrument.name.split(".")[1]
+            for values, number in instrument.read().items():
+                label = ", ".join(values)
+                groups.setdefault(group, []).append((instrument, label, number))
+        return self.renderer.page(
+            request,
+            "health.html.j2",
+            checks=checks,
+            groups=groups,
+            log_bytes=service.log.bytes,
+            log_bytes_max=service.log.bytes_max,
+            log_spans=service.log.spans,
+            spans_behind=service.log.spans,
+        )
+
+
+def _entry(kind: type[Rule], rule: Rule | None) -> RuleEntry:
+    shown = rule or kind()
+    return RuleEntry(
+        name=kind.name,
+        finds=summary(kind),
+        about=inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[2].partition("\n## ")[0],
+        is_on=rule is not None,
+        settings=[(name, value, about["doc"]) for name, (value, about) in shown.settings().items()],
+        ladder=shown.ladder,
+    )

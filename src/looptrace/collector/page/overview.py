@@ -1,0 +1,70 @@
+"""The overview: how often tasks loop, what that costs, and which decisions worked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from looptrace import queries
+from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.store import reader
+from looptrace.collector.store.gate_metrics import metrics_of
+from looptrace.collector.store.sql import ask_each
+
+# Those that ship for `looptrace query`.
+QUERIES = (
+    "gates_by_day",
+    "loop_cost_by_day",
+    "findings_by_rule_and_agent",
+    "agents_that_loop",
+    "decisions_that_worked",
+)
+ROWS_MAX = 15
+DAYS_MAX = 60
+
+
+@dataclass(slots=True)
+class Overview:
+    """The page of figures, which are computed anew when the store has changed."""
+
+    api: GatesApi
+    renderer: Renderer
+    version: Callable[[], Hashable]
+    _lock: Lock = field(default_factory=Lock)
+    _version: Hashable = None
+    _figures: dict[str, Any] = field(default_factory=dict)
+
+    async def show(self, request: Request) -> Response:
+        """Show the figures."""
+        figures = await run_in_threadpool(self._current)
+        return self.renderer.page(request, "overview.html.j2", **figures)
+
+    def _current(self) -> dict[str, Any]:
+        with self._lock:
+            if (version := self.version()) != self._version:
+                self._figures, self._version = self._computed(), version
+            return self._figures
+
+    def _computed(self) -> dict[str, Any]:
+        store_dir = self.api.store_dir
+        loaded = {name: queries.load(name) for name in QUERIES}
+        answers = ask_each(store_dir, {name: query.sql for name, query in loaded.items()})
+        with reader.open_gates(store_dir) as gates:
+            metrics = metrics_of(gates, reader.worked(store_dir))
+        agents = [row for row in answers["agents_that_loop"] if row["looping_tasks"]]
+        return {
+            "metrics": metrics,
+            "purposes": {name: query.purpose for name, query in loaded.items()},
+            "gates_by_day": answers["gates_by_day"][-DAYS_MAX:],
+            "cost_by_day": answers["loop_cost_by_day"][-DAYS_MAX:],
+            "rules": answers["findings_by_rule_and_agent"][:ROWS_MAX],
+            "agents": agents[:ROWS_MAX],
+            "decisions": answers["decisions_that_worked"],
+        }
