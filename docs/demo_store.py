@@ -20,7 +20,7 @@ _DAY_NS = 24 * 60 * _MINUTE_NS
 # A run of the same examples on each of the days before, whose gates were resolved.
 _DAYS = 6
 # The attributes that name a session or a task, in the dialects of the examples.
-_NAMES = (
+NAMES = (
     r'("(?:[a-z_.]*(?:session|conversation|task)[._]?id|thread\.id|'
     r'traceloop\.association\.properties\.[a-z_]+)": ?"[^"]+)"'
 )
@@ -47,7 +47,7 @@ def make_store(store_dir: Path, now_ns: int) -> None:
 
 def _ingest(store_dir: Path, end_ns: int, suffix: str) -> None:
     """Ingest each trace so that it ended some minutes before a time, under ids of its own."""
-    spans = _examples()
+    spans = examples()
     last_ns = pl.col("end_ns").max().over("trace_id")
     place = pl.col("trace_id").rank("dense").cast(pl.Int64)
     shift = end_ns - last_ns - place * 3 * _MINUTE_NS
@@ -56,14 +56,15 @@ def _ingest(store_dir: Path, end_ns: int, suffix: str) -> None:
         seen = seen.with_columns(
             pl.col("trace_id").str.replace(r"^.{2}", f"{int(suffix) % 256:02x}"),
             attributes=pl.col("attributes").str.replace_all(
-                _NAMES,
+                NAMES,
                 f'${{1}}{suffix}"',
             ),
         )
     writer.ingest(seen, store_dir, default().policy)
 
 
-def _examples() -> pl.DataFrame:
+def examples() -> pl.DataFrame:
+    """Return the spans of the example traces."""
     return read_spans([str(EXAMPLES)]).spans
 
 

@@ -121,8 +121,9 @@ class Operations:
         for instrument in service.instruments():
             group = instrument.name.split(".")[1]
             for values, number in instrument.read().items():
-                label = ", ".join(values)
-                groups.setdefault(group, []).append((instrument, label, number))
+                if number or not values:  # Of many reasons those that there were.
+                    row = (instrument, ", ".join(values), number)
+                    groups.setdefault(group, []).append(row)
         return self.renderer.page(
             request,
             "health.html.j2",
@@ -131,7 +132,6 @@ class Operations:
             log_bytes=service.log.bytes,
             log_bytes_max=service.log.bytes_max,
             log_spans=service.log.spans,
-            spans_behind=service.log.spans,
         )
 
 

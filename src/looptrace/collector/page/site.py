@@ -120,7 +120,7 @@ class Site:
             _get("/rules", operations.rules),
             _get("/settings", operations.in_force),
             _get("/webhooks", operations.webhooks),
-            self._post("/webhooks/{name}/test", operations.try_webhook),
+            self._post("/webhooks/{name:path}/test", operations.try_webhook),
             _get("/health", operations.health),
             _get(CHANGES, self._changes.follow),
             _get(SIGN_IN, self._ask_token),

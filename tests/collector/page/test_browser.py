@@ -1,0 +1,327 @@
+"""The page in a real browser: what a person sees, does and waits for."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from looptrace.collector import LoopSpanProcessor
+from tests.collector.page.conftest import SETTINGS, TOKEN, send
+from tests.collector.page.test_task_pages import PAYLOADS, hostile, two_agents
+from tests.otlp import Trace
+from tests.paths import ROOT
+from tests.reliability.serving import Served, looping, served, until
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="needs playwright: `pip install playwright`"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+AXE = ROOT / "build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
+WIDTHS = (390, 1440, 2560)
+SCHEMES = ("light", "dark")
+# What is promised: from the span that causes a gate to the page, and from the decision to the agent.
+GATE_S, DECISION_S = 2.0, 1.0
+PATHS = ["/", "/tasks", "/task?id=pair", "/overview", "/rules", "/webhooks", "/settings", "/health"]
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: `apt install chromium`")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Start the browser."""
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve a store with gates, and a task of two agents."""
+    folder = tmp_path_factory.mktemp("browser")
+    (folder / "tokens").write_text(TOKEN)
+    (folder / "looptrace.toml").write_text(SETTINGS)
+    files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
+    with served(folder / "store", *files) as found:
+        send(found, looping("s1", 6).request())
+        send(found, two_agents("pair").request())
+        yield found
+
+
+class Visit:
+    """A tab, with all that it asked for and complained of."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page = page
+        self.home = f"http://{address}"
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
+
+    def _console(self, message: Any) -> None:
+        # A browser says so of every answer that is an error, also of those that are shown.
+        if message.type == "error" and "the server responded with a status" not in message.text:
+            self.complaints.append(message.text)
+
+    def go(self, path: str) -> None:
+        """Open a page of the server."""
+        self.page.goto(self.home + path)
+
+
+@contextmanager
+def visiting(
+    chromium: Any, server: Served, *, signs_in: bool = True, **options: Any
+) -> Iterator[Visit]:
+    """Open a tab; in the end it has complained of nothing and asked no other host."""
+    context = chromium.new_context(**options)
+    visit = Visit(context.new_page(), server.address)
+    if signs_in:
+        visit.go("/")
+        visit.page.get_by_label("Token of this server").fill(TOKEN)
+        visit.page.get_by_role("button", name="Sign in").click()
+        visit.page.get_by_role("heading", level=1).wait_for()
+    yield visit
+    context.close()
+    assert visit.complaints == []
+    assert [url for url in visit.requests if not url.startswith(visit.home)] == []
+
+
+@pytest.fixture
+def visit(chromium: Any, server: Served) -> Iterator[Visit]:
+    """Return a tab of somebody who has signed in."""
+    with visiting(chromium, server) as opened:
+        yield opened
+
+
+def test_whoever_signs_in_gets_where_they_wanted(chromium: Any, server: Served) -> None:
+    """A wrong token is said; the right one leads on; after signing out the page is closed."""
+    with visiting(chromium, server, signs_in=False) as visit:
+        page = visit.page
+        visit.go("/task?id=pair")
+        page.get_by_label("Token of this server").fill("wrong")
+        page.keyboard.press("Enter")
+        page.get_by_role("alert").get_by_text("none of the server's tokens").wait_for()
+        page.get_by_label("Token of this server").fill(TOKEN)
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="pair").wait_for()
+        assert "sign-in" not in page.url
+        assert page.evaluate("document.cookie") == ""  # No script reads them.
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_role("heading", name="Sign in").wait_for()
+        visit.go("/task?id=pair")
+        page.get_by_role("heading", name="Sign in").wait_for()
+
+
+def test_a_gate_appears_and_a_decision_reaches_the_agent(chromium: Any, tmp_path: Path) -> None:
+    """Within 2 s of the turn that caused it, by itself; and a waiting agent goes on within 1 s."""
+    with served(tmp_path / "store") as server:
+        processor = LoopSpanProcessor.forward(f"http://{server.address}")
+        provider = TracerProvider()
+        provider.add_span_processor(processor)
+        gate = processor.gate("s9")
+        with visiting(chromium, server, signs_in=False) as visit:
+            page = visit.page
+            visit.go("/")
+            page.get_by_role("heading", name="No gate is open").wait_for()
+            with provider.get_tracer("agent").start_as_current_span(
+                "invoke_agent",
+                attributes={
+                    "gen_ai.operation.name": "invoke_agent",
+                    "gen_ai.conversation.id": "s9",
+                },
+            ):
+                for _ in range(3):
+                    _failing_call(provider)
+                began_s = time.monotonic()
+                page.get_by_role("heading", name="1 gate open").wait_for()
+                assert time.monotonic() - began_s < GATE_S
+                page.locator("figure.strip").wait_for()  # Its turns are stored a moment later.
+                assert page.title() == "(1) Gates · looptrace"
+                until(lambda: gate.check().open)
+                went_on: list[float] = []
+                waits = threading.Thread(
+                    target=lambda: (gate.wait(30), went_on.append(time.monotonic()))
+                )
+                waits.start()
+                page.get_by_label("Note for the agent").fill("Start the database first.")
+                began_s = time.monotonic()
+                page.get_by_role("button", name="Resolve").click()
+                waits.join()
+                assert went_on[0] - began_s < DECISION_S
+                page.get_by_text("Resolved: continue.").wait_for()
+        provider.shutdown()
+
+
+def _failing_call(provider: TracerProvider) -> None:
+    attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "run_tests",
+        "gen_ai.tool.call.arguments": "{}",
+        "gen_ai.tool.call.result": "Error: no database",
+        "error.type": "DatabaseError",
+    }
+    with provider.get_tracer("agent").start_as_current_span("execute_tool", attributes=attributes):
+        pass
+
+
+def test_a_note_that_is_being_written_is_not_lost(visit: Visit, server: Served) -> None:
+    """While somebody writes, news is offered and not forced on them."""
+    page = visit.page
+    visit.go("/")
+    area = page.get_by_label("Note for the agent").first
+    area.fill("Half a sen")
+    send(server, looping("meanwhile", 6).request())
+    page.get_by_text("Something changed.").wait_for()
+    assert area.input_value() == "Half a sen"
+    page.get_by_role("button", name="Show it").click()
+    page.get_by_role("heading", name="3 gates open").wait_for()
+    assert page.get_by_text("Half a sen").count() <= 1
+
+
+def test_a_task_grows_as_its_agent_works(visit: Visit, server: Served) -> None:
+    """A turn that is read stays unfolded while others come."""
+    page = visit.page
+    trace = Trace("grows")
+    for calls in (3, 7):
+        for n in range(calls):
+            trace.span(
+                "execute_tool",
+                attributes={
+                    "gen_ai.operation.name": "execute_tool",
+                    "gen_ai.tool.name": f"step_{calls}_{n}",
+                    "gen_ai.tool.call.arguments": f'{{"n": {n}, "why": "<i>x</i>"}}',
+                    "gen_ai.tool.call.result": f"done {n}",
+                },
+            )
+        send(server, trace.request())
+        if calls == 3:
+            until(lambda: visit.go("/task?id=grows") or page.locator("ol.turns li").count() == 3)
+            page.locator("ol.turns summary").first.click()
+            page.get_by_text('"why":"<i>x</i>"').or_(
+                page.get_by_text('"why": "<i>x</i>"')
+            ).wait_for()
+    page.locator("ol.turns li").nth(9).wait_for()
+    assert page.locator("ol.turns pre").first.is_visible()
+    page.locator("#why summary").first.click()
+    page.get_by_text("How far each rule got").wait_for()
+
+
+def test_search_finds(visit: Visit) -> None:
+    """By a key, a word and Enter."""
+    page = visit.page
+    visit.go("/tasks")
+    page.keyboard.press("/")
+    page.keyboard.type("pair")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="1 task", exact=True).wait_for()
+    page.get_by_role("link", name="pair").click()
+    page.get_by_role("heading", name="pair").wait_for()
+
+
+def test_the_keyboard_alone_resolves_a_gate(chromium: Any, server: Served) -> None:
+    """From the address to the decision without a mouse, and what has the focus is seen."""
+    send(server, looping("by-keyboard", 6).request())
+    with visiting(chromium, server) as visit:
+        page = visit.page
+        visit.go("/tasks?q=by-keyboard")
+        until(lambda: page.reload() and page.get_by_role("link", name="by-keyboard").count())
+        _tab_to(page, "by-keyboard")
+        page.keyboard.press("Enter")
+        _tab_to(page, "Decide on the open gate")
+        page.keyboard.press("Enter")
+        page.get_by_text("How does it go on?").wait_for()
+        _tab_to(page, "continue")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Tab")
+        page.keyboard.type("Done by hand.")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.get_by_text("Resolved: reviewed.").wait_for()
+        page.get_by_text("Done by hand.").wait_for()
+
+
+def _tab_to(page: Any, name: str) -> None:
+    """Press Tab until something of this name or value has the focus."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        here = page.evaluate(
+            "(() => { const e = document.activeElement; const s = getComputedStyle(e);"
+            " return [e.innerText || e.value || '', s.outlineStyle]; })()"
+        )
+        assert here[1] != "none", here
+        if here[0].strip() == name:
+            return
+    raise AssertionError(f"{name} is not reached by Tab")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_is_wider_than_the_screen(
+    chromium: Any, server: Served, width: int, scheme: str
+) -> None:
+    """From a phone to the widest screen nothing is cut off or scrolls sideways."""
+    size = {"width": width, "height": 900}
+    with visiting(chromium, server, viewport=size, color_scheme=scheme) as visit:
+        for path in PATHS:
+            visit.go(path)
+            over = visit.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert over <= 0, (path, over)
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: `make npm-exporters`")
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS[:2])
+def test_axe_finds_nothing_serious(chromium: Any, server: Served, width: int, scheme: str) -> None:
+    """Contrast, names, roles and order hold for those who see or hear a page otherwise."""
+    size = {"width": width, "height": 900}
+    with visiting(chromium, server, viewport=size, color_scheme=scheme) as visit:
+        gate = visit.page.locator("h2 a").first.get_attribute("href")
+        for path in (*PATHS, gate, "/sign-in", "/gates/none", "/task/turn?id=pair&row=1"):
+            visit.go(path)
+            visit.page.evaluate(AXE.read_text(encoding="utf-8"))
+            found = visit.page.evaluate("axe.run()")["violations"]
+            serious = [
+                (each["id"], [node["html"][:150] for node in each["nodes"][:3]])
+                for each in found
+                if each["impact"] in ("serious", "critical")
+            ]
+            assert serious == [], path
+
+
+def test_hostile_payloads_run_nothing_and_break_no_layout(chromium: Any, server: Served) -> None:
+    """Whatever a trace says, a browser runs none of it and draws the page as ever."""
+    for number, payload in enumerate(PAYLOADS[:40]):
+        send(server, hostile(number, payload).request())
+    with visiting(chromium, server, viewport={"width": 390, "height": 900}) as visit:
+        page = visit.page
+        until(lambda: visit.go("/") or page.locator("h1").inner_text().split()[0].isdecimal())
+        for path in ("/", "/tasks", "/overview"):
+            visit.go(path)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        visit.go("/tasks?q=h1")
+        for link in [each.get_attribute("href") for each in page.locator("td a").all()[:12]]:
+            visit.go(link)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, link
+
+
+def test_a_server_that_is_away_is_said(chromium: Any, tmp_path: Path) -> None:
+    """Whoever watches the page at night must not take silence for health."""
+    with served(tmp_path / "store") as server:
+        context = chromium.new_context()
+        page = context.new_page()
+        page.goto(f"http://{server.address}/")
+        page.get_by_text("No gate is open").wait_for()
+        server.kill()
+        page.get_by_text("No connection to the server").wait_for(timeout=20_000)
+        context.close()

@@ -1,0 +1,162 @@
+"""What those see who run the server: figures, rules, settings, webhooks, health."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from looptrace import queries
+from looptrace.analyzer.detect.rule_plugins import every_rule
+from looptrace.collector.page.overview import QUERIES
+from looptrace.collector.page.rendering import block, since
+from looptrace.rules.vocabulary import NS_PER_S
+from tests.collector.page.conftest import Browser
+from tests.collector.page.test_gate_pages import words
+from tests.reliability.serving import Served, looping, served, until
+from tests.reliability.test_webhook_network import serving
+
+SECRET_PATH = "/services/T0/very-secret-path"  # noqa: S105
+HOOK = "on call <b>pager</b>"
+
+
+@pytest.fixture(scope="module")
+def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve a store whose gates are told to a receiver that accepts."""
+    folder = tmp_path_factory.mktemp("hooked")
+    with serving() as receiver:
+        (folder / "looptrace.toml").write_text(
+            f'[[webhooks]]\nname = "{HOOK}"\nurl = "{receiver.url}{SECRET_PATH}"\n'
+            'format = "slack"\nallow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
+            "[rules.cycle]\nenabled = false\n[server]\nretention_days = 36500\n"
+        )
+        with served(folder / "store", "--config", str(folder / "looptrace.toml")) as found:
+            assert found.send(looping("s1", 6).request()) == 200
+            yield found
+
+
+@pytest.fixture
+def operator(hooked: Served) -> Iterator[Browser]:
+    """Return a browser at that server, which asks for no token."""
+    with Browser(hooked.address) as opened:
+        yield opened
+
+
+def test_the_overview_says_what_the_queries_say(operator: Browser) -> None:
+    """One loop in one task, its gate, its cost, and what was decided."""
+    until(lambda: "100.0 % of 1 task had a loop" in flat(operator, "/overview"))
+    text = words(operator, "/overview")
+
+    assert "1 gates opened, 1 open now" in flat(operator, "/overview")
+    assert "repeated_failure" in text
+    assert "Nothing was decided yet." in text
+    assert set(QUERIES) <= set(queries.names())
+    (gate,) = [each["id"] for each in operator.get("/v1/gates").json()["gates"]]
+    operator.submit(f"/gates/{gate}", f"/gates/{gate}/resolve", decision="not_a_loop", note="")
+    until(lambda: "100.0 % of resolved gates were called no loop" in flat(operator, "/overview"))
+    assert "not_a_loop 1 1 100 %" in words(operator, "/overview")
+
+
+def flat(browser: Browser, path: str) -> str:
+    """Return the text of a page, with each figure before what it is of."""
+    pairs = re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", browser.get(path).text)
+    return " ".join(re.sub(r"<[^>]+>", " ", pairs).split())
+
+
+def test_rules_are_shown_as_they_are_in_force(operator: Browser) -> None:
+    """Each has its anchor, to which gates and findings lead, and says whether it is on."""
+    html = operator.get("/rules").text
+
+    for rule in every_rule():
+        assert f'id="{rule.name}"' in html
+    text = words(operator, "/rules")
+    assert "cycle off A pattern of several calls" in text
+    assert "attempts_min 3 Equal calls with equal results" in text
+    assert "gate from 5" in text
+
+
+def test_settings_show_no_address(operator: Browser) -> None:
+    """The address of a webhook is a secret, as everybody who has it can send to it."""
+    html = operator.get("/settings").text
+
+    assert "very-secret" not in html
+    assert "(an address that is not shown)" in html
+    assert "retention_days = 36500" in html
+    assert "profile = &#34;balanced&#34;" in html
+
+
+def test_webhooks_show_what_was_sent_and_send_a_sample(operator: Browser) -> None:
+    """Whoever is not paged sees whether anything was sent, and tries it."""
+    until(lambda: "gate opened" in words(operator, "/webhooks"))
+    html = operator.get("/webhooks").text
+    assert "very-secret" not in html
+    assert "<b>pager" not in html
+    assert "accepted" in words(operator, "/webhooks")
+    action = re.findall(r'action="(/webhooks/[^"]+)"', html)[0]
+
+    answer = operator.submit("/webhooks", action)
+
+    assert answer.status_code == 200
+    assert "Sample: accepted, with status 200." in re.sub(r"<[^>]+>", "", answer.text)
+    sign = re.findall(r'name="sign" value="([0-9a-f]+)"', html)[0]
+    headers = {"origin": str(operator.base_url).rstrip("/")}
+    assert (
+        operator.post("/webhooks/none/test", data={"sign": sign}, headers=headers).status_code
+        == 404
+    )
+    assert operator.post(action, data={}, headers=headers).status_code == 403
+
+
+def test_health_says_whether_each_part_works(operator: Browser) -> None:
+    """It is what `/readyz` says, with the counts of `/metrics` in words."""
+    text = words(operator, "/health")
+
+    assert text.count("works") >= 3
+    assert "All parts work" in text
+    assert "Spans that were taken." in text
+
+
+def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
+    """Whoever has just started sees what will be where."""
+    with served(tmp_path / "store") as empty, Browser(empty.address) as browser:
+        for path, says in (
+            ("/", "No gate is open"),
+            ("/tasks", "No task fits"),
+            ("/overview", "No gate has opened yet."),
+            ("/webhooks", "The settings have none"),
+            ("/health", "All parts work"),
+        ):
+            assert says in words(browser, path), path
+
+
+def test_a_store_that_is_gone_is_said(tmp_path: Path) -> None:
+    """A page says that the store cannot be used, and where it lies is not the reader's business."""
+    with served(tmp_path / "store") as server:
+        (tmp_path / "store/looptrace-store.json").rename(tmp_path / "away")
+        answer = httpx.get(f"http://{server.address}/", trust_env=False)
+        assert answer.status_code == 503
+        assert "The store cannot be used now" in answer.text
+        assert str(tmp_path) not in answer.text
+        (tmp_path / "away").rename(tmp_path / "store/looptrace-store.json")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "59 min"), (3_900, "1 h 5 min"),
+     (86_400 * 2 + 3_600, "2 d 1 h"), (-5, "0 s")],
+)  # fmt: skip
+def test_ages_are_in_two_units(seconds: int, text: str) -> None:
+    """A person at night reads no digits that do not matter."""
+    assert since(seconds * NS_PER_S, 0) == text
+
+
+def test_long_texts_are_cut_and_controls_are_shown() -> None:
+    """A result of megabytes does not stop a browser, and what acts on a screen is seen."""
+    assert block("a\r\nb\tc") == "a\nb\tc"
+    assert block("\x1b[31m\u202e") == "\ufffd[31m\ufffd"
+    long = block("x" * 150_000)
+    assert long.endswith("… 50,000 more characters")
+    assert len(long) < 100_100
