@@ -27,7 +27,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = ROOT / "build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 WIDTHS = (390, 1440, 2560)
 SCHEMES = ("light", "dark")
-# What is promised: from the span that causes a gate to the page, and from the decision to the agent.
+# What is promised: from a gate's span to the page, and from the decision to the agent.
 GATE_S, DECISION_S = 2.0, 1.0
 PATHS = ["/", "/tasks", "/task?id=pair", "/overview", "/rules", "/webhooks", "/settings", "/health"]
 
@@ -208,9 +208,7 @@ def test_a_task_grows_as_its_agent_works(visit: Visit, server: Served) -> None:
         if calls == 3:
             until(lambda: visit.go("/task?id=grows") or page.locator("ol.turns li").count() == 3)
             page.locator("ol.turns summary").first.click()
-            page.get_by_text('"why":"<i>x</i>"').or_(
-                page.get_by_text('"why": "<i>x</i>"')
-            ).wait_for()
+            page.locator("ol.turns pre").get_by_text('"why":"<i>x</i>"').wait_for()
     page.locator("ol.turns li").nth(9).wait_for()
     assert page.locator("ol.turns pre").first.is_visible()
     page.locator("#why summary").first.click()
@@ -238,6 +236,7 @@ def test_the_keyboard_alone_resolves_a_gate(chromium: Any, server: Served) -> No
         until(lambda: page.reload() and page.get_by_role("link", name="by-keyboard").count())
         _tab_to(page, "by-keyboard")
         page.keyboard.press("Enter")
+        page.get_by_role("heading", name="by-keyboard").wait_for()
         _tab_to(page, "Decide on the open gate")
         page.keyboard.press("Enter")
         page.get_by_text("How does it go on?").wait_for()

@@ -19,7 +19,9 @@ from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store.gates import NoGateError, StoredGate
 
 # Open gates that are shown in full; of more, the rest is listed.
-CARDS_MAX = 20
+CARDS_MAX = 10
+# Of those so many.
+MORE_MAX = 100
 # Gates that are not open, the newest first.
 PAST_MAX = 20
 
@@ -46,7 +48,7 @@ class GatePages:
         return self._shared() | {
             "state": state,
             "cards": self._cards(waiting[:CARDS_MAX]),
-            "more": waiting[CARDS_MAX:],
+            "more": waiting[CARDS_MAX : CARDS_MAX + MORE_MAX],
             "past": past[:PAST_MAX],
             "past_count": len(past),
             "open_count": len(waiting),

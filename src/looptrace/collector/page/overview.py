@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from threading import Lock
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -37,20 +38,28 @@ class Overview:
     api: GatesApi
     renderer: Renderer
     version: Callable[[], Hashable]
-    _lock: Lock = field(default_factory=Lock)
     _version: Hashable = None
-    _figures: dict[str, Any] = field(default_factory=dict)
+    _figures: dict[str, Any] | None = None
+    _computing: asyncio.Task[None] | None = None
 
     async def show(self, request: Request) -> Response:
-        """Show the figures."""
-        figures = await run_in_threadpool(self._current)
-        return self.renderer.page(request, "overview.html.j2", **figures)
+        """Show the figures as they were last computed; what is newer is there the next time.
 
-    def _current(self) -> dict[str, Any]:
-        with self._lock:
-            if (version := self.version()) != self._version:
-                self._figures, self._version = self._computed(), version
-            return self._figures
+        Only who asks first waits for them.
+        """
+        if self.version() != self._version and self._computing is None:
+            self._computing = asyncio.create_task(self._compute())
+        if self._figures is None and self._computing is not None:
+            await asyncio.shield(self._computing)
+        return self.renderer.page(request, "overview.html.j2", **(self._figures or {}))
+
+    async def _compute(self) -> None:
+        try:
+            version = self.version()
+            self._figures = await run_in_threadpool(self._computed)
+            self._version = version
+        finally:
+            self._computing = None
 
     def _computed(self) -> dict[str, Any]:
         store_dir = self.api.store_dir
@@ -60,6 +69,7 @@ class Overview:
             metrics = metrics_of(gates, reader.worked(store_dir))
         agents = [row for row in answers["agents_that_loop"] if row["looping_tasks"]]
         return {
+            "as_of_ns": time.time_ns(),
             "metrics": metrics,
             "purposes": {name: query.purpose for name, query in loaded.items()},
             "gates_by_day": answers["gates_by_day"][-DAYS_MAX:],

@@ -20,7 +20,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 ROWS_A_PAGE = 50
 # Tasks whose rules are run to see which warm up, the last at work first, and turns of one of them.
-WARMING_TASKS_MAX, WARMING_TURNS_MAX = 100, 500
+WARMING_TASKS_MAX, WARMING_TURNS_MAX = 50, 500
 STATES = {
     "waiting": "waits for a person",
     "looping": "has a loop",

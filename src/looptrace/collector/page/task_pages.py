@@ -97,10 +97,10 @@ class TaskPages:
         return self.renderer.page(request, "task.html.j2", state=state, **content)
 
     def _task(self, name: str, before: int | None) -> dict[str, Any] | None:
-        shown = self.api.shown_task(name)
+        turns = reader.read_turns_of(self.api.store_dir, name)
+        shown = self.api.shown_task(name, turns)
         if shown is None:
             return None
-        turns = reader.read_turns_of(self.api.store_dir, name)
         groups, _ = grouped(reader.read_findings_of_tasks(self.api.store_dir, [name]))
         with reader.open_gates(self.api.store_dir) as gates:
             events = [event for _, event in gates.events(task=name)]

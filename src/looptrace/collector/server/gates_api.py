@@ -263,12 +263,12 @@ class GatesApi:
         findings = detect(turns, self.settings.policy).findings
         return next((each for each in findings if each.id == details.event.finding), None)
 
-    def shown_task(self, task: str) -> ShownTask | None:
-        """Return how a task stands; None where it is known neither to gates nor to turns."""
+    def shown_task(self, task: str, turns: pl.DataFrame | None = None) -> ShownTask | None:
+        """Return how a task stands; None where it is known neither to gates nor to its turns."""
         with reader.open_gates(self.store_dir) as gates:
             known, state = gates.tasks(), gates.state(task)
             listed = gates.gates(task=task)
-        turns = reader.read_turns_of(self.store_dir, task)
+        turns = reader.read_turns_of(self.store_dir, task) if turns is None else turns
         if turns.is_empty() and task not in known:
             return None
         attempts = turns.filter(kind="attempt").sort("turn", "order_ns", "span_id")

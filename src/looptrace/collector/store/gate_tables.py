@@ -178,9 +178,9 @@ OPEN_GATE = """
     SET status = 'open', opened_ns = ?1, resolved_ns = NULL, decision = NULL, note = NULL
     WHERE id = ?2 AND task = ?3 AND (status <> 'open' OR opened_ns <> ?1)
 """
-EVENTS = """
-    SELECT seq, body FROM events
-    WHERE seq > ?1 AND (?2 IS NULL OR task = ?2) ORDER BY seq LIMIT ?3
+EVENTS = "SELECT seq, body FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?3"
+EVENTS_OF_TASK = """
+    SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2 ORDER BY seq LIMIT ?3
 """
 PENDING = """
     SELECT json_extract(events.body, '$.trace_id') FROM resolutions
@@ -202,7 +202,7 @@ RESOLUTIONS = """
     ORDER BY resolutions.at_ns, resolutions.id
 """
 # A resolution that is in effect lies after its gate's opening, and the gate is open no longer.
-LISTED_GATES = """
+_GATES = """
     SELECT gates.id, gates.task, gates.rule, gates.signature, gates.why, events.agent,
         json_extract(events.body, '$.reason') AS reason, gates.loop_count, gates.opened_ns,
         gates.status, gates.resolved_ns, coalesce(gates.decision, resolutions.decision) AS decision,
@@ -212,8 +212,10 @@ LISTED_GATES = """
     LEFT JOIN resolutions
         ON resolutions.gate = gates.id AND resolutions.at_ns > gates.opened_ns
         AND gates.status = 'open'
-    WHERE (?1 IS NULL OR gates.id = ?1) AND (?2 IS NULL OR gates.status = ?2)
-        AND (?3 IS NULL OR gates.task = ?3)
+"""
+GATE = f"{_GATES} WHERE gates.id = ?"
+LISTED_GATES = f"""
+    {_GATES} WHERE (?1 IS NULL OR gates.status = ?1) AND (?2 IS NULL OR gates.task = ?2)
     ORDER BY gates.status <> 'open', gates.opened_ns DESC, gates.id
 """
 OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"

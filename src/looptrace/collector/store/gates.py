@@ -242,14 +242,15 @@ class GateStore(GateFile):
         self, after_seq: int = 0, task: str | None = None
     ) -> Iterator[tuple[int, GateEvent]]:
         """Return the events after a number, with their numbers, in the order of recording."""
-        while rows := self._rows(queries.EVENTS, after_seq, task, _EVENTS_A_BATCH):
+        sql = queries.EVENTS if task is None else queries.EVENTS_OF_TASK
+        while rows := self._rows(sql, after_seq, task, _EVENTS_A_BATCH):
             for seq, body in rows:
                 yield seq, read_json(body, GateEvent, self.path, GATES)
             after_seq = rows[-1][0]
 
     def gates(self, status: GateStatus | None = None, task: str | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
-        return [StoredGate(*row) for row in self._rows(queries.LISTED_GATES, None, status, task)]
+        return [StoredGate(*row) for row in self._rows(queries.LISTED_GATES, status, task)]
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
         """Return a gate with what led to it; notes are looked for by meaning where one is given.
@@ -257,7 +258,7 @@ class GateStore(GateFile):
         Raises:
             GateError: if there is none with this id.
         """
-        rows = self._rows(queries.LISTED_GATES, gate_id, None, None)
+        rows = self._rows(queries.GATE, gate_id)
         if not rows:
             ids = [gate.id for gate in self.gates()]
             near = get_close_matches(gate_id, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]

@@ -12,6 +12,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -98,14 +99,21 @@ def read_where(
 ) -> pl.DataFrame:
     """Read the rows of a table that fulfil a condition, of files only the parts that are needed.
 
+    Whole rows are few of many: first the files are found that have some.
+
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
     names = columns or list(TABLES[table])
     paths = sorted((store_dir / table).glob(f"day=*/bucket=*/{DATA}"))
+    scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False)
     try:
-        rows = pl.scan_parquet(paths, glob=False, hive_partitioning=False)
-        return rows.filter(which).select(names).collect()
+        if not columns:
+            rows = scan(paths, include_file_paths=_FILE)
+            found = rows.filter(which).select(pl.col(_FILE).unique()).collect()
+            # One file gives the columns where none has such a row.
+            paths = [Path(path) for path in sorted(found[_FILE])] or paths[:1]
+        return scan(paths).filter(which).select(names).collect()
     except _BAD_PARQUET:  # Bucket by bucket it is found out which file it is.
         parts = [read_bucket(store_dir, table, bucket) for bucket in range(BUCKETS)]
         return pl.concat(part.filter(which).select(names) for part in parts)

@@ -7,6 +7,7 @@
   const main = () => document.getElementById("main");
   let source = null;
   let retry = null;
+  let isAway = false;
 
   // Whoever writes a note must not lose it to an update.
   const isWriting = () => [...document.querySelectorAll("textarea")].some(
@@ -40,14 +41,17 @@
     const wantsTurns = main().dataset.live.includes("turns");
     source = new EventSource(wantsTurns ? "/changes?turns" : "/changes");
     source.addEventListener("begun", (event) => {
+      if (isAway) say("", false);
+      isAway = false;
       if (event.data !== main().dataset.state) refresh(null, false);
     });
     source.addEventListener("gates", () => refresh("gates", false));
     source.addEventListener("turns", () => refresh("turns", false));
     source.addEventListener("error", () => {
-      if (source?.readyState !== EventSource.CLOSED) return;
+      isAway = true;
       say("No connection to the server. Trying again.", false);
-      retry = setTimeout(follow, RETRY_MS);
+      // A browser tries again by itself unless the server has answered with an error.
+      if (source?.readyState === EventSource.CLOSED) retry = setTimeout(follow, RETRY_MS);
     });
   }
 
@@ -65,6 +69,8 @@
 
   news?.querySelector("button").addEventListener("click", () => refresh(null, true));
   document.addEventListener("visibilitychange", follow);
+  window.addEventListener("pagehide", () => source?.close());
+  window.addEventListener("pageshow", (event) => event.persisted && follow());
   document.addEventListener("keydown", (event) => {
     const search = document.querySelector("input[type=search]");
     const isTyping = event.target.closest("input, textarea, select");
