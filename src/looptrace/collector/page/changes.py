@@ -46,7 +46,7 @@ class ChangeStream:
         # A page may have been made before something that happened until now.
         yield f"retry: 1000\nevent: begun\ndata: {seq}-{stored}\n\n"
         silent_s = 0.0
-        changes, archiver = self.service.gates.changes, self.service.archiver
+        changes, archiver = self.service.changes, self.service.archiver
         while not changes.is_over:
             is_told = await changes.wait(LOOK_S)
             silent_s += LOOK_S
