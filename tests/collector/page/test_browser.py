@@ -78,6 +78,11 @@ class Visit:
         """Open a page of the server."""
         self.page.goto(self.home + path)
 
+    def shows(self, path: str, selector: str, count: int) -> bool:
+        """Open a page, and return whether it has so many of something."""
+        self.go(path)
+        return bool(self.page.locator(selector).count() == count)
+
 
 @contextmanager
 def visiting(
@@ -150,9 +155,12 @@ def test_a_gate_appears_and_a_decision_reaches_the_agent(chromium: Any, tmp_path
                 assert page.title() == "(1) Gates · looptrace"
                 until(lambda: gate.check().open)
                 went_on: list[float] = []
-                waits = threading.Thread(
-                    target=lambda: (gate.wait(30), went_on.append(time.monotonic()))
-                )
+
+                def wait() -> None:
+                    gate.wait(30)
+                    went_on.append(time.monotonic())
+
+                waits = threading.Thread(target=wait)
                 waits.start()
                 page.get_by_label("Note for the agent").fill("Start the database first.")
                 began_s = time.monotonic()
@@ -206,7 +214,7 @@ def test_a_task_grows_as_its_agent_works(visit: Visit, server: Served) -> None:
             )
         send(server, trace.request())
         if calls == 3:
-            until(lambda: visit.go("/task?id=grows") or page.locator("ol.turns li").count() == 3)
+            until(lambda: visit.shows("/task?id=grows", "ol.turns li", 3))
             page.locator("ol.turns summary").first.click()
             page.locator("ol.turns pre").get_by_text('"why":"<i>x</i>"').wait_for()
     page.locator("ol.turns li").nth(9).wait_for()
@@ -304,7 +312,7 @@ def test_hostile_payloads_run_nothing_and_break_no_layout(chromium: Any, server:
         send(server, hostile(number, payload).request())
     with visiting(chromium, server, viewport={"width": 390, "height": 900}) as visit:
         page = visit.page
-        until(lambda: visit.go("/") or page.locator("h1").inner_text().split()[0].isdecimal())
+        until(lambda: visit.shows("/", ".gate-card", 8))
         for path in ("/", "/tasks", "/overview"):
             visit.go(path)
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path

@@ -42,16 +42,17 @@ class GatePages:
 
     def _gates(self) -> dict[str, Any]:
         state = self.renderer.state()  # First: what comes meanwhile is news.
-        listed = self.api.gate_list().gates
-        waiting = [gate for gate in listed if gate.status == "open" and gate.decision is None]
-        past = [gate for gate in listed if gate.status != "open" or gate.decision is not None]
+        listed = self.api.gate_list("open", limit=CARDS_MAX + MORE_MAX)
+        waiting = [gate for gate in listed.gates if gate.decision is None]
+        decided = [gate for gate in listed.gates if gate.decision is not None]
+        past = self.api.gate_list("resolved", limit=PAST_MAX)
         return self._shared() | {
             "state": state,
             "cards": self._cards(waiting[:CARDS_MAX]),
-            "more": waiting[CARDS_MAX : CARDS_MAX + MORE_MAX],
-            "past": past[:PAST_MAX],
-            "past_count": len(past),
-            "open_count": len(waiting),
+            "more": waiting[CARDS_MAX:],
+            "past": decided + past.gates,
+            "past_count": len(decided) + past.total,
+            "open_count": listed.total - len(decided),
         }
 
     async def gate(self, request: Request) -> Response:

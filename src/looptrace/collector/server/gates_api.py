@@ -197,11 +197,12 @@ class GatesApi:
         events = self.feed.follow(tasks, int(last) if last else None)
         return StreamingResponse(events, media_type=_STREAM, headers=headers)
 
-    def gate_list(self, status: GateStatus | None = None, task: str | None = None) -> GateList:
+    def gate_list(
+        self, status: GateStatus | None = None, task: str | None = None, limit: int = GATES_MAX
+    ) -> GateList:
         """Return gates, the open ones first, then the newest."""
         with reader.open_gates(self.store_dir) as gates:
-            listed = gates.gates(status, task)
-        return GateList(listed[:GATES_MAX], len(listed))
+            return GateList(gates.gates(status, task, limit), gates.count(status, task))
 
     def resolve_gate(self, gate_id: str, decision: str, note: str | None) -> StoredGate:
         """Record what a person decided, and let the agent know at once.

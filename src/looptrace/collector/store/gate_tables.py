@@ -214,10 +214,16 @@ _GATES = """
         AND gates.status = 'open'
 """
 GATE = f"{_GATES} WHERE gates.id = ?"
+_LISTED = "(?1 IS NULL OR status = ?1) AND (?2 IS NULL OR task = ?2)"
+_LISTED_ORDER = "status <> 'open', opened_ns DESC, id"
+# The rows are chosen before their texts are read out of events.
 LISTED_GATES = f"""
-    {_GATES} WHERE (?1 IS NULL OR gates.status = ?1) AND (?2 IS NULL OR gates.task = ?2)
+    {_GATES} WHERE gates.id IN (
+        SELECT id FROM gates WHERE {_LISTED} ORDER BY {_LISTED_ORDER} LIMIT ?3
+    )
     ORDER BY gates.status <> 'open', gates.opened_ns DESC, gates.id
-"""
+"""  # noqa: S608 - All parts are constants.
+COUNT_GATES = f"SELECT count(*) FROM gates WHERE {_LISTED}"  # noqa: S608
 OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
 UNJUDGED = """
     SELECT gates.id FROM gates

@@ -248,9 +248,16 @@ class GateStore(GateFile):
                 yield seq, read_json(body, GateEvent, self.path, GATES)
             after_seq = rows[-1][0]
 
-    def gates(self, status: GateStatus | None = None, task: str | None = None) -> list[StoredGate]:
-        """Return gates, the open ones first, then the newest."""
-        return [StoredGate(*row) for row in self._rows(queries.LISTED_GATES, status, task)]
+    def gates(
+        self, status: GateStatus | None = None, task: str | None = None, limit: int = -1
+    ) -> list[StoredGate]:
+        """Return gates, the open ones first, then the newest; all, or the first of them."""
+        rows = self._rows(queries.LISTED_GATES, status, task, limit)
+        return [StoredGate(*row) for row in rows]
+
+    def count(self, status: GateStatus | None = None, task: str | None = None) -> int:
+        """Return how many gates there are."""
+        return int(self._rows(queries.COUNT_GATES, status, task)[0][0])
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
         """Return a gate with what led to it; notes are looked for by meaning where one is given.
