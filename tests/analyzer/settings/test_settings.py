@@ -973,7 +973,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).policy.rule_set.overrides
-    assert len(others) == 8
+    assert len(others) == 9
     for example in others:
         assert read(example) != default()
 

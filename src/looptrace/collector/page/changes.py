@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from looptrace.collector.server.gates_api import SILENCE_S
+from looptrace.collector.server.event_feed import SILENCE_S
 from looptrace.collector.server.service import Service
 from looptrace.collector.store import reader
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+import polars as pl
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
