@@ -13,7 +13,8 @@ quick test test-slow: export POLARS_MAX_THREADS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: check-style check-types demo quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
-	docs bench bench-pipeline load soak examples requirements npm-exporters clean
+	docs bench bench-pipeline load soak examples requirements npm-exporters bench-page \
+	screenshots clean
 
 demo: $(VENV)/installed ## analyse the example traces
 	@mkdir -p $(dir $(REPORT))
@@ -83,7 +84,13 @@ soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; ta
 		LOOPTRACE_SOAK_STOPS=100 LOOPTRACE_SOAK_CALLS=400 LOOPTRACE_SOAK_STREAMS=5000 \
 		LOOPTRACE_SOAK_IDLE=10000 $(BIN)/pytest -q tests/reliability
 
-npm-exporters: build/npm/installed ## JavaScript's exporters, for the tests that use them
+npm-exporters: build/npm/installed ## JavaScript's exporters and axe-core, for the tests that use them
+
+bench-page: $(VENV)/installed-dev ## each page of the server over 10,000 tasks
+	$(BIN)/python -m benchmarks.page
+
+screenshots: $(VENV)/installed-dev ## the pictures of README and docs; needs Chromium
+	$(BIN)/python -m docs.screenshots
 
 requirements: $(VENV)/installed-dev ## which tests prove which line of the requirements
 	$(BIN)/python -m tests.requirement_table

@@ -48,6 +48,10 @@ def make_store(store_dir: Path, now_ns: int) -> None:
 def _ingest(store_dir: Path, end_ns: int, suffix: str) -> None:
     """Ingest each trace so that it ended some minutes before a time, under ids of its own."""
     spans = examples()
+    if suffix:  # No day is like the other.
+        traces = sorted(set(spans["trace_id"]))
+        left_out = [trace for n, trace in enumerate(traces) if (n * n + end_ns // _DAY_NS) % 4 == 0]
+        spans = spans.filter(~pl.col("trace_id").is_in(left_out))
     last_ns = pl.col("end_ns").max().over("trace_id")
     place = pl.col("trace_id").rank("dense").cast(pl.Int64)
     shift = end_ns - last_ns - place * 3 * _MINUTE_NS

@@ -240,7 +240,7 @@ def test_the_keyboard_alone_resolves_a_gate(chromium: Any, server: Served) -> No
     send(server, looping("by-keyboard", 6).request())
     with visiting(chromium, server) as visit:
         page = visit.page
-        visit.go("/tasks?q=by-keyboard")
+        visit.go("/tasks?q=by-key")
         until(lambda: page.reload() and page.get_by_role("link", name="by-keyboard").count())
         _tab_to(page, "by-keyboard")
         page.keyboard.press("Enter")

@@ -19,7 +19,7 @@ from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store.gates import NoGateError, StoredGate
 
 # Open gates that are shown in full; of more, the rest is listed.
-CARDS_MAX = 10
+CARDS_MAX = 8
 # Of those so many.
 MORE_MAX = 100
 # Gates that are not open, the newest first.
