@@ -15,6 +15,7 @@ TOKEN = "a-token-of-20-letters"  # noqa: S105
 SETTINGS = """
 [server]
 retention_days = 36500
+store_every_s = 1
 
 [page]
 trace_url = "https://traces.example.com/trace/{trace_id}?span={span_id}"
@@ -49,7 +50,7 @@ def signed_in(address: str) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a store with a gate that is open."""
     folder = tmp_path_factory.mktemp("page")
