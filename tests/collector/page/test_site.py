@@ -145,6 +145,19 @@ def test_a_made_up_cookie_opens_nothing(browser: Browser, change: Any) -> None:
         assert (own.status_code, made_up.status_code) == (200, 303)
 
 
+@pytest.mark.parametrize(
+    "host", ["{host}/sign-in", "{host}/assets/", "{host}/sign-in?", "{host}/sign-in#", "x/sign-in"]
+)
+@pytest.mark.parametrize("path", ["/", "/tasks", "/v1/gates"])
+def test_no_host_opens_a_path(stranger: Browser, host: str, path: str) -> None:
+    """What is open without a token is decided by the path that is served, and by nothing else."""
+    named = host.replace("{host}", stranger.base_url.netloc.decode())
+    answer = stranger.get(path, headers={"host": named})
+
+    assert answer.status_code in (303, 401, 403)
+    assert "run_tests" not in answer.text
+
+
 def test_a_token_of_the_api_opens_the_page_too(stranger: Browser) -> None:
     """The same rules hold: a script that has the token needs no cookie."""
     headers = {"authorization": f"Bearer {TOKEN}"}

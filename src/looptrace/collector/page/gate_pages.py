@@ -38,7 +38,7 @@ class GatePages:
     async def gates(self, request: Request) -> Response:
         """Show the open gates with all that is needed to decide, and those before them."""
         content = await run_in_threadpool(self._gates)
-        return self.renderer.page(request, "gates.html.j2", **content)
+        return await self.renderer.answer(request, "gates.html.j2", **content)
 
     def _gates(self) -> dict[str, Any]:
         state = self.renderer.state()  # First: what comes meanwhile is news.
@@ -80,7 +80,7 @@ class GatePages:
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
         content = self._shared() | {"card": card, "error": error, "note": note, "state": state}
-        return self.renderer.page(request, "gate.html.j2", status, **content)
+        return await self.renderer.answer(request, "gate.html.j2", status=status, **content)
 
     def _card(self, gate_id: str) -> GateCard:
         (card,) = self._cards([self.api.gate_details(gate_id).gate])

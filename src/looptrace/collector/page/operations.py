@@ -69,7 +69,9 @@ class Operations:
         entries = [_entry(kind, in_force.get(kind.name)) for kind in every_rule()]
         entries.sort(key=lambda entry: (not entry.is_on, entry.name))
         overrides = len(self.settings.policy.rule_set.overrides)
-        return self.renderer.page(request, "rules.html.j2", rules=entries, overrides=overrides)
+        return await self.renderer.answer(
+            request, "rules.html.j2", rules=entries, overrides=overrides
+        )
 
     async def in_force(self, request: Request) -> Response:
         """Show the settings as `looptrace config show` prints them, without addresses."""
@@ -79,7 +81,7 @@ class Operations:
         )
         text = toml_of(replace(self.settings, webhooks=shown))
         text = text.replace(f'url = "{VARIABLE}X"', f'url = "{_HIDDEN}"')
-        return self.renderer.page(
+        return await self.renderer.answer(
             request, "settings.html.j2", text=text, profile=self.settings.profile
         )
 
@@ -103,7 +105,9 @@ class Operations:
 
     async def _hooks(self, request: Request, tested: Mapping[str, str] | None = None) -> Response:
         hooks = await run_in_threadpool(self._read_hooks)
-        return self.renderer.page(request, "webhooks.html.j2", hooks=hooks, tested=tested or {})
+        return await self.renderer.answer(
+            request, "webhooks.html.j2", hooks=hooks, tested=tested or {}
+        )
 
     def _read_hooks(self) -> list[Hook]:
         sent = self.service.dispatcher.deliveries()
@@ -124,7 +128,7 @@ class Operations:
                 if number or not values:  # Of many reasons those that there were.
                     row = (instrument, ", ".join(values), number)
                     groups.setdefault(group, []).append(row)
-        return self.renderer.page(
+        return await self.renderer.answer(
             request,
             "health.html.j2",
             checks=checks,

@@ -51,7 +51,7 @@ class Overview:
             self._computing = asyncio.create_task(self._compute())
         if self._figures is None and self._computing is not None:
             await asyncio.shield(self._computing)
-        return self.renderer.page(request, "overview.html.j2", **(self._figures or {}))
+        return await self.renderer.answer(request, "overview.html.j2", **(self._figures or {}))
 
     async def _compute(self) -> None:
         try:

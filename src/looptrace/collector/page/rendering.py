@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -79,13 +80,17 @@ class Renderer:
             "sign": self.sessions.form_sign(nonce),
             "signs_out": self.sessions.is_asked,
             "state": "",
-            "path": request.url.path,
+            "path": request.scope["path"],
             "now_ns": time.time_ns(),
         }
         response = HTMLResponse(environment().get_template(name).render(shared | content), status)
         response.headers["Cache-Control"] = "no-store"
         self.sessions.keep_nonce(request, response, nonce)
         return response
+
+    async def answer(self, request: Request, name: str, **content: Any) -> Response:
+        """Return a page, made on another thread: spans that come meanwhile do not wait for it."""
+        return await run_in_threadpool(partial(self.page, request, name, **content))
 
     def error(self, request: Request, status: int, why: str) -> Response:
         """Return a page that says what is wrong."""

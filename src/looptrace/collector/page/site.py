@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -79,7 +79,8 @@ class Site:
             await send(message)
 
         request = Request(scope)
-        path = request.url.path
+        # The path that is routed: that of `request.url` is read out of the Host header as well.
+        path = scope["path"]
         if path.startswith(_OPEN) or self._sessions.may_enter(request, time.time()):
             await self._app(scope, receive, send_guarded)
         else:
@@ -95,7 +96,7 @@ class Site:
             why = "You are signed out, and nothing was changed. Sign in, and send it again."
             return self._renderer.error(request, HTTPStatus.UNAUTHORIZED, why)
         here = _target(request)
-        if request.url.path == CHANGES:
+        if request.scope["path"] == CHANGES:
             return Response("Sign in.\n", HTTPStatus.UNAUTHORIZED, media_type="text/plain")
         if request.headers.get("sec-fetch-site") == "cross-site":
             return self._renderer.page(request, "again.html.j2", here=here)
@@ -191,7 +192,8 @@ async def _form(request: Request) -> dict[str, str]:
 
 def _target(request: Request) -> str:
     """Return the path and query that were asked for."""
-    return _own_path(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
+    path, query = quote(request.scope["path"]), request.scope["query_string"].decode("latin-1")
+    return _own_path(f"{path}?{query}" if query else path)
 
 
 def _own_path(to: str) -> str:

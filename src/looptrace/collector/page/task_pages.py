@@ -73,7 +73,7 @@ class TaskPages:
         wanted = TaskFilter.of(request.query_params)
         state = await run_in_threadpool(self.renderer.state)
         found = await run_in_threadpool(self.tasks.find, wanted, self.version())
-        return self.renderer.page(
+        return await self.renderer.answer(
             request,
             "tasks.html.j2",
             state=state,
@@ -94,7 +94,7 @@ class TaskPages:
         content = await run_in_threadpool(self._task, name, before)
         if content is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
-        return self.renderer.page(request, "task.html.j2", state=state, **content)
+        return await self.renderer.answer(request, "task.html.j2", state=state, **content)
 
     def _task(self, name: str, before: int | None) -> dict[str, Any] | None:
         turns = reader.read_turns_of(self.api.store_dir, name)
@@ -169,7 +169,7 @@ class TaskPages:
         if place is None or place >= turns.height:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, "There is no such turn.")
         row = turns.row(place, named=True)
-        return self.renderer.page(
+        return await self.renderer.answer(
             request,
             "turn.html.j2",
             task=name,
@@ -188,7 +188,7 @@ class TaskPages:
         if turns.height <= EXPLAINED_TURNS_MAX:
             async with self._explaining:
                 content |= await run_in_threadpool(self._why, turns)
-        return self.renderer.page(request, "why.html.j2", **{"reasons": None} | content)
+        return await self.renderer.answer(request, "why.html.j2", **{"reasons": None} | content)
 
     def _why(self, turns: pl.DataFrame) -> dict[str, Any]:
         explanation = explain(turns, self.api.settings.policy)
