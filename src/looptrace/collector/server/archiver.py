@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.receiver.receiver_metrics import number
-from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.locks import DamagedFileError, StoreError
+from looptrace.collector.store.parquet import set_aside
 from looptrace.collector.store.writer import Writer, writing
 from looptrace.collector.worker import Worker
 
@@ -42,6 +44,8 @@ class ArchiverCounts:
     spans: int = number("Spans that were written to the store.")
     rounds: int = number("Times that spans were written there.")
     failed: int = number("Times that writing failed, and is tried again.")
+    is_blocked: int = number("1 while the store cannot be written.", "gauge")
+    damaged_files: int = number("Damaged files of the store that were set aside.")
     expired_parts: int = number(
         "Parts of the store, each the spans, turns and findings of a day, that were deleted."
     )
@@ -107,14 +111,17 @@ class Archiver:
 
         Else what the log holds is left to the detector, which judges it beside what comes.
         """
+        is_due = writer.needs_ingest()
         try:
             last_seq = self._log.last_seq()
-            is_empty = self._log.read(0, 0) is None
-            if is_empty or writer.needs_ingest():
+            if is_due or self._log.read(0, 0) is None:
                 self._ingest(writer, last_seq)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             self._failed(error)
-            return False
+            if is_due:
+                return False
+            with suppress(StoreError):  # What is there is of these settings, and can be judged.
+                writer.give_up_ingest()
         return True
 
     def _ingest(self, writer: Writer, last_seq: int) -> None:
@@ -142,7 +149,8 @@ class Archiver:
                 pause_s = (time.monotonic() - began_s) * (1 / BUSY_SHARE_MAX - 1)
                 if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
                     pause_s = 0.0
-            except StoreError as error:
+                self.counts.is_blocked = 0
+            except (StoreError, OSError) as error:
                 self._failed(error)
                 pause_s = RETRY_S
             self._worker.pause(pause_s)
@@ -159,9 +167,23 @@ class Archiver:
         self._done(logged.seq, logged.spans.height)
         return logged.has_more
 
-    def _failed(self, error: StoreError) -> None:
+    def _failed(self, error: StoreError | OSError) -> None:
         _logger.warning("%s", error)
         self.counts.failed += 1
+        self.counts.is_blocked = 1
+        if isinstance(error, DamagedFileError):
+            with suppress(StoreError):  # It is tried again.
+                self.set_aside(error)
+
+    def set_aside(self, error: DamagedFileError) -> None:
+        """Set a damaged file aside, from any thread, so that the others can be read.
+
+        Raises:
+            StoreError: if it cannot be renamed.
+        """
+        if set_aside(self._dir, error.path):
+            _logger.error("%s was damaged and set aside", error.path)
+            self.counts.damaged_files += 1
 
     def _done(self, seq: int, spans: int) -> None:
         self._log.drop(seq)

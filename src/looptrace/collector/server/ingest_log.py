@@ -109,6 +109,7 @@ class IngestLog:
         """
         self.path = path
         self.bytes_max = bytes_max
+        self.is_blocked = False  # whether the last block could not be written
         self.damaged = 0  # rows that could not be read and were set aside
         self.committed = threading.Event()  # set when there is something new
         self._queue: queue.SimpleQueue[_Append | _Drop | None] = queue.SimpleQueue()
@@ -219,12 +220,14 @@ class IngestLog:
                 sql.executemany(_ADD, rows)
             self.bytes += sum(len(row[-1]) for row in rows)
             self.spans += sum(row[1] for row in rows)
+            self.is_blocked = False
             self.committed.set()
         except sqlite3.Error as error:
             problem = StoreError(
                 f"{self.path}: cannot be written ({error}); check space and permissions."
             )
             _logger.warning("%s", problem)
+            self.is_blocked = True
         for item in items:
             item.done(problem)
 

@@ -28,7 +28,7 @@ from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -85,8 +85,14 @@ class LiveDetector:
         settings: Settings,
         log: IngestLog,
         on_events: Callable[[], None],
+        on_damaged: Callable[[DamagedFileError], None],
     ) -> None:
-        """Judge spans of `log`; `on_events` is called, on this thread, when something was told."""
+        """Judge spans of `log`.
+
+        On this thread `on_events` is called when something was told, and `on_damaged` with a file
+        of the store that cannot be read, which it sets aside.
+        """
+        self._on_damaged = on_damaged
         self.counts = DetectorCounts()
         self._worker = Worker("looptrace-detector", self._run, wake=log.committed)
         self._begin = partial(
@@ -104,7 +110,8 @@ class LiveDetector:
     def start(self, after_seq: int) -> None:
         """Begin after this row of the log; the store holds those before it, and is judged."""
         self.counts.seq = after_seq
-        self._worker.start()
+        if not self._worker.is_closing:
+            self._worker.start()
 
     @property
     def is_alive(self) -> bool:
@@ -121,11 +128,11 @@ class LiveDetector:
 
     def _run(self) -> Generator[float, None, None]:
         with reader.open_gates(self._store_dir, self._webhooks) as gates:
-            judge = self._begin(gates)
-            began_s = time.monotonic()
-            for _ in judge.catch_up():
+            began_s, judge = time.monotonic(), None
+            while judge is None:
                 if self._worker.is_closing:
                     return
+                judge = self._caught_up(gates)
             _logger.info("caught up after %.1f s", time.monotonic() - began_s)
             while True:
                 began_s = time.monotonic()
@@ -137,6 +144,22 @@ class LiveDetector:
                 took_s = time.monotonic() - began_s
                 yield LOOK_EVERY_S
                 self._worker.pause(max(TICK_S, took_s))
+
+    def _caught_up(self, gates: GateStore) -> _Judge | None:
+        """Return what is at work, when it has caught up; None where that is to be begun anew."""
+        judge = self._begin(gates)
+        try:
+            for _ in judge.catch_up():
+                if self._worker.is_closing:
+                    return None
+        except DamagedFileError as error:
+            self._on_damaged(error)
+            return None
+        except StoreError as error:
+            _logger.warning("%s", error)
+            self._worker.pause(LOOK_EVERY_S)
+            return None
+        return judge
 
 
 class _Judge:

@@ -49,6 +49,7 @@ from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import ReceiverCounts
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
+from looptrace.collector.store.locks import DamagedFileError
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 from looptrace.errors import InputError
 
@@ -112,7 +113,13 @@ class Service:
         self.changes = Changes()
         self.counts = ReceiverCounts()
         self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
-        self.detector = LiveDetector(options.store_dir, settings, self.log, self._on_events)
+        self.detector = LiveDetector(
+            options.store_dir,
+            settings,
+            self.log,
+            self._on_events,
+            self._on_damaged,
+        )
         self.archiver = Archiver(
             options.store_dir,
             settings,
@@ -167,8 +174,8 @@ class Service:
         """Return by part how to see whether it works."""
         return {
             "detection": lambda: self.detector.is_alive and self.detector.counts.is_current == 1,
-            "storing": lambda: self.archiver.is_alive,
-            "log": lambda: self.log.bytes <= self.log.bytes_max,
+            "storing": lambda: self.archiver.is_alive and not self.archiver.counts.is_blocked,
+            "log": lambda: self.log.bytes <= self.log.bytes_max and not self.log.is_blocked,
         }
 
     def instruments(self) -> list[Instrument]:
@@ -187,6 +194,12 @@ class Service:
                 "looptrace.log.spans", "Spans of these.", lambda: {(): self.log.spans}, "gauge"
             ),
             Instrument(
+                "looptrace.log.is_blocked",
+                "1 while the log cannot be written; senders are told to come back.",
+                lambda: {(): float(self.log.is_blocked)},
+                "gauge",
+            ),
+            Instrument(
                 "looptrace.log.damaged",
                 "Requests of the log that were damaged, and set aside.",
                 lambda: {(): self.log.damaged},
@@ -198,6 +211,9 @@ class Service:
                 labels=("endpoint", "result"),
             ),
         ]
+
+    def _on_damaged(self, error: DamagedFileError) -> None:
+        self.archiver.set_aside(error)
 
     def _on_events(self) -> None:
         self.changes.tell()

@@ -71,3 +71,19 @@ def gates_path(store_dir: Path) -> Path:
     if not path.is_file():
         raise StoreError(f"{store_dir}: holds no gates yet; run `looptrace ingest` once more.")
     return path
+
+
+def write_note(path: Path, text: str) -> None:
+    """Write a small file of the store whole, or leave it as it was.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    aside = path.with_name(f"{path.name}.tmp")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror}); check space and permissions."
+        ) from error

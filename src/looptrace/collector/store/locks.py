@@ -28,6 +28,14 @@ class StoreError(LooptraceError):
     """The store cannot be used; the message is one line that says where, why and what to do."""
 
 
+class DamagedFileError(StoreError):
+    """A file of the store is not what looptrace wrote."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 @contextmanager
 def ingesting(store_dir: Path) -> Iterator[None]:
     """Keep other ingests out.

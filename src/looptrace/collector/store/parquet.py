@@ -20,7 +20,7 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store.locks import StoreError, replacing
+from looptrace.collector.store.locks import DamagedFileError, StoreError, replacing
 
 # What ties a span's trace to others, kept with the span, tells where the trace belongs without
 # reading what it did.
@@ -68,6 +68,7 @@ BUCKETS = 16
 
 DATA = "data.parquet"  # The name of every file with rows.
 _ASIDE = f".{DATA}.tmp-"
+_DAMAGED = ".damaged"
 _FIRST_DAY = "1970-01-01"
 _FILE = "looptrace file"  # A column for the file that a row came from.
 
@@ -210,6 +211,24 @@ def _delete(store_dir: Path, days: list[str]) -> None:
         ) from error
 
 
+def set_aside(store_dir: Path, path: Path) -> bool:
+    """Give a damaged file a name that nobody reads; returns whether it was still there.
+
+    Raises:
+        StoreError: if it cannot be renamed.
+    """
+    try:
+        with replacing(store_dir):
+            path.replace(path.with_name(f"{path.name}{_DAMAGED}"))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be set aside ({error.strerror}); check permissions."
+        ) from error
+    return True
+
+
 def sweep(store_dir: Path) -> None:
     """Delete the files that a killed ingest had begun to write aside."""
     for table in TABLES:
@@ -261,8 +280,9 @@ def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
         return rows
     if len(paths) > 1:
         return pl.concat(_read([path], columns) for path in paths)
-    raise StoreError(
-        f"{paths[0]}: cannot be read ({why}); move it away and ingest the traces of its day again."
+    raise DamagedFileError(
+        paths[0],
+        f"{paths[0]}: cannot be read ({why}); move it away and ingest the traces of its day again.",
     )
 
 

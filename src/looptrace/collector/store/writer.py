@@ -37,6 +37,7 @@ from looptrace.collector.store.layout import (
     UNFINISHED_FILE,
     is_store,
     write_marker,
+    write_note,
 )
 from looptrace.collector.store.locks import NAME, StoreError, ingesting
 from looptrace.collector.store.migration import migrate
@@ -176,15 +177,14 @@ class Writer:
         known = count_known(self._dir, spans)
         touched, replaced = place(self._dir, spans)
         resolutions = self._gates.resolutions()
-        touched |= dict.fromkeys(stale | _decided(self._dir, self._gates))
-        touched |= dict.fromkeys(_renamed(self._dir, self._gates))
+        touched |= dict.fromkeys(stale | _decided_or_renamed(self._dir, self._gates))
         opened = 0
         for derived in self._derive(touched):
             opened += self._decide(derived)
         gone = _tasks_gone(self._dir, self._gates)
         self._gates.record((), map(TaskState, sorted(gone)), time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
-        (self._dir / RULES_FILE).write_text(settings, encoding="utf-8")
+        write_note(self._dir / RULES_FILE, settings)
         unfinished.unlink()
         return Ingested(
             spans_new=spans.height - known,
@@ -204,12 +204,15 @@ class Writer:
     def needs_ingest(self) -> bool:
         """Return whether the store must be judged anew before spans may be added to it.
 
-        It must be where it is new, where other settings judged it, or an ingest was killed. What a
-        killed `add` left behind the next one mends.
+        It must be where other settings judged it or an ingest was killed, not where an `add` was.
         """
         unfinished = self._dir / UNFINISHED_FILE
         was_ingesting = unfinished.exists() and not unfinished.read_bytes()
         return was_ingesting or not _is_of(self._dir, _hash(self._policy))
+
+    def give_up_ingest(self) -> None:
+        """Let an ingest that failed be none, where the store did not need it."""
+        write_note(self._dir / UNFINISHED_FILE, _ADDING)
 
     def add(self, spans: pl.DataFrame) -> None:
         """Add spans, and what people decided, where somebody else decides on gates.
@@ -229,7 +232,7 @@ class Writer:
 
         def note(buckets: set[int]) -> None:
             left.update(buckets)
-            unfinished.write_text(" ".join([_ADDING, *map(str, sorted(left))]), encoding="utf-8")
+            write_note(unfinished, " ".join([_ADDING, *map(str, sorted(left))]))
 
         note(left)
         touched, _ = place(self._dir, spans, note)
@@ -364,21 +367,15 @@ def _hash(policy: DetectionPolicy) -> str:
     return digest(repr(policy))
 
 
-def _decided(store_dir: Path, gates: GateStore) -> set[int]:
-    """Return the buckets in which a gate was resolved since they were judged."""
-    traces = gates.pending()
-    return buckets_with(store_dir, traces) if traces else set()
-
-
 def _tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
     """Return the recorded tasks that turned out to be parts of others, or got another name."""
     buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
     return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
 
 
-def _renamed(store_dir: Path, gates: GateStore) -> set[int]:
-    """Return the buckets with gates whose task was named after they opened, and is gone now."""
-    traces = gates.traces_of(_tasks_gone(store_dir, gates))
+def _decided_or_renamed(store_dir: Path, gates: GateStore) -> set[int]:
+    """Return the buckets with gates that were resolved, or whose task was named, since judging."""
+    traces = gates.pending() | gates.traces_of(_tasks_gone(store_dir, gates))
     return buckets_with(store_dir, traces) if traces else set()
 
 
