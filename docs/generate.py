@@ -102,10 +102,12 @@ OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the c
 
 ## Limits
 
-They are the section [`[server]`](settings.md#server) of the settings. Over gRPC one message may
-have `body_bytes_max` on the wire and again once it is unpacked; it is read when there is room for
-it in `in_flight_bytes_max`. Connections above `connections_max` get 503, and calls of gRPC above it
-`RESOURCE_EXHAUSTED`.
+They are the section [`[server]`](settings.md#server) of the settings. They
+hold over gRPC too: a message is read when there is room for `body_bytes_max` in
+`in_flight_bytes_max`, and unpacked as a body of HTTP is; without a token none is read. Of
+connections on which no request was let pass yet one address may have `strangers_max`, and all
+together half of `connections_max`; beyond, the oldest is closed. Connections above
+`connections_max` get 503, and calls of gRPC above it `RESOURCE_EXHAUSTED`.
 """
 
 

@@ -172,16 +172,19 @@ class Archiver:
         self.counts.failed += 1
         self.counts.is_blocked = 1
         if isinstance(error, DamagedFileError):
-            with suppress(StoreError):  # It is tried again.
-                self.set_aside(error)
+            self.set_aside(error)
 
     def set_aside(self, error: DamagedFileError) -> None:
         """Set a damaged file aside, from any thread, so that the others can be read.
 
-        Raises:
-            StoreError: if it cannot be renamed.
+        Where it cannot be renamed, whoever meets it tries again.
         """
-        if set_aside(self._dir, error.path):
+        try:
+            is_aside = set_aside(self._dir, error.path)
+        except StoreError as problem:
+            _logger.warning("%s", problem)
+            return
+        if is_aside:
             _logger.error("%s was damaged and set aside", error.path)
             self.counts.damaged_files += 1
 

@@ -112,12 +112,12 @@ class EventFeed:
             self._followers[task].add(follower)
         try:
             seq, texts = await self._in_thread(self._begin, tasks, after_seq)
+            if self._work is None:  # Before anybody whose stream begins later.
+                self._seq = seq
+                self._work = asyncio.create_task(self._distribute())
             for text in texts:
                 yield text
             yield _HERE
-            if self._work is None:
-                self._seq = seq
-                self._work = asyncio.create_task(self._distribute())
             while not (self._changes.is_over or follower.is_over):
                 news = await follower.take()
                 for number, text in news:
@@ -149,9 +149,7 @@ class EventFeed:
                 seen = self._changes.count
                 for seq, task, text in await self._in_thread(self._after, self._seq):
                     self._seq = seq
-                    for follower in self._followers.get(task, set()) | self._followers.get(
-                        None, set()
-                    ):
+                    for follower in self._concerned(task):
                         follower.put(seq, text)
                 if seen == self._changes.count:
                     await self._changes.wait(SILENCE_S)
@@ -182,9 +180,9 @@ class EventFeed:
             ids = [gate.id for task in wanted for gate in gates.gates("open", task)]
             opened = [(seq, gates.gate(gate_id).event) for gate_id in ids]
         else:
-            events = [pair for task in wanted for pair in gates.events(after_seq, task)]
-            opened = sorted(events, key=itemgetter(0))
-            seq = max([seq, *(number for number, _ in opened)])
+            events = (pair for task in wanted for pair in gates.events(after_seq, task))
+            # What comes meanwhile is handed on after these.
+            opened = sorted((pair for pair in events if pair[0] <= seq), key=itemgetter(0))
         return seq, [self._text(number, event) for number, event in opened]
 
     def _after(self, seq: int) -> list[tuple[int, str, str]]:

@@ -152,11 +152,11 @@ class LiveDetector:
             for _ in judge.catch_up():
                 if self._worker.is_closing:
                     return None
-        except DamagedFileError as error:
-            self._on_damaged(error)
-            return None
         except StoreError as error:
-            _logger.warning("%s", error)
+            if isinstance(error, DamagedFileError):
+                self._on_damaged(error)
+            else:
+                _logger.warning("%s", error)
             self._worker.pause(LOOK_EVERY_S)
             return None
         return judge
