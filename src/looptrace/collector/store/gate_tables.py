@@ -243,6 +243,10 @@ NOTES = """
     SELECT gates.id, gates.task, decision, note, resolved_ns, gates.signature,
         coalesce(json_extract(events.body, '$.signature_coarse'), '')
     FROM gates JOIN events ON events.id = gates.event
-    WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel' AND gates.id <> ?
-    ORDER BY resolved_ns DESC, gates.id LIMIT ?
+    WHERE gates.id IN (
+        SELECT id FROM gates
+        WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel' AND id <> ?
+        ORDER BY resolved_ns DESC, id LIMIT ?
+    )
+    ORDER BY resolved_ns DESC, gates.id
 """
