@@ -16,7 +16,7 @@ from looptrace.collector.page.rendering import block, since
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.page.conftest import Browser
 from tests.collector.page.test_gate_pages import words
-from tests.reliability.serving import Served, looping, served, until
+from tests.reliability.serving import OK, Served, looping, served, until
 from tests.reliability.test_webhook_network import serving
 
 SECRET_PATH = "/services/T0/very-secret-path"  # noqa: S105
@@ -122,6 +122,7 @@ def test_health_says_whether_each_part_works(operator: Browser) -> None:
 def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
     """Whoever has just started sees what will be where."""
     with served(tmp_path / "store") as empty, Browser(empty.address) as browser:
+        until(lambda: browser.get("/readyz").status_code == OK)
         for path, says in (
             ("/", "No gate is open"),
             ("/tasks", "No task fits"),
