@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from looptrace.analyzer.llm_judge import Judge, Opinion, ask
+from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
@@ -54,19 +55,18 @@ class GateJudge:
         self,
         store_dir: Path,
         judge: Judge,
-        *,
-        decides: bool,
+        stated: ChatSettings | None,
         on_resolved: Callable[[], None],
         on_waiting: Callable[[], None],
     ) -> None:
-        """Judge the gates of a store.
+        """Judge the gates of a store; what is `stated` of a judge says whether it decides.
 
         On this thread, `on_resolved` is called after a decision, and `on_waiting` where turns of a
         gate should be stored soon.
         """
         self._dir = store_dir
         self._judge = judge
-        self._decides = decides
+        self._decides = stated is not None and stated.decides
         self._on_resolved = on_resolved
         self._on_waiting = on_waiting
         self._worker = Worker("looptrace-judge", self._run)

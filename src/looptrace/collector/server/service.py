@@ -131,7 +131,9 @@ class Service:
         self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
-        self.judge = self._gate_judge(options)
+        wakes = (self.detector.wake, self.archiver.wake)
+        judge = options.judge
+        self.judge = GateJudge(options.store_dir, judge, settings.judge, *wakes) if judge else None
         self.archiver.start()  # All who hear of events are there.
         self.dispatcher.start()
         if self.exporter:
@@ -146,18 +148,6 @@ class Service:
         self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
         self.gates = GatesApi(
             options.store_dir, settings, self.feed, self.detector.wake, self._stored
-        )
-
-    def _gate_judge(self, options: Options) -> GateJudge | None:
-        if options.judge is None:
-            return None
-        stated = options.settings.judge
-        return GateJudge(
-            options.store_dir,
-            options.judge,
-            decides=stated is not None and stated.decides,
-            on_resolved=self.detector.wake,
-            on_waiting=self.archiver.wake,
         )
 
     def routes(self) -> list[Route]:
