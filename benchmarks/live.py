@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -119,13 +120,13 @@ def measured(case: Case) -> list[float]:
     return taken
 
 
-def _in_process(case: Case, checkout: Path) -> tuple[float, float]:
-    """Return the percentiles of a case with the looptrace of a checkout, in milliseconds."""
+def in_process(module: str, case: dict[str, Any], checkout: Path) -> list[float]:
+    """Return what a benchmark measures of one case with the looptrace of a checkout."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(checkout / "src"), str(ROOT)))}
-    command = [sys.executable, "-m", "benchmarks.live", "--case", json.dumps(asdict(case))]
+    command = [sys.executable, "-m", module, "--case", json.dumps(case)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, cwd=ROOT)
-    low, high = json.loads(done.stdout)
-    return low, high
+    figures: list[float] = json.loads(done.stdout)
+    return figures
 
 
 def main() -> int:
@@ -143,10 +144,11 @@ def main() -> int:
     print(f"{'ms of processor time a tick, p50 / p99':<44}{'here':>16}", end="")
     print(f"{'beside':>18}{'ratio':>8}" if options.beside else "")
     for case in cases(long=options.long):
-        low, high = _in_process(case, ROOT)
+        low, high = in_process("benchmarks.live", asdict(case), ROOT)
         line = f"{case.label:<44}{low:>8.2f}{high:>8.2f}"
         if options.beside:
-            other_low, other_high = _in_process(case, options.beside.resolve())
+            checkout = options.beside.resolve()
+            other_low, other_high = in_process("benchmarks.live", asdict(case), checkout)
             line += f"{other_low:>10.2f}{other_high:>8.2f}{other_low / low:>8.1f}"
         print(line, flush=True)
     return 0

@@ -20,7 +20,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 SHAPES = ("short", "history", "flat")
 
-# A session is an agent's span, and a model's and a tool's for each call.
+# A session is an agent's span, and a model's and a tool's for each of so many calls.
 CALLS = 16
 LOOP_SHARE = 0.1  # sessions whose calls are all the same from the middle on
 FAILURE_SHARE = 0.1
@@ -32,18 +32,18 @@ ERROR = 2
 Attributes: TypeAlias = dict[str, str | int]
 
 
-def requests(shape: str, spans: int, seed: int) -> Iterator[bytes]:
+def requests(shape: str, spans: int, seed: int, calls: int = CALLS) -> Iterator[bytes]:
     """Return requests of a session each, of about so many spans in all; joined they are one."""
     drawn = random.Random(seed)
-    for number in range(max(1, spans // (1 + 2 * CALLS))):
-        yield _Session(shape, number, drawn).request().SerializeToString()
+    for number in range(max(1, spans // (1 + 2 * calls))):
+        yield _Session(shape, number, drawn, calls).request().SerializeToString()
 
 
 class _Session:
     """One trace while it is written."""
 
-    def __init__(self, shape: str, number: int, drawn: random.Random) -> None:
-        self.shape, self.number, self.drawn = shape, number, drawn
+    def __init__(self, shape: str, number: int, drawn: random.Random, calls: int) -> None:
+        self.shape, self.number, self.drawn, self.calls = shape, number, drawn, calls
         self.ids = 0
         self.now_ns = (EPOCH_S + number) * NS_PER_S
         self.messages: list[dict[str, Any]] = []
@@ -61,8 +61,8 @@ class _Session:
         ]
         name = self.drawn.choice(TOOLS)
         path = self._words(1)
-        for call in range(CALLS):
-            if not loops or call < CALLS // 2:
+        for call in range(self.calls):
+            if not loops or call < self.calls // 2:
                 name, path = self.drawn.choice(TOOLS), self._words(2)
             arguments = {"path": path, "lines": 40}
             failed = self.drawn.random() < FAILURE_SHARE

@@ -1,0 +1,101 @@
+"""Measures one new span live: `python -m benchmarks.arrivals [--beside CHECKOUT]`.
+
+Spans of one trace arrive one by one in the order of their ends, as they do from an agent. Each
+makes turns (`TraceBuffer.take`), which are judged (`LiveEngine.feed`). The cost is processor time,
+in milliseconds, of the last spans of the trace; each case runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import polars as pl
+
+from benchmarks.live import MS_PER_S, PERCENTILES, ROOT, in_process
+from benchmarks.span_shapes import SHAPES, requests
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
+from looptrace.collector.files.reader import read_spans
+
+SEED = 1
+SIZES = (10, 100, 1_000)
+# Of each trace the last spans are measured, after so many others.
+MEASURED_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One trace of so many spans in one of the shapes."""
+
+    shape: str
+    spans: int
+
+
+def spans_of(case: Case) -> pl.DataFrame:
+    """Return the spans of a trace, in the order of their ends."""
+    calls = max(1, (case.spans - 1) // 2)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "spans.pb")
+        path.write_bytes(b"".join(requests(case.shape, case.spans, SEED, calls)))
+        return read_spans([str(path)]).spans.sort("end_ns", maintain_order=True)
+
+
+def measured(case: Case) -> list[tuple[float, float]]:
+    """Return what the turns of each span cost, and judging them, in milliseconds."""
+    spans = spans_of(case)
+    buffer, engine = TraceBuffer(), LiveEngine()
+    parts = list(spans.iter_slices(1))
+    begin = max(len(parts) // 2, len(parts) - MEASURED_MAX)
+    for part in parts[:begin]:
+        engine.feed(buffer.take(part))
+    gc.collect()
+    taken = []
+    for part in parts[begin:]:
+        began_s = time.process_time()
+        turns = buffer.take(part)
+        made_s = time.process_time()
+        engine.feed(turns)
+        ended_s = time.process_time()
+        taken.append(((made_s - began_s) * MS_PER_S, (ended_s - made_s) * MS_PER_S))
+    return taken
+
+
+def main() -> int:
+    """Run the benchmark, or one case of it."""
+    parser = argparse.ArgumentParser(description="Measure spans that arrive one by one.")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="a checkout to compare")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case:
+        taken = np.array(measured(Case(**json.loads(options.case))))
+        both = np.percentile(taken.sum(axis=1), PERCENTILES)
+        print(json.dumps([*both, *np.median(taken, axis=0)]))
+        return 0
+    print(f"{'ms of processor time a span: p50 / p99, turns + judging':<56}{'here':>24}", end="")
+    print(f"{'beside':>28}{'ratio':>8}" if options.beside else "")
+    for case in (Case(shape, size) for shape in SHAPES for size in SIZES):
+        here = _line(case, ROOT)
+        row = f"{case.shape}, a trace of {case.spans:,} spans"
+        print(f"{row:<56}{here[1]:>24}", end="")
+        if options.beside:
+            there = _line(case, options.beside.resolve())
+            print(f"{there[1]:>28}{there[0] / here[0]:>8.1f}", end="")
+        print(flush=True)
+    return 0
+
+
+def _line(case: Case, checkout: Path) -> tuple[float, str]:
+    low, high, turns, judging = in_process("benchmarks.arrivals", asdict(case), checkout)
+    return low, f"{low:.2f} / {high:.2f}, {turns:.2f} + {judging:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
