@@ -1,8 +1,8 @@
 """Measures one new span live: `python -m benchmarks.arrivals [--beside CHECKOUT]`.
 
 Spans of one trace arrive one by one in the order of their ends, as they do from an agent. Each
-makes turns (`TraceBuffer.take`), which are judged (`LiveEngine.feed`). The cost is processor time,
-in milliseconds, of the last spans of the trace; each case runs in a process of its own.
+makes turns, which are judged. The cost is processor time, in milliseconds, of the last spans of the
+trace; each case runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import polars as pl
 
 from benchmarks.live import MS_PER_S, PERCENTILES, ROOT, in_process
 from benchmarks.span_shapes import SHAPES, requests
-from looptrace.analyzer.engine.live import LiveEngine
-from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
+from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.collector.files.reader import read_spans
 
 SEED = 1
@@ -51,18 +50,18 @@ def spans_of(case: Case) -> pl.DataFrame:
 def measured(case: Case) -> list[tuple[float, float]]:
     """Return what the turns of each span cost, and judging them, in milliseconds."""
     spans = spans_of(case)
-    buffer, engine = TraceBuffer(), LiveEngine()
+    live = LiveSpans()
     parts = list(spans.iter_slices(1))
     begin = max(len(parts) // 2, len(parts) - MEASURED_MAX)
     for part in parts[:begin]:
-        engine.feed(buffer.take(part))
+        live.take(part)
     gc.collect()
     taken = []
     for part in parts[begin:]:
         began_s = time.process_time()
-        turns = buffer.take(part)
+        news = live.traces.take(part)
         made_s = time.process_time()
-        engine.feed(turns)
+        live.engine.feed(*news)
         ended_s = time.process_time()
         taken.append(((made_s - began_s) * MS_PER_S, (ended_s - made_s) * MS_PER_S))
     return taken

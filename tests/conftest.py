@@ -23,6 +23,8 @@ MARKS = {
     "slow": (
         "tests/analyzer/detect/test_rule_plugins.py",
         "tests/analyzer/engine/test_any_settings.py",
+        "tests/analyzer/engine/test_arrivals.py::test_files_arrive_backwards",
+        "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_any_order",
         "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_the_order_of_ends",
         "tests/analyzer/engine/test_live.py::test_nothing_is_planted_in_the_rules",
         "tests/analyzer/engine/test_live.py::test_planted_faults_are_caught",
@@ -47,6 +49,7 @@ MARKS = {
         "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
     ),
     "seeded": (
+        "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_any_order",
         "tests/analyzer/engine/test_arrivals.py::test_traces_of_sessions_come_in_any_order",
         "tests/analyzer/engine/test_live.py::test_batch_and_live_agree",
         "tests/analyzer/engine/test_live.py::test_long_loops_agree",

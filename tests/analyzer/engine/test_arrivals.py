@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.engine.live import LiveEngine
-from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.batch import Detection, detect
+from looptrace.analyzer.engine.live_spans import LiveSpans
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 from tests.collector.store.test_writer import spans_of
@@ -19,44 +22,103 @@ from tests.otlp import Trace
 from tests.paths import ROOT, SHARED
 from tests.seeds import seeds
 
-# The name of their session or task stands only on the agent's own span, which ends last, or in a
-# trace that comes later. Their turns stay with the task that was known first.
-NAMED_LAST = (
-    "autogen-native-loop",
-    "autogen-native-ok",
-    "looptrace-own-loop",
-    "looptrace-own-ok",
-    "support_bot_same_answer_loop",
-)
+# What a live engine cannot know: that progress belongs to a task whose name comes last of all.
+EARLY = {"looptrace-own-ok"}
 FILES = [
     path
     for folder in (ROOT / "examples/traces", ROOT / "tests/framework_traces", SHARED / "frameworks")
     for path in sorted(folder.glob("*.json*")) + sorted(folder.glob("*.binpb"))
-    if path.name.partition(".")[0] not in NAMED_LAST
 ]
+files = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+SIZES = [1, 7, 512]
 
 
-def events_live(spans: pl.DataFrame, size: int) -> tuple[list[str], set[str]]:
-    """Feed spans in their order; returns the ids of the events, as they came, and findings."""
-    arrivals, engine = TraceBuffer(), LiveEngine()
-    parts = [arrivals.take(part) for part in spans.iter_slices(size)]
-    events = [event.id for part in [*parts, arrivals.rest()] for event in engine.feed(part).events]
-    return events, {finding.id for finding in engine.findings()}
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What was told of spans that arrived: events as they came, those moved, and the outcome."""
+
+    events: list[GateEvent]
+    moved: list[GateEvent]
+    findings: list[Finding]
+    states: dict[str, TaskState]  # the last of each task
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the events."""
+        return [event.id for event in self.events]
+
+
+def arrived(spans: pl.DataFrame, size: int) -> Arrived:
+    """Feed spans in their order."""
+    live = LiveSpans()
+    parts = [live.take(part) for part in spans.iter_slices(size)]
+    fed = [fed for _, fed in [*parts, live.rest()]]
+    return Arrived(
+        [event for each in fed for event in each.events],
+        [event for each in fed for event in each.moved],
+        live.engine.findings(),
+        {state.task: state for each in fed for state in each.states},
+    )
+
+
+def assert_comes_to_batch(spans: pl.DataFrame, size: int) -> tuple[Arrived, Detection]:
+    """Assert that findings and states are those of all spans at once, and no event comes twice."""
+    whole = detect(turns_of(spans)[0])
+    live = arrived(spans, size)
+    assert live.findings == list(whole.findings)
+    assert len(set(live.ids)) == len(live.ids)
+    assert set(live.ids) >= {event.id for event in whole.events}
+    gates = {state.task: state.gate for state in whole.states if state.gate}
+    assert {task: state.gate for task, state in live.states.items() if state.gate} == gates
+    return live, whole
 
 
 def assert_live_is_batch(spans: pl.DataFrame, size: int) -> None:
-    """Assert that events and findings are those of all spans at once, and each event comes once."""
-    whole = detect(turns_of(spans)[0])
-    events, findings = events_live(spans, size)
-    assert sorted(events) == sorted(event.id for event in whole.events)
-    assert findings == {finding.id for finding in whole.findings}
+    """Assert that live says what batch says, and nothing else on the way."""
+    live, whole = assert_comes_to_batch(spans, size)
+    assert sorted(live.ids) == sorted(event.id for event in whole.events)
 
 
-@pytest.mark.parametrize("size", [1, 7])
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("size", SIZES)
+@files
 def test_files_arrive_in_the_order_of_ends(path: Path, size: int) -> None:
-    """Frameworks name the agent on the span that ends last; its loop is one loop all the same."""
-    assert_live_is_batch(read_spans([str(path)]).spans.sort("end_ns"), size)
+    """Frameworks name agent and task on the span that ends last; its loop is one all the same."""
+    spans = read_spans([str(path)]).spans.sort("end_ns")
+    is_early = path.name.partition(".")[0] in EARLY
+    (assert_comes_to_batch if is_early else assert_live_is_batch)(spans, size)
+
+
+@pytest.mark.parametrize("size", SIZES[:2])
+@pytest.mark.parametrize("seed", range(seeds(4)))
+@files
+def test_files_arrive_in_any_order(path: Path, seed: int, size: int) -> None:
+    """What is told on the way may turn out otherwise; what is known in the end is what batch says.
+
+    All of it comes within the time that spans may be late.
+    """
+    spans = read_spans([str(path)]).spans.sort("end_ns")
+    order = random.Random(seed).sample(range(spans.height), spans.height)
+    assert_comes_to_batch(spans[order], size)
+
+
+@files
+def test_files_arrive_backwards(path: Path) -> None:
+    """Each span comes before all that it goes on from, and after all that lies within it."""
+    spans = read_spans([str(path)]).spans.sort("end_ns", descending=True)
+    assert_comes_to_batch(spans, 7)
+
+
+def test_what_moves_is_told_once() -> None:
+    """The agent's own span ends last and names the session: the events keep their ids."""
+    path = ROOT / "examples/traces/support_bot_same_answer_loop.jsonl"
+    spans = read_spans([str(path)]).spans.sort("end_ns")
+    live = arrived(spans, 1)
+
+    assert live.moved
+    assert {event.task for event in live.events} - {event.task for event in live.moved}
+    assert {event.id for event in live.moved} <= set(live.ids)
+    (session,) = {finding.task for finding in live.findings}
+    assert {event.task for event in live.moved} == {session}
 
 
 def separate(session: str, calls: int, *, link: bool = False) -> list[Trace]:
@@ -100,15 +162,13 @@ def test_a_session_of_many_traces_is_one_task(size: int, *, link: bool) -> None:
     assert_live_is_batch(spans, size)
 
 
-@pytest.mark.parametrize("seed", range(seeds(5)))
-def test_traces_of_sessions_come_in_any_order(seed: int) -> None:
+@pytest.mark.parametrize("link", [False, True], ids=["session", "links"])
+@pytest.mark.parametrize("seed", range(seeds(16)))
+def test_traces_of_sessions_come_in_any_order(seed: int, *, link: bool) -> None:
     """Exporters retry; what arrives a little late changes nothing in the end."""
-    spans = spans_of(*separate("s1", 5), *separate("s2", 4)).sort("end_ns")
+    spans = spans_of(*separate("s1", 5, link=link), *separate("s2", 4)).sort("end_ns")
     places = list(range(spans.height))
     order = sorted(
         places, key=lambda place: place + random.Random(seed * 100 + place).uniform(0, 3)
     )
-    events, findings = events_live(spans[order], 1)
-    whole = detect(turns_of(spans)[0])
-    assert set(events) >= {event.id for event in whole.events}
-    assert findings == {finding.id for finding in whole.findings}
+    assert_comes_to_batch(spans[order], 1)

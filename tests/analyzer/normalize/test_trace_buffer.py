@@ -39,10 +39,10 @@ def test_turns_are_those_of_all_spans_at_once(path: Path, size: int) -> None:
     spans, arrivals = spans_in(path), TraceBuffer()
     # What an agent's span says is known while it is open; see the processor.
     news = [
-        arrivals.take(spans[start : start + size], above=spans[start + size :])
+        arrivals.take(spans[start : start + size], above=spans[start + size :]).turns
         for start in range(0, spans.height, size)
     ]
-    came = pl.concat([*news, arrivals.rest()]).unique(TURN_KEY, keep="last").drop(PLACES)
+    came = pl.concat([*news, arrivals.rest().turns]).unique(TURN_KEY, keep="last").drop(PLACES)
     whole = turns_of(spans)[0].drop(PLACES)
     assert came.sort(TURN_KEY).equals(whole.sort(TURN_KEY))
 
@@ -51,15 +51,15 @@ def test_a_span_that_comes_again_is_no_news() -> None:
     """Exporters send twice what was not acknowledged."""
     arrivals = TraceBuffer()
     spans = _spans("s1", 3)
-    assert arrivals.take(spans).height == 3
-    assert arrivals.take(spans).is_empty()
+    assert arrivals.take(spans).turns.height == 3
+    assert arrivals.take(spans).turns.is_empty()
 
 
 def test_traces_go_that_were_touched_longest_ago() -> None:
     """However many come, what is held has a bound."""
     arrivals = TraceBuffer(chars_max=20_000)
     for number in range(100):
-        assert arrivals.take(_spans(f"s{number}", 2)).height == 2
+        assert arrivals.take(_spans(f"s{number}", 2)).turns.height == 2
     assert len(arrivals) < 10
     assert arrivals.dropped == 100 - len(arrivals)
 
@@ -67,7 +67,7 @@ def test_traces_go_that_were_touched_longest_ago() -> None:
 def test_of_a_long_trace_the_last_spans_are_held() -> None:
     """Each turn of it is news once."""
     arrivals, spans = TraceBuffer(), _spans("s1", SPANS_PER_TRACE_MAX + 50)
-    news = sum(arrivals.take(part).height for part in spans.iter_slices(500))
+    news = sum(arrivals.take(part).turns.height for part in spans.iter_slices(500))
     assert news == spans.height
 
 

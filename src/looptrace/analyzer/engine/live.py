@@ -9,7 +9,7 @@ some, all that may still move are counted and judged anew, on from the settled o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import NamedTuple
@@ -20,20 +20,27 @@ import polars as pl
 from looptrace.analyzer.detect.counters import carriers
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.loop_rows import LoopRow
-from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
+from looptrace.analyzer.detect.stretches import Growth, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
+from looptrace.analyzer.engine.live_moments import (
+    Happened,
+    happened_to,
+    moments_in,
+    still_open,
+)
 from looptrace.analyzer.engine.live_task import (
     HORIZON_S,
     TURNS_MORE,
     LiveTask,
     Standing,
+    by_task,
     settling,
 )
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.turn_block import (
     AT,
     EMPTY,
+    Turn,
     TurnBlock,
     count_on,
     encoded,
@@ -44,8 +51,10 @@ from looptrace.analyzer.engine.turn_block import (
     turns_of,
 )
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.state_machine import Moment, TaskState, advance
-from looptrace.analyzer.gates.timeline import TaskReset, moments_of, with_history
+from looptrace.analyzer.gates.state_machine import TaskState, advance
+from looptrace.analyzer.gates.timeline import with_history
+from looptrace.analyzer.normalize.trace_buffer import Move, TurnKey
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.turns import LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -58,6 +67,8 @@ class Fed:
     events: list[GateEvent]
     states: list[TaskState]
     openings: dict[str, Finding] = field(default_factory=dict)  # as `Detection` has them
+    # Events that were told of another task, before its turns were known to be of this one.
+    moved: list[GateEvent] = field(default_factory=list)
 
     @property
     def findings(self) -> list[Finding]:
@@ -74,13 +85,6 @@ class _Part(NamedTuple):
     # How many of the fresh are settled now; None where they are only the turns that are new, and
     # not all that may still move.
     settles: int | None = None
-
-
-class _Happened(NamedTuple):
-    """What happened to a task at some of its turns: loops that were seen, and resets."""
-
-    loops: list[Stretch]
-    resets: list[TaskReset]
 
 
 class LiveEngine:
@@ -121,24 +125,73 @@ class LiveEngine:
         """How many turns are held, of all tasks."""
         return sum(len(task.block) for task in self._tasks.values())
 
-    def feed(self, turns: pl.DataFrame) -> Fed:
-        """Take turns (`TURN_SCHEMA`) in any order; returns what is new because of them."""
-        if turns.is_empty():
-            return Fed([], [], [])
-        arrived = self._in_time(turns)
-        parts = self._parts(arrived)
-        if not parts:
-            return Fed([], [], [])
-        parts, happened = self._evaluated(parts)
+    def may_move(self, moves: Sequence[Move]) -> list[bool]:
+        """Return of each move whether its turns can leave their task, and reach the other in time.
+
+        Of the turns that would leave a task together all do, or none.
+        """
+        may = {name: self._may_leave(name, mine) for name, mine in by_task(moves).items()}
+        return [may[move.before] for move in moves]
+
+    def _may_leave(self, name: str, moves: Sequence[Move]) -> bool:
+        if name not in self._tasks or not self._tasks[name].may_go(moves):
+            return False
+        others = ((self._tasks.get(move.after), move.first_ns) for move in moves)
+        return all(not other or first_ns >= other.settled_ns for other, first_ns in others)
+
+    def feed(
+        self,
+        turns: pl.DataFrame,
+        gone: Iterable[tuple[str, TurnKey]] = (),
+        moves: Sequence[Move] = (),
+    ) -> Fed:
+        """Take turns (`TURN_SCHEMA`) in any order; returns what is new because of them.
+
+        Turns that are `gone` are no more in the task that is named with them, unless they are
+        settled there. Those that have moved, as `may_move` has said, are among the turns.
+        """
         fed = Fed([], [], [])
+        if moves and (said := self._moved(moves, fed)):
+            turns = pl.concat([turns, pl.DataFrame(said, TURN_SCHEMA, orient="row")])
+        parts = self._parts(self._in_time(turns), self._held(gone))
+        if not parts:
+            return fed
+        parts, happened = self._evaluated(parts)
         for part, (final, moving) in zip(parts, happened, strict=True):
             self._take(part, final, moving, fed)
         self._keep([part for part in parts if part.settles is not None])
         self._evict()
         return fed
 
+    def _moved(self, moves: Sequence[Move], fed: Fed) -> list[Turn]:
+        """Prepare tasks for turns that move between them; returns what people decided of those.
+
+        A task that all turns leave is let go.
+        """
+        decisions: list[Turn] = []
+        for name, mine in by_task(moves).items():
+            left = self._tasks[name]
+            self._touch(dict.fromkeys(move.after for move in mine))
+            for move in mine:
+                self._tasks[move.after].told_elsewhere.update(left.told_ever)
+            if left.is_left_by(mine):
+                decisions += left.decisions_for(mine)
+                self._let_go([name])
+                fed.states.append(TaskState(name))
+        return decisions
+
+    def _held(self, gone: Iterable[tuple[str, TurnKey]]) -> dict[str, set[TurnKey]]:
+        """Return by task those of the turns that may still move."""
+        held: dict[str, set[TurnKey]] = {}
+        for name, key in gone:
+            if name in self._tasks and key in self._tasks[name].keys:
+                held.setdefault(name, set()).add(key)
+        return held
+
     def _in_time(self, turns: pl.DataFrame) -> dict[str, TurnBlock]:
         """Return the turns of each task that do not come too late, with their codes."""
+        if turns.is_empty():
+            return {}
         tasks, ends = turns["task"].to_list(), turns["end_ns"].to_list()
         places: dict[str, list[int]] = {}
         for place, name in enumerate(tasks):
@@ -166,23 +219,28 @@ class LiveEngine:
                 # Counts begin anew with what comes now; a gate waits for a person.
                 state = self._recall(name)
                 standing = Standing({}, state if state.gate else TaskState(name))
-                task = LiveTask(standing, standing)
+                task = LiveTask(standing, standing, recalled=state.gate is not None)
             self._tasks[name] = task
 
-    def _parts(self, arrived: dict[str, TurnBlock]) -> list[_Part]:
+    def _parts(
+        self, arrived: dict[str, TurnBlock], gone: Mapping[str, Collection[TurnKey]]
+    ) -> list[_Part]:
         """Return what is to be evaluated: of most tasks the new turns, of some all that may move.
 
-        The latter are those that have too many turns, or a new turn that does not come last.
+        The latter have too many turns, or a new one that does not come last, or one that is gone.
         """
-        parts: dict[str, _Part] = {}
-        anew: dict[str, TurnBlock] = {}
+        parts, anew = dict[str, _Part](), dict.fromkeys(gone, EMPTY)
         for name, new in arrived.items():
             task = self._tasks[name]
-            last = task.last_in_order(new)
+            task.note(new)
+            last = task.last_in_order(new) if name not in gone else None
             task.newest_ns = max(task.newest_ns, *(turn[AT["end_ns"]] for turn in new.turns))
-            parts[name] = _Part(name, task.near, last or EMPTY)
             if last is None:
-                anew[name] = task.merged(new)
+                anew[name] = new
+            else:
+                parts[name] = _Part(name, task.near, last)
+        for name, new in anew.items():
+            anew[name] = self._tasks[name].merged(new, gone.get(name, ()))
         if anew:
             for name, fresh in zip(anew, put_in_order(list(anew.values())), strict=True):
                 task = self._tasks[name]
@@ -191,9 +249,7 @@ class LiveEngine:
                 parts[name] = _Part(name, before, fresh, settles)
         return list(parts.values())
 
-    def _evaluated(
-        self, parts: list[_Part]
-    ) -> tuple[list[_Part], list[tuple[_Happened, _Happened]]]:
+    def _evaluated(self, parts: list[_Part]) -> tuple[list[_Part], list[tuple[Happened, Happened]]]:
         """Count and judge the fresh turns; returns the counted parts, and what happened in each.
 
         That is what happened at settled turns, and what did at those that may still move.
@@ -217,12 +273,12 @@ class LiveEngine:
         loops = stretches_in(seen, self._forms, gather_from(block), marks)
         names = [part.name for part in parts]
         final, moving = (
-            _happened(names, each, block.resets(rows))
+            happened_to(names, each, block.resets(rows))
             for each, rows in zip(loops, marks, strict=True)
         )
         return counted, list(zip(final, moving, strict=True))
 
-    def _take(self, part: _Part, final: _Happened, moving: _Happened, fed: Fed) -> None:
+    def _take(self, part: _Part, final: Happened, moving: Happened, fed: Fed) -> None:
         """Take a task through what happened in its fresh turns; nothing is told again."""
         task, recovery = self._tasks[part.name], self._policy.recovery
         anew = part.settles is not None
@@ -232,9 +288,9 @@ class LiveEngine:
         since = before
         if anew:
             update = continue_stretches(task.settled.loops, final.loops)
-            moments = _moments(part.name, final, update.grown)
+            moments = moments_in(part.name, final, update.grown)
             state, over = advance(task.settled.state, moments, recovery)
-            open_loops, over_loops = _over(update.opened, part.fresh.rows[: part.settles])
+            open_loops, over_loops = still_open(update.opened, part.fresh.rows[: part.settles])
             since = task.settled = Standing(open_loops, state)
             task.ended += [*update.ended, *over_loops]
             task.ended_now = []
@@ -243,12 +299,14 @@ class LiveEngine:
             fed.states.append(before.state)
             return
         now = continue_stretches(since.loops, moving.loops)
-        state, told = advance(since.state, _moments(part.name, moving, now.grown), recovery)
+        state, told = advance(since.state, moments_in(part.name, moving, now.grown), recovery)
         task.now = Standing(now.opened, state)
         task.ended_now += now.ended
         new = {event.id: event for event in (*over, *told) if event.id not in task.told}
         settled = {event.id for event in over}  # Settled moments come but once.
         task.told = dict.fromkeys(key for key in (*task.told, *new) if key not in settled)
+        task.told_before.update(dict.fromkeys(settled))
+        moved = {key for key in new if key in task.told_elsewhere}
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
             rows = (joined([part.before, part.fresh]) if anew else task.block).frame()
@@ -258,7 +316,8 @@ class LiveEngine:
         fed.loops.extend(loop for loop in now.ended if loop not in known.values())
         fed.loops.extend(loop for key, loop in now.opened.items() if loop != known.get(key))
         fed.states.append(state)
-        fed.events.extend(events)
+        for event in events:
+            (fed.moved if event.id in moved else fed.events).append(event)
 
     def _keep(self, parts: Sequence[_Part]) -> None:
         """Keep the turns that may still move, and the settled ones that others depend on."""
@@ -339,38 +398,3 @@ class LiveEngine:
             for loop in (*task.ended, *task.ended_now, *task.now.loops.values())
         ]
         return in_order([finding_of(loop) for loop in every])
-
-
-def _moments(name: str, happened: _Happened, grown: Iterable[Growth]) -> Sequence[Moment]:
-    """Return what happened to a task, in its order."""
-    return moments_of(happened.resets, grown).get(name, ())
-
-
-def _over(
-    loops: dict[Key, Stretch], settled: Sequence[LoopRow | None]
-) -> tuple[dict[Key, Stretch], list[Stretch]]:
-    """Return the loops that may go on after settled turns, and those that a reset ended."""
-    last = settled[-1] if settled else None
-    if last is None:
-        return loops, []
-    opened: dict[Key, Stretch] = {}
-    over: list[Stretch] = []
-    for key, loop in loops.items():
-        outlasts = loop.rule.lane.outlasts_completion
-        if loop.epoch == (last.resets_seen if outlasts else last.epoch):
-            opened[key] = loop
-        else:
-            over.append(loop)
-    return opened, over
-
-
-def _happened(
-    names: Iterable[str], loops: Iterable[Stretch], resets: Iterable[TaskReset]
-) -> list[_Happened]:
-    """Return what happened to each of the tasks."""
-    by_task: dict[str, _Happened] = {name: _Happened([], []) for name in names}
-    for loop in loops:
-        by_task[loop.task].loops.append(loop)
-    for reset in resets:
-        by_task[reset[0]].resets.append(reset)
-    return list(by_task.values())

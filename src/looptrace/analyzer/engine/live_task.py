@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
@@ -11,7 +11,9 @@ import numpy as np
 
 from looptrace.analyzer.detect.stretches import Key, Stretch
 from looptrace.analyzer.engine.turn_block import AT, EMPTY, Turn, TurnBlock, joined
-from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.gates.state_machine import TOLD_KEPT_MAX, TaskState
+from looptrace.analyzer.normalize.span_fields import TIME_NS_MAX
+from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.turns import UNKNOWN
@@ -23,14 +25,16 @@ LATENESS_S = 60
 HORIZON_S = LATENESS_S + STEP_SPREAD_S
 # A call that is slower than this many later parallel steps of its task is not looked for.
 STEPS_KEPT_MAX = 1_000
+# Of a task with turns of more traces it is not known whether all of them have moved on.
+TRACES_KEPT_MAX = 100
 # Before every time.
 NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
 # After so many turns more those that lie behind the horizon are settled, which costs as much as
 # some turns; tasks that began at once do so one after the other.
 TURNS_MORE = 32
 
-_Id = tuple[str, ...]
-_key_of: Callable[[Turn], _Id] = itemgetter(*(AT[name] for name in TURN_KEY))
+_Id = tuple[str | None, ...]
+key_of: Callable[[Turn], _Id] = itemgetter(*(AT[name] for name in TURN_KEY))
 _step_of: Callable[[Turn], _Id] = itemgetter(AT["trace_id"], AT["step"])
 
 
@@ -61,13 +65,22 @@ class LiveTask:
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
     told: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
+    told_before: BoundedDict[str, None] = field(  # ids of settled turns
+        default_factory=lambda: BoundedDict(TOLD_KEPT_MAX)
+    )
+    told_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
+    traces: BoundedDict[str, None] = field(  # whose turns came
+        default_factory=lambda: BoundedDict(TRACES_KEPT_MAX + 1)
+    )
+    decisions: list[Turn] = field(default_factory=list)  # turns in which a person has decided
+    recalled: bool = False  # whether its state is known from before its turns
 
     def add(self, turns: TurnBlock) -> None:
         """Hold turns that come after all others."""
         self.block = joined([self.block, turns])
         self.near = joined([self.near, turns])
         self.order_ns = turns.turns[-1][AT["end_ns"]]
-        self.keys.update(map(_key_of, turns.turns))
+        self.keys.update(map(key_of, turns.turns))
         self.open_steps.update(_step_of(turn) for turn in turns.turns if turn[AT["step"]])
 
     def last_in_order(self, new: TurnBlock) -> TurnBlock | None:
@@ -82,7 +95,7 @@ class LiveTask:
         if ends[0] <= self.order_ns or len(set(ends)) < len(ends):
             return None
         steps = [_step_of(turn) for turn in new.turns if turn[AT["step"]] is not None]
-        keys = {_key_of(turn) for turn in new.turns}
+        keys = {key_of(turn) for turn in new.turns}
         if len(set(steps)) < len(steps) or len(keys) < len(new) or not self.keys.isdisjoint(keys):
             return None
         if any(step in self.open_steps or step in self.steps for step in steps):
@@ -92,12 +105,53 @@ class LiveTask:
         new.numbers["order_ns"] = ends
         return new
 
-    def merged(self, new: TurnBlock) -> TurnBlock:
-        """Return the turns of a task that may move, with new ones; each turn counts once."""
-        waiting = joined([self.block.part(self.settled_turns, len(self.block)), new])
+    def merged(self, new: TurnBlock, gone: Collection[_Id]) -> TurnBlock:
+        """Return the turns of a task that may move, with new ones; each turn counts once.
+
+        Those that are `gone` count no more, unless they are among the new ones.
+        """
+        before = self.block.part(self.settled_turns, len(self.block))
+        waiting = joined([before, new])
         # Of a turn that comes twice the later knows more: its result, from what a model was given.
-        last = {_key_of(turn): place for place, turn in enumerate(waiting.turns)}
-        return _apart(waiting.take(np.array(list(last.values()))), self.steps)
+        last = {
+            key: place
+            for place, turn in enumerate(waiting.turns)
+            if (key := key_of(turn)) not in gone or place >= len(before)
+        }
+        return _apart(waiting.take(np.array(list(last.values()), dtype=np.int64)), self.steps)
+
+    def note(self, new: TurnBlock) -> None:
+        """Note whose turns came, and what a person decided."""
+        for turn in new.turns:
+            self.traces[turn[AT["trace_id"]]] = None
+            if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None:
+                self.decisions.append(turn)
+
+    @property
+    def told_ever(self) -> dict[str, None]:
+        """The ids of the last events that were told of the task."""
+        return {**self.told_before, **self.told_elsewhere, **self.told}
+
+    def decisions_for(self, moves: Sequence[Move]) -> Iterator[Turn]:
+        """Yield what people decided, as turns of the task that these turns move to."""
+        moved = {key for move in moves for key in move.keys}
+        for turn in self.decisions:
+            if key_of(turn) not in moved:
+                yield (moves[0].after, *turn[1:])
+
+    def may_go(self, moves: Sequence[Move]) -> bool:
+        """Return whether the turns of these moves can leave the task.
+
+        They can if it has no others, or if none of them is settled.
+        """
+        if self.recalled:
+            return False
+        return self.is_left_by(moves) or all(self.keys >= move.keys for move in moves)
+
+    def is_left_by(self, moves: Sequence[Move]) -> bool:
+        """Return whether the task has no turns but those of traces that move as a whole."""
+        whole = {move.trace_id for move in moves if move.is_whole}
+        return len(self.traces) <= TRACES_KEPT_MAX and whole >= self.traces.keys()
 
     def hold(self, kept: TurnBlock, settled: list[Turn], waiting: TurnBlock, more: int) -> None:
         """Hold the turns that may still move, and the settled ones that others depend on.
@@ -109,8 +163,8 @@ class LiveTask:
                 self.steps[_step_of(turn)] = None
         self.settled_turns = len(kept)
         self.block = joined([kept, _apart(waiting, self.steps)])
-        self.order_ns = int(self.block.numbers["order_ns"][-1])
-        self.keys = set(map(_key_of, waiting.turns))
+        self.order_ns = int(self.block.numbers["order_ns"][-1]) if len(self.block) else NEVER_NS
+        self.keys = set(map(key_of, waiting.turns))
         self.open_steps = {_step_of(turn) for turn in waiting.turns if turn[AT["step"]]}
         self.turns_max = len(self.block) + TURNS_MORE + more
 
@@ -125,10 +179,18 @@ class LiveTask:
         return self.now.state.gate is not None
 
 
+def by_task(moves: Iterable[Move]) -> dict[str, list[Move]]:
+    """Return moves by the task that their turns leave."""
+    leaving: dict[str, list[Move]] = {}
+    for move in moves:
+        leaving.setdefault(move.before, []).append(move)
+    return leaving
+
+
 def settling(fresh: TurnBlock, horizon_ns: int) -> int:
     """Return how many turns lie so far back that no span in time can come to stand before them."""
     order_ns = fresh.numbers["order_ns"]
-    moves_ns = order_ns[fresh.numbers["end_ns"] >= horizon_ns].min()
+    moves_ns = order_ns[fresh.numbers["end_ns"] >= horizon_ns].min(initial=TIME_NS_MAX)
     return int(np.searchsorted(order_ns, moves_ns))
 
 

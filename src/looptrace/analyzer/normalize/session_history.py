@@ -20,6 +20,8 @@ from looptrace.bounded_dict import BoundedDict
 SESSIONS_MAX = 100_000
 # Characters of the results that are known of all sessions; a call is answered within a few turns.
 RESULTS_CHARS_MAX = 16 << 20
+# Before every trace.
+_NO_TRACE = (-inf, "")
 # What a result takes beside its text.
 _CHARS_PER_RESULT = 1_000
 
@@ -28,12 +30,14 @@ _CHARS_PER_RESULT = 1_000
 class SessionHistory:
     """What is known of the sessions of many traces; without bounds it is as large as they are."""
 
-    began: dict[str, str] = field(default_factory=dict)  # the first trace of each session
+    # The start and the id of the first trace of each session.
+    began: dict[str, tuple[float, str]] = field(default_factory=dict)
     of_trace: dict[str, str] = field(default_factory=dict)  # the session of each trace
     results_chars_max: float = inf
     results: OrderedDict[tuple[str, ToolCall], ToolResult] = field(default_factory=OrderedDict)
     results_seen: int = 0  # of all sessions so far
     results_chars: int = 0  # of those that are known
+    displaced: set[str] = field(default_factory=set)  # traces that turned out not to be the first
 
     @classmethod
     def bounded(cls) -> SessionHistory:
@@ -50,10 +54,24 @@ class SessionHistory:
         while self.results_chars > self.results_chars_max:
             self.results_chars -= _chars(self.results.popitem(last=False)[1])
 
-    def note_trace(self, trace_id: str, session: str) -> bool:
+    def note_trace(self, trace_id: str, session: str, start_ns: int) -> bool:
         """Note the session of a trace; returns whether it is the first trace of the session."""
+        before = self.of_trace.get(trace_id)
+        if before not in (None, session) and self.began.get(before, _NO_TRACE)[1] == trace_id:
+            del self.began[before]
         self.of_trace[trace_id] = session
-        return self.began.setdefault(session, trace_id) == trace_id
+        began = self.began.get(session)
+        if began is None or (start_ns, trace_id) < began:
+            if began is not None and began[1] != trace_id:
+                self.displaced.add(began[1])
+            self.began[session] = began = (start_ns, trace_id)
+        return began[1] == trace_id
+
+    def forget_trace(self, trace_id: str) -> None:
+        """Let a trace go; what its history showed of the time before it stays known."""
+        session = self.of_trace.get(trace_id)
+        if session in self.began:
+            self.began[session] = _NO_TRACE
 
 
 def _chars(result: ToolResult) -> int:

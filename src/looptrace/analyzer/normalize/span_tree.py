@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from looptrace.analyzer.normalize.span_fields import SpanFields
+from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.schema.spans import Skipped
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.
@@ -19,7 +20,7 @@ class SpanTree:
 
     by_id: dict[tuple[str, str], SpanFields]
     sessions: dict[str, str]
-    parents: dict[str, str]  # of declared tasks
+    parents: Mapping[str, str]  # of declared tasks
     said: frozenset[str]  # the fields that any span has, of those that spans inherit
 
     def ancestors(self, span: SpanFields) -> Iterator[SpanFields]:
@@ -99,20 +100,29 @@ class SpanTree:
 
 
 def span_tree_of(
-    spans: list[SpanFields], session_of: Mapping[str, str]
+    spans: list[SpanFields], known: TraceGroups | None = None
 ) -> tuple[SpanTree, list[Skipped]]:
     """Relate the spans, and report circles of parents.
 
-    `session_of` has the sessions of traces that are not among these and may be linked.
+    `known` has learned from these spans and from others, where there are more than these.
     """
     by_id = {(span.trace_id, span.span_id): span for span in spans}
+    said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
+    if known is None:
+        tree = SpanTree(by_id, _sessions(spans), _parents(spans), said)
+    else:
+        sessions = {span.trace_id: known.session(span.trace_id) for span in spans}
+        tree = SpanTree(by_id, sessions, known.parents, said)
+    return tree, _circles(tree)
+
+
+def _parents(spans: list[SpanFields]) -> dict[str, str]:
+    """Return the parents of declared tasks."""
     parents: dict[str, str] = {}
     subtasks = [s for s in spans if s.task and s.task_parent and s.task != s.task_parent]
     for span in sorted(subtasks, key=lambda s: (s.start_ns, s.trace_id, s.span_id)):
         parents.setdefault(str(span.task), str(span.task_parent))
-    said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
-    tree = SpanTree(by_id, _sessions(spans, session_of), parents, said)
-    return tree, _circles(tree)
+    return parents
 
 
 def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -133,7 +143,7 @@ def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: find(name) for name in list(leader)}
 
 
-def _sessions(spans: list[SpanFields], session_of: Mapping[str, str]) -> dict[str, str]:
+def _sessions(spans: list[SpanFields]) -> dict[str, str]:
     """Return the session of each trace: its first one, else that of the traces it links to."""
     traces = {span.trace_id for span in spans}
     pairs = [(trace, trace) for trace in traces]
@@ -146,10 +156,6 @@ def _sessions(spans: list[SpanFields], session_of: Mapping[str, str]) -> dict[st
         if span.session:
             of_trace.setdefault(span.trace_id, span.session)
             of_group.setdefault(group_of[span.trace_id], span.session)
-    for span in by_start:
-        for other in span.links:
-            if other in session_of and other not in traces:
-                of_group.setdefault(group_of[span.trace_id], session_of[other])
     for span in by_start:
         of_group.setdefault(group_of[span.trace_id], span.trace_id)
     return {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}

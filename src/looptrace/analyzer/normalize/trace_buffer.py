@@ -1,13 +1,15 @@
-"""Spans as they arrive in, turns out that are new, or of which more is known.
+"""Spans as they arrive in, turns out that are new, of which more is known, or that are no more.
 
 A span tells of a turn only together with the others of its trace, so that those are held while the
-trace is at work, as they were read, and the turns of a trace that got a span are made anew.
+trace is at work, as they were read. The turns of a trace that got a span are worked out anew, and
+so are those of other traces where it tells of them: a result, a session, the parent of a task. What
+they are compared by is made only for those with news.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,7 +18,8 @@ import polars as pl
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.normalize.session_history import SESSIONS_MAX, SessionHistory
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
-from looptrace.analyzer.normalize.turn_builder import turns_of_fields
+from looptrace.analyzer.normalize.trace_groups import TraceGroups
+from looptrace.analyzer.normalize.turn_builder import TurnRow, fingerprinted, turn_rows_of
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.bounded_dict import BoundedDict
 
@@ -30,18 +33,43 @@ _CHARS_PER_SPAN = 1_000
 # Traces of a session that wait for results, which its later traces show.
 TRACES_WAITING_MAX = 100
 
-# What turns of a trace may still change of: their place is decided among all turns of the task.
-_PLACED = ("turn", "order_ns")
-# No trace: what the history of a session's first response shows was seen before.
-_BEFORE = ""
+TurnKey = tuple[str | None, ...]  # `TURN_KEY`
+
+
+class Move(NamedTuple):
+    """Turns of a trace that turn out to be of another task than was known."""
+
+    trace_id: str
+    before: str
+    after: str
+    keys: frozenset[TurnKey]
+    first_ns: int  # the first of their ends
+    is_whole: bool  # whether these are all the turns that the trace ever had in the first task
+
+
+class TurnNews(NamedTuple):
+    """What spans brought: turns with news, and those that a task has no longer."""
+
+    turns: pl.DataFrame  # `TURN_SCHEMA`, neither ordered nor numbered
+    gone: Sequence[tuple[str, TurnKey]]  # with their task
+    moves: Sequence[Move]  # whose turns are among those with news and those that are gone
+
+
+# Says of each move whether it may be made; else its turns stay where they are.
+Consent = Callable[[Sequence[Move]], Sequence[bool]]
+
+
+def always(moves: Sequence[Move]) -> list[bool]:
+    """Let every move be made."""
+    return [True] * len(moves)
 
 
 class _Turn(NamedTuple):
-    """What tells a turn from others, and from what was known of it before."""
+    """What is known of a turn: its task, a hash of all else, and whether it stays in that task."""
 
-    key: tuple[str, ...]
     task: str
-    content: int  # hash
+    content: int
+    stays: bool = False
 
 
 class _Span(NamedTuple):
@@ -51,23 +79,38 @@ class _Span(NamedTuple):
     chars: int
 
 
+class _News(NamedTuple):
+    """A turn of which there is news, before it is compared with anything."""
+
+    row: TurnRow
+    key: TurnKey
+    before: _Turn | None
+
+
 @dataclass(slots=True)
 class _Trace:
     """The spans of one trace so far, and the turns that are known of them."""
 
     spans: dict[str, _Span] = field(default_factory=dict)  # by id
-    known: dict[tuple[str, ...], _Turn] = field(default_factory=dict)
+    above: dict[str, SpanFields] = field(default_factory=dict)  # those still open, by id
+    known: dict[TurnKey, _Turn] = field(default_factory=dict)
     session: str = ""
     chars: int = 0
+    is_cut: bool = False  # whether spans of it had to go
 
     def hold(self, span: _Span) -> None:
         """Take a span; one that comes again takes the place of the first."""
         span_id = span.fields.span_id
+        self.above.pop(span_id, None)
         self._drop(span_id)
         self.spans[span_id] = span
         self.chars += span.chars
         if len(self.spans) > SPANS_PER_TRACE_MAX:
-            self._drop(next(iter(self.spans)))
+            oldest = next(iter(self.spans))
+            self._drop(oldest)
+            self.is_cut = True
+            # Its turns stay as they are.
+            self.known = {key: turn for key, turn in self.known.items() if key[1] != oldest}
 
     def _drop(self, span_id: str) -> None:
         if span := self.spans.pop(span_id, None):
@@ -79,29 +122,70 @@ class _Trace:
             if span.kind == "model":
                 yield from (call.call_id for call in span.calls if call.call_id)
 
-    def learn(self, turn: _Turn) -> bool:
-        """Note a turn; says whether there is news of it.
+    def news(self, rows: Iterable[TurnRow]) -> tuple[list[_News], list[tuple[str, TurnKey]]]:
+        """Learn the turns as they are now; returns those with news, and those that are no more."""
+        known: dict[TurnKey, _Turn] = {}
+        news: list[_News] = []
+        for row in rows:
+            key = tuple(row.get(name) for name in TURN_KEY)
+            before = self.known.get(key)
+            if before and before.stays:
+                row["task"] = before.task
+            turn = _Turn(row["task"], _content(row), bool(before and before.stays))
+            known[key] = turn
+            if turn != before:
+                news.append(_News(row, key, before))
+        gone = [(turn.task, key) for key, turn in self.known.items() if key not in known]
+        self.known = known
+        return news, gone
 
-        A turn stays with the task to which it first belonged, whatever is learned of that later.
-        """
-        before = self.known.setdefault(turn.key, turn)
-        if before is turn:
-            return True
-        if before.task != turn.task or before.content == turn.content:
-            return False
-        self.known[turn.key] = turn
-        return True
+    def moves(self, news: Iterable[_News]) -> Iterator[Move]:
+        """Yield the moves among turns with news."""
+        moved: dict[tuple[str, str], list[_News]] = {}
+        for each in news:
+            if each.before and each.before.task != each.row["task"]:
+                moved.setdefault((each.before.task, each.row["task"]), []).append(each)
+        left = {turn.task for turn in self.known.values()}
+        for (before, after), members in moved.items():
+            yield Move(
+                members[0].row["trace_id"],
+                before,
+                after,
+                frozenset(each.key for each in members),
+                min(each.row["end_ns"] for each in members),
+                is_whole=before not in left and not self.is_cut,
+            )
+
+    def stay(self, news: Iterable[_News], move: Move) -> None:
+        """Let the turns of a move stay in the task that they have been in."""
+        for row, key, _ in news:
+            if key in move.keys:
+                row["task"] = move.before
+                self.known[key] = _Turn(move.before, _content(row), stays=True)
+
+
+def _content(row: TurnRow) -> int:
+    """Hash what a turn says, but for its task."""
+    return hash(tuple(item for item in row.items() if item[0] != "task"))
 
 
 class TraceBuffer:
     """The traces at work, and what is known of their turns."""
 
-    def __init__(self, sameness: Sameness = NOTHING, chars_max: int = CHARS_MAX) -> None:
+    def __init__(
+        self,
+        sameness: Sameness = NOTHING,
+        chars_max: int = CHARS_MAX,
+        may_move: Consent = always,
+    ) -> None:
+        """Compare turns by `sameness`; `may_move` says which of them may change their task."""
         self.dropped = 0  # traces that had to go to make room for others
         self._sameness = sameness
         self._chars_max = chars_max
+        self._may_move = may_move
         self._chars = 0
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._groups = TraceGroups(SESSIONS_MAX)
         self._sessions = SessionHistory.bounded()
         # The traces of each session with calls whose results are not known yet.
         self._waiting: BoundedDict[str, BoundedDict[str, None]] = BoundedDict(SESSIONS_MAX)
@@ -109,26 +193,32 @@ class TraceBuffer:
     def __len__(self) -> int:
         return len(self._traces)
 
-    def take(self, spans: pl.DataFrame, above: pl.DataFrame | None = None) -> pl.DataFrame:
-        """Take spans (`SPAN_SCHEMA`) that ended; returns the turns (`TURN_SCHEMA`) with news.
+    def take(self, spans: pl.DataFrame, above: pl.DataFrame | None = None) -> TurnNews:
+        """Take spans (`SPAN_SCHEMA`) that ended; returns what they tell of turns.
 
         Those `above` are still open, and only tell what the others inherit.
         """
-        for span in map(_Span, list(span_fields_of(spans)), _chars(spans)):
+        taken = list(map(_Span, list(span_fields_of(spans)), _chars(spans)))
+        for span in taken:
             self._hold(span)
-        traces = spans["trace_id"].unique(maintain_order=True)
-        opened = spans.clear() if above is None else above
-        inherited = span_fields_of(opened.filter(pl.col("trace_id").is_in(traces.implode())))
-        results_seen = self._sessions.results_seen
-        news = self._turns(traces, inherited)
-        if self._sessions.results_seen > results_seen and (answered := self._answered(traces)):
-            news = pl.concat([news, self._turns(answered)])
+        touched = dict.fromkeys(span.fields.trace_id for span in taken)
+        opened = list(span_fields_of(above)) if above is not None else []
+        for name in touched:
+            self._traces[name].above = {
+                span.span_id: span
+                for span in opened
+                if span.trace_id == name and span.span_id not in self._traces[name].spans
+            }
+        told = [span.fields for span in taken]
+        told += [span for name in touched for span in self._traces[name].above.values()]
+        others = self._groups.learn(told) - touched.keys()
+        news = self._news([*touched, *sorted(others & self._traces.keys())])
         self._make_room()
         return news
 
-    def rest(self) -> pl.DataFrame:
+    def rest(self) -> TurnNews:
         """Return the turns that waited for spans which do not come any more."""
-        return self._turns(self._traces, ended=True)
+        return self._news(list(self._traces), ended=True)
 
     def _hold(self, span: _Span) -> None:
         name = span.fields.trace_id
@@ -138,31 +228,65 @@ class TraceBuffer:
         trace.hold(span)
         self._chars += trace.chars
 
-    def _turns(
-        self, names: Iterable[str], above: Iterable[SpanFields] = (), *, ended: bool = False
-    ) -> pl.DataFrame:
-        names = list(names)
-        spans = (span.fields for name in names for span in self._traces[name].spans.values())
-        turns, _ = turns_of_fields(
-            spans, self._sameness, above=above, sessions=self._sessions, ended=ended
-        )
-        self._note_waiting(names, turns)
-        news = [self._traces[turn.key[0]].learn(turn) for turn in _identified(turns)]
-        return turns.filter(pl.Series(news, dtype=pl.Boolean))
+    def _news(self, names: Sequence[str], *, ended: bool = False) -> TurnNews:
+        """Return what is new of the turns of traces, and of others that learn from them."""
+        news: dict[str, list[_News]] = {}
+        gone: list[tuple[str, TurnKey]] = []
+        waiting = list(names)
+        while waiting:
+            results_seen = self._sessions.results_seen
+            rows = self._rows(waiting, ended=ended)
+            for name in waiting:
+                found, lost = self._traces[name].news(rows.get(name, ()))
+                news[name] = _latest([*news.get(name, ()), *found])
+                gone += lost
+            answered = self._answered(waiting) if self._sessions.results_seen > results_seen else ()
+            # Those that are no longer the first of their session have nothing to show of the past.
+            again = sorted(self._sessions.displaced & self._traces.keys())
+            self._sessions.displaced.clear()
+            waiting = [*again, *(name for name in answered if name not in again)]
+        moves = self._moved(news)
+        gone += [(move.before, key) for move in moves for key in move.keys]
+        rows_with_news = [each.row for found in news.values() for each in found]
+        return TurnNews(fingerprinted(rows_with_news, self._sameness), gone, moves)
 
-    def _note_waiting(self, names: Iterable[str], turns: pl.DataFrame) -> None:
-        """Note which of these traces have calls without a result."""
-        results = turns.filter(pl.col("result").is_not_null()).select("trace_id", "call_id")
-        answered = set(results.iter_rows())
-        for name in names:
-            trace = self._traces[name]
-            trace.session = self._sessions.of_trace.get(name, name)
-            asked = {(name, call) for call in trace.calls()}
-            if asked - answered:
-                waiting = self._waiting.setdefault(trace.session, BoundedDict(TRACES_WAITING_MAX))
-                waiting[name] = None
+    def _moved(self, news: dict[str, list[_News]]) -> list[Move]:
+        """Return the moves that may be made; the turns of all others stay in their tasks."""
+        moves = [move for name, found in news.items() for move in self._traces[name].moves(found)]
+        made: list[Move] = []
+        for move, may in zip(moves, self._may_move(moves) if moves else (), strict=True):
+            if may:
+                made.append(move)
             else:
-                self._stop_waiting(name, trace.session)
+                self._traces[move.trace_id].stay(news[move.trace_id], move)
+        return made
+
+    def _rows(self, names: Collection[str], *, ended: bool) -> dict[str, list[TurnRow]]:
+        """Work out the turns of traces anew, and note which of these wait for results."""
+        traces = [self._traces[name] for name in names]
+        rows, _ = turn_rows_of(
+            (span.fields for trace in traces for span in trace.spans.values()),
+            self._sessions,
+            above=[span for trace in traces for span in trace.above.values()],
+            known=self._groups,
+            ended=ended,
+        )
+        by_trace: dict[str, list[TurnRow]] = {}
+        for row in rows:
+            by_trace.setdefault(row["trace_id"], []).append(row)
+        for name in names:
+            self._note_waiting(name, by_trace.get(name, ()))
+        return by_trace
+
+    def _note_waiting(self, name: str, rows: Iterable[TurnRow]) -> None:
+        """Note whether a trace has calls without a result."""
+        answered = {row.get("call_id") for row in rows if row.get("result") is not None}
+        trace = self._traces[name]
+        self._stop_waiting(name, trace.session)
+        trace.session = self._groups.session(name)
+        if not answered.issuperset(trace.calls()):
+            waiting = self._waiting.setdefault(trace.session, BoundedDict(TRACES_WAITING_MAX))
+            waiting[name] = None
 
     def _stop_waiting(self, name: str, session: str) -> None:
         if waiting := self._waiting.get(session):
@@ -184,16 +308,18 @@ class TraceBuffer:
             self._chars -= trace.chars
             self._stop_waiting(name, trace.session)
             self.dropped += 1
-            if trace.session in self._sessions.began:
-                self._sessions.began[trace.session] = _BEFORE
+            self._sessions.forget_trace(name)
+
+
+def _latest(news: Iterable[_News]) -> list[_News]:
+    """Return of each turn the last news, with what was known before all of them."""
+    latest: dict[TurnKey, _News] = {}
+    for each in news:
+        earlier = latest.get(each.key)
+        latest[each.key] = each._replace(before=earlier.before) if earlier else each
+    return list(latest.values())
 
 
 def _chars(spans: pl.DataFrame) -> pl.Series:
     texts = pl.sum_horizontal(pl.col(pl.String).str.len_chars())
     return spans.select(_CHARS_PER_SPAN + texts).to_series()
-
-
-def _identified(turns: pl.DataFrame) -> Iterator[_Turn]:
-    keys = turns.select(TURN_KEY).iter_rows()
-    contents = turns.drop(_PLACED).hash_rows()
-    return (_Turn(*turn) for turn in zip(keys, turns["task"], contents, strict=True))

@@ -16,14 +16,15 @@ from msgspec.structs import asdict
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
-from looptrace.analyzer.normalize.session_history import SessionHistory, given_results
+from looptrace.analyzer.normalize.call_results import fill_results
+from looptrace.analyzer.normalize.messages import Message, ToolCall
+from looptrace.analyzer.normalize.session_history import SessionHistory
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
-from looptrace.analyzer.normalize.twin_spans import _known, merge_twins
+from looptrace.analyzer.normalize.trace_groups import TraceGroups
+from looptrace.analyzer.normalize.twin_spans import merge_twins
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import parsed
 
 # Turns that carry the progress recorded on their span; of those that share one, one does.
@@ -47,20 +48,40 @@ def turns_of_fields(
     spans: Iterable[SpanFields],
     sameness: Sameness = NOTHING,
     *,
-    above: Iterable[SpanFields] = (),
     sessions: SessionHistory | None = None,
-    ended: bool = True,
 ) -> tuple[pl.DataFrame, list[Skipped]]:
     """Turn spans that were read, in any order, into turns as `turns_of` does.
 
-    Where spans are still coming, those `above` are still open and only tell what the others
-    inherit, `sessions` has what earlier traces of a session showed and learns from these, and a
-    trace that has not `ended` keeps back the calls of its last response, which may get spans of
-    their own, until their results are known.
+    `sessions` has what earlier traces of a session showed, and learns from these.
     """
-    sessions = sessions or SessionHistory()
+    rows, skipped = turn_rows_of(spans, sessions or SessionHistory())
+    return numbered(fingerprinted(rows, sameness)), skipped
+
+
+def fingerprinted(rows: Iterable[TurnRow], sameness: Sameness = NOTHING) -> pl.DataFrame:
+    """Return rows as turns (`TURN_SCHEMA`) in their order, not yet numbered."""
+    rows = list(rows)
+    columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
+    return add_fingerprints(pl.DataFrame(columns, TURN_SCHEMA), sameness)
+
+
+def turn_rows_of(
+    spans: Iterable[SpanFields],
+    sessions: SessionHistory,
+    *,
+    above: Iterable[SpanFields] = (),
+    known: TraceGroups | None = None,
+    ended: bool = True,
+) -> tuple[list[TurnRow], list[Skipped]]:
+    """Return the rows of turns before they are fingerprinted.
+
+    Where spans are still coming, those `above` are still open and only tell what the others
+    inherit, `known` has learned how these traces and others belong together, and a trace that has
+    not `ended` keeps back the calls of its last response, which may get spans of their own, until
+    their results are known.
+    """
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
-    tree, skipped = span_tree_of([*fields, *above], sessions.of_trace)
+    tree, skipped = span_tree_of([*fields, *above], known)
     sessions.learn(fields, tree)
     fields = merge_twins(fields, tree)
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
@@ -73,10 +94,8 @@ def turns_of_fields(
     )
     for _, members in in_order:
         rows += _Trace(members, tree, sessions, ended=ended).rows()
-    _fill_results(rows, fields, tree, sessions)
-    columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
-    table = pl.DataFrame(columns, TURN_SCHEMA)
-    return numbered(add_fingerprints(table, sameness)), skipped
+    fill_results(rows, fields, tree, sessions)
+    return rows, skipped
 
 
 class _Trace:
@@ -96,7 +115,8 @@ class _Trace:
         self.interventions = [span for span in spans if span.interventions]
         self.starts = sorted(span.start_ns for span in self.models)
         self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
-        self.replay = sessions.note_trace(trace_id, tree.sessions[trace_id])
+        start_ns = min(span.start_ns for span in spans)
+        self.replay = sessions.note_trace(trace_id, tree.sessions[trace_id], start_ns)
         self.ended = ended
         self.asked = self._asked()
 
@@ -360,33 +380,3 @@ def _bare(call: ToolCall) -> str | None:
     """Return the value of a call's only argument, as some frameworks show it without its name."""
     named = parsed(call.arguments)
     return str(next(iter(named.values()))) if isinstance(named, dict) and len(named) == 1 else None
-
-
-def _fill_results(
-    rows: list[TurnRow], fields: list[SpanFields], tree: SpanTree, sessions: SessionHistory
-) -> None:
-    """Add the results that models were given to the calls whose own spans do not tell them.
-
-    A result is looked for by call id in the call's trace, then in other traces of its session whose
-    history shows the same call under that id: some frameworks number the calls of each run alike.
-    """
-    in_trace: dict[tuple[str, str], ToolResult] = {}
-    for span, result, _ in given_results(fields, tree):
-        in_trace.setdefault((span.trace_id, str(result.call_id)), result)
-    for row in rows:
-        if row["kind"] != "tool" or row["call_id"] is None:
-            continue
-        call = ToolCall(row["call_id"], row["name"], row["arguments"])
-        given = in_trace.get((row["trace_id"], row["call_id"]))
-        if given := given or sessions.results.get((row["session"], call)):
-            _fill_result(row, given)
-
-
-def _fill_result(row: TurnRow, found: ToolResult) -> None:
-    if row.get("result") is None:
-        row["result"] = found.text
-        row["failed"] = _known(row["failed"], found.failed)
-    if row["failed"] and row["error"] is None and found.text and not says_nothing(found.text):
-        error_type, row["error"] = error_of(found.text)
-        row["trace_hash"] = row["trace_hash"] or found.text
-        row["error_type"] = row["error_type"] or error_type

@@ -122,8 +122,8 @@ class Gates:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
-    def update(self, notice: GateNotice) -> None:
-        """Take an event in."""
+    def update(self, notice: GateNotice, *, is_new: bool = True) -> None:
+        """Take an event in; of one that is not new only the name of its task may be news."""
         with self._changed:
             held = self._held.get(notice.task)
             state = _state_of(notice, held)
@@ -138,6 +138,8 @@ class Gates:
                     self._held[name] = latest
                     self._held.move_to_end(name)
             self._changed.notify_all()
+        if not is_new:
+            return
         for callback in list(self._callbacks):
             try:
                 callback(state)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 import polars as pl
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.live import Fed
+from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
-from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.otlp.span_table import span_table
@@ -38,9 +38,8 @@ class LocalEngine:
 
     def __init__(self, settings: Settings | None = None) -> None:
         settings = settings or default()
-        self._live = LiveEngine(settings.policy)
+        self._live = LiveSpans(settings.policy)
         self._directives = settings.directives
-        self._arrivals = TraceBuffer(settings.policy.sameness)
         self._notify: Callable[[list[GateNotice]], object] = list  # until it is started
         self._pid: int | None = None  # of the process in which it works
         self._lock = threading.Lock()
@@ -61,7 +60,8 @@ class LocalEngine:
         """
         self._enter()
         with self._lock:
-            notices = self._feed(self._arrivals.take(_table(spans), _table(above)))
+            _, fed = self._live.take(_table(spans), _table(above))
+            notices = self._notices(fed)
         self._notify(notices)
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
@@ -83,7 +83,7 @@ class LocalEngine:
                 decision=decision,
                 note=note,
             )
-            notices = self._feed(resolution_turns([resolution]))
+            notices = self._notices(self._live.feed(resolution_turns([resolution])))
         self._notify(notices)
 
     def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:  # noqa: ARG002
@@ -98,7 +98,8 @@ class LocalEngine:
         """
         self._enter()
         with self._lock:
-            notices = self._feed(self._arrivals.rest())
+            _, fed = self._live.rest()
+            notices = self._notices(fed)
         self._notify(notices)
 
     def _enter(self) -> None:
@@ -107,12 +108,12 @@ class LocalEngine:
         if self._pid != os.getpid():
             raise ForkedError("this process was forked; create the processor after the fork")
 
-    def _feed(self, turns: pl.DataFrame) -> list[GateNotice]:
-        events = self._live.feed(turns).events
+    def _notices(self, fed: Fed) -> list[GateNotice]:
+        """Return what was told; what only moved to another task has the id that it had."""
         if time.monotonic() > self._forget_s:
-            self._live.forget(time.time_ns())
+            self._live.engine.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
-        return [notice_of(event, self._directives) for event in events]
+        return [notice_of(event, self._directives) for event in (*fed.moved, *fed.events)]
 
 
 def _table(spans: Iterable[ReadableSpan]) -> pl.DataFrame:

@@ -143,6 +143,7 @@ class LoopSpanProcessor(SpanProcessor):
         self._gates = Gates(lambda: queue.failing)
         # Tasks by name whose gate was asked for, and until when what is known of them holds.
         self._known_until_s: BoundedDict[str, float] = BoundedDict(TASKS_MAX)
+        self._told: BoundedDict[str, str] = BoundedDict(TASKS_MAX)  # task of each event, by id
         # Open gates of tasks that nobody here has asked for so far.
         self._open_elsewhere: BoundedDict[str, GateNotice] = BoundedDict(TASKS_MAX)
         method = weakref.WeakMethod(self._notify)
@@ -278,14 +279,17 @@ class LoopSpanProcessor(SpanProcessor):
     def _notify(self, notices: list[GateNotice]) -> None:
         """Take in the notices that concern this process; a server sends those of all processes."""
         for notice in notices:
+            # What is told again of another task has only moved there.
+            is_new = self._told.get(notice.id, notice.task) == notice.task
+            self._told[notice.id] = notice.task
             is_own = not notice.trace_id or self._spans.knows(notice.trace_id)
             if is_own or notice.task in self._known_until_s:
-                self._gates.update(notice)
+                self._gates.update(notice, is_new=is_new)
             elif notice.type == "gate_opened":
                 self._open_elsewhere[notice.task] = notice
             elif notice.type == "gate_resolved":
                 self._open_elsewhere.pop(notice.task, None)
-            if is_own:
+            if is_own and is_new:
                 self._emitter.emit(notice, self._provider)
 
     def _is_known(self, task: str) -> bool:

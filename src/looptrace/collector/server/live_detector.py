@@ -13,12 +13,12 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.detect.counters import DAY_S
-from looptrace.analyzer.engine.live import Fed, LiveEngine
+from looptrace.analyzer.engine.live import Fed
 from looptrace.analyzer.engine.live_outages import OutageWatch
+from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.gates.resolutions import Resolution, decisions_on, resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.analyzer.settings.sections import Settings
@@ -182,8 +182,7 @@ class _Judge:
         self._pause = pause
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
-        self._arrivals = TraceBuffer(settings.policy.sameness)
-        self._live = LiveEngine(settings.policy, self._recall, tasks_max)
+        self._live = LiveSpans(settings.policy, self._recall, tasks_max)
         self._outages = OutageWatch(settings.outages)
         self._outages_told: dict[str, int] = {}  # by id, when it was known
         self._goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
@@ -257,7 +256,7 @@ class _Judge:
         for spans in reader.read_spans(self._dir):
             touched.append(spans.filter(of_traces))
             goes_on = last_ns.over("trace_id") > now_ns - TRACES_GO_ON_S * NS_PER_S
-            self._arrivals.take(spans.filter(goes_on & ~of_traces))
+            self._live.traces.take(spans.filter(goes_on & ~of_traces))
         self._show()
         return pl.concat(touched)
 
@@ -293,12 +292,13 @@ class _Judge:
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:
-            self._feed(resolution_turns(said))
+            turns = resolution_turns(said)
+            self._note_fed(turns, self._live.feed(turns))
             self._seen.update(each.id for each in said)
         if logged is not None:
             self._take(logged)
         if time.monotonic() > self._forget_s:
-            self._live.forget(time.time_ns())
+            self._live.engine.forget(time.time_ns())
             self._forget_outages(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         return logged is not None and logged.has_more
@@ -346,7 +346,9 @@ class _Judge:
         """
         while True:
             try:
-                new = self._gates.record(fed.events, states, time.time_ns(), fed.openings)
+                new = self._gates.record(
+                    [*fed.moved, *fed.events], states, time.time_ns(), fed.openings
+                )
                 break
             except StoreError as error:
                 if self._pause(LOOK_EVERY_S):
@@ -383,9 +385,9 @@ class _Judge:
         return changed
 
     def _show(self) -> None:
-        judged, live = self._judged, self._live
+        judged, live, traces = self._judged, self._live.engine, self._live.traces
         judged.late, judged.tasks, judged.tasks_evicted = live.late, len(live), live.evicted
-        judged.traces, judged.traces_dropped = len(self._arrivals), self._arrivals.dropped
+        judged.traces, judged.traces_dropped = len(traces), traces.dropped
 
 
 def _with_decisions(turns: pl.DataFrame, decided: Sequence[Resolution]) -> pl.DataFrame:

@@ -1,0 +1,50 @@
+"""Spans as they arrive in, findings and events out: turns made of them, and judged at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from looptrace.analyzer.engine.live import Fed, LiveEngine
+from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
+from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.normalize.trace_buffer import TraceBuffer, TurnNews
+
+
+class LiveSpans:
+    """Finds loops in spans as they arrive, in any order; what it tells is what batch tells.
+
+    A name that comes late may move turns from one task to another. What was told of them is then
+    told as moved, and not as new.
+    """
+
+    def __init__(
+        self,
+        policy: DetectionPolicy = DEFAULT,
+        recall: Callable[[str], TaskState] = TaskState,
+        tasks_max: int | None = None,
+    ) -> None:
+        """Judge by these rules; `recall` and `tasks_max` are as in `LiveEngine`."""
+        self.engine = LiveEngine(policy, recall, tasks_max)
+        self.traces = TraceBuffer(policy.sameness, may_move=self.engine.may_move)
+
+    def take(
+        self, spans: pl.DataFrame, above: pl.DataFrame | None = None
+    ) -> tuple[pl.DataFrame, Fed]:
+        """Take spans (`SPAN_SCHEMA`) that ended; returns turns with news, and what they brought.
+
+        Those `above` are still open, and only tell what the others inherit.
+        """
+        return self._fed(self.traces.take(spans, above))
+
+    def rest(self) -> tuple[pl.DataFrame, Fed]:
+        """Take the turns that waited for spans which do not come any more."""
+        return self._fed(self.traces.rest())
+
+    def feed(self, turns: pl.DataFrame) -> Fed:
+        """Take turns that no span tells of."""
+        return self.engine.feed(turns)
+
+    def _fed(self, news: TurnNews) -> tuple[pl.DataFrame, Fed]:
+        return news.turns, self.engine.feed(news.turns, news.gone, news.moves)

@@ -1,0 +1,48 @@
+"""Results of calls that no span of their own tells, from what models were given later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from looptrace.analyzer.normalize.messages import ToolCall, ToolResult
+from looptrace.analyzer.normalize.session_history import SessionHistory, given_results
+from looptrace.analyzer.normalize.span_fields import SpanFields
+from looptrace.analyzer.normalize.span_tree import SpanTree
+from looptrace.analyzer.normalize.twin_spans import _known
+from looptrace.analyzer.text.errors import error_of, says_nothing
+
+
+def fill_results(
+    rows: Iterable[dict[str, Any]],
+    fields: Iterable[SpanFields],
+    tree: SpanTree,
+    sessions: SessionHistory,
+) -> None:
+    """Add the results that models were given to the calls whose own spans do not tell them.
+
+    A result is looked for by call id in the call's trace, then in other traces of its session whose
+    history shows the same call under that id: some frameworks number the calls of each run alike.
+    """
+    in_trace: dict[tuple[str, str], ToolResult] = {}
+    for span, result, _ in given_results(fields, tree):
+        in_trace.setdefault((span.trace_id, str(result.call_id)), result)
+    for row in rows:
+        if row["kind"] != "tool" or row["call_id"] is None:
+            continue
+        given = in_trace.get((row["trace_id"], row["call_id"]))
+        if given is None:
+            call = ToolCall(row["call_id"], row["name"], row["arguments"])
+            given = sessions.results.get((row["session"], call))
+        if given:
+            _fill_result(row, given)
+
+
+def _fill_result(row: dict[str, Any], found: ToolResult) -> None:
+    if row.get("result") is None:
+        row["result"] = found.text
+        row["failed"] = _known(row["failed"], found.failed)
+    if row["failed"] and row["error"] is None and found.text and not says_nothing(found.text):
+        error_type, row["error"] = error_of(found.text)
+        row["trace_hash"] = row["trace_hash"] or found.text
+        row["error_type"] = row["error_type"] or error_type
