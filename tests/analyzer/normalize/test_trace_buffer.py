@@ -14,7 +14,7 @@ from looptrace.analyzer.normalize.session_history import SessionHistory
 from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, TraceBuffer
 from looptrace.analyzer.normalize.turn_builder import turns_of, turns_of_fields
-from looptrace.analyzer.schema.turns import TURN_KEY
+from looptrace.analyzer.schema.turns import TURN_KEY, TURN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
 from tests.collector.store.test_writer import spans_of
@@ -39,10 +39,11 @@ def test_turns_are_those_of_all_spans_at_once(path: Path, size: int) -> None:
     spans, arrivals = spans_in(path), TraceBuffer()
     # What an agent's span says is known while it is open; see the processor.
     news = [
-        arrivals.take(spans[start : start + size], above=spans[start + size :]).turns
+        arrivals.take(spans[start : start + size], above=spans[start + size :])
         for start in range(0, spans.height, size)
     ]
-    came = pl.concat([*news, arrivals.rest().turns]).unique(TURN_KEY, keep="last").drop(PLACES)
+    rows = [turn for part in [*news, arrivals.rest()] for turn in part.turns]
+    came = pl.DataFrame(rows, TURN_SCHEMA, orient="row").unique(TURN_KEY, keep="last").drop(PLACES)
     whole = turns_of(spans)[0].drop(PLACES)
     assert came.sort(TURN_KEY).equals(whole.sort(TURN_KEY))
 
@@ -51,15 +52,15 @@ def test_a_span_that_comes_again_is_no_news() -> None:
     """Exporters send twice what was not acknowledged."""
     arrivals = TraceBuffer()
     spans = _spans("s1", 3)
-    assert arrivals.take(spans).turns.height == 3
-    assert arrivals.take(spans).turns.is_empty()
+    assert len(arrivals.take(spans).turns) == 3
+    assert not arrivals.take(spans).turns
 
 
 def test_traces_go_that_were_touched_longest_ago() -> None:
     """However many come, what is held has a bound."""
     arrivals = TraceBuffer(chars_max=20_000)
     for number in range(100):
-        assert arrivals.take(_spans(f"s{number}", 2)).turns.height == 2
+        assert len(arrivals.take(_spans(f"s{number}", 2)).turns) == 2
     assert len(arrivals) < 10
     assert arrivals.dropped == 100 - len(arrivals)
 
@@ -67,7 +68,7 @@ def test_traces_go_that_were_touched_longest_ago() -> None:
 def test_of_a_long_trace_the_last_spans_are_held() -> None:
     """Each turn of it is news once."""
     arrivals, spans = TraceBuffer(), _spans("s1", SPANS_PER_TRACE_MAX + 50)
-    news = sum(arrivals.take(part).turns.height for part in spans.iter_slices(500))
+    news = sum(len(arrivals.take(part).turns) for part in spans.iter_slices(500))
     assert news == spans.height
 
 

@@ -40,21 +40,21 @@ from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.turn_block import (
     AT,
     EMPTY,
-    Turn,
     TurnBlock,
     count_on,
     encoded,
     gather_from,
     joined,
     put_in_order,
+    rows_of,
     seen_of,
     turns_of,
 )
+from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import with_history
 from looptrace.analyzer.normalize.trace_buffer import Move, TurnKey
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.turns import LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -139,21 +139,24 @@ class LiveEngine:
         others = ((self._tasks.get(move.after), move.first_ns) for move in moves)
         return all(not other or first_ns >= other.settled_ns for other, first_ns in others)
 
-    def feed(
+    def feed(self, turns: pl.DataFrame) -> Fed:
+        """Take turns (`TURN_SCHEMA`) in any order; returns what is new because of them."""
+        return self.take(rows_of(turns))
+
+    def take(
         self,
-        turns: pl.DataFrame,
+        turns: Sequence[Turn],
         gone: Iterable[tuple[str, TurnKey]] = (),
         moves: Sequence[Move] = (),
     ) -> Fed:
-        """Take turns (`TURN_SCHEMA`) in any order; returns what is new because of them.
+        """Take turns in any order; returns what is new because of them.
 
         Turns that are `gone` are no more in the task that is named with them, unless they are
         settled there. Those that have moved, as `may_move` has said, are among the turns.
         """
         fed = Fed([], [], [])
-        if moves and (said := self._moved(moves, fed)):
-            turns = pl.concat([turns, pl.DataFrame(said, TURN_SCHEMA, orient="row")])
-        parts = self._parts(self._in_time(turns), self._held(gone))
+        decisions = self._moved(moves, fed)
+        parts = self._parts(self._in_time([*turns, *decisions]), self._held(gone))
         if not parts:
             return fed
         parts, happened = self._evaluated(parts)
@@ -188,28 +191,25 @@ class LiveEngine:
                 held.setdefault(name, set()).add(key)
         return held
 
-    def _in_time(self, turns: pl.DataFrame) -> dict[str, TurnBlock]:
+    def _in_time(self, turns: Sequence[Turn]) -> dict[str, TurnBlock]:
         """Return the turns of each task that do not come too late, with their codes."""
-        if turns.is_empty():
+        if not turns:
             return {}
-        tasks, ends = turns["task"].to_list(), turns["end_ns"].to_list()
         places: dict[str, list[int]] = {}
-        for place, name in enumerate(tasks):
-            places.setdefault(name, []).append(place)
+        for place, turn in enumerate(turns):
+            places.setdefault(turn[AT["task"]], []).append(place)
         self._touch(places)
-        late = [
-            place for place, end in enumerate(ends) if end < self._tasks[tasks[place]].settled_ns
-        ]
-        self.late += len(late)
-        if len(late) == len(tasks):
+        in_time: dict[str, list[int]] = {}
+        for name, mine in places.items():
+            settled_ns = self._tasks[name].settled_ns
+            if kept := [place for place in mine if turns[place][AT["end_ns"]] >= settled_ns]:
+                in_time[name] = kept
+        late = len(turns) - sum(map(len, in_time.values()))
+        self.late += late
+        if late == len(turns):
             return {}
-        left_out = set(late)
-        in_time = {
-            name: [place for place in mine if place not in left_out]
-            for name, mine in places.items()
-        }
         block = encoded(turns)
-        return {name: block.take(np.array(mine)) for name, mine in in_time.items() if mine}
+        return {name: block.take(np.array(mine)) for name, mine in in_time.items()}
 
     def _touch(self, names: Iterable[str]) -> None:
         """Hold these tasks, and let them be the last to go."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
 from looptrace.analyzer.engine.live import Fed, LiveEngine
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
+from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer, TurnNews
 
@@ -31,14 +32,14 @@ class LiveSpans:
 
     def take(
         self, spans: pl.DataFrame, above: pl.DataFrame | None = None
-    ) -> tuple[pl.DataFrame, Fed]:
+    ) -> tuple[Sequence[Turn], Fed]:
         """Take spans (`SPAN_SCHEMA`) that ended; returns turns with news, and what they brought.
 
         Those `above` are still open, and only tell what the others inherit.
         """
         return self._fed(self.traces.take(spans, above))
 
-    def rest(self) -> tuple[pl.DataFrame, Fed]:
+    def rest(self) -> tuple[Sequence[Turn], Fed]:
         """Take the turns that waited for spans which do not come any more."""
         return self._fed(self.traces.rest())
 
@@ -46,5 +47,5 @@ class LiveSpans:
         """Take turns that no span tells of."""
         return self.engine.feed(turns)
 
-    def _fed(self, news: TurnNews) -> tuple[pl.DataFrame, Fed]:
-        return news.turns, self.engine.feed(news.turns, news.gone, news.moves)
+    def _fed(self, news: TurnNews) -> tuple[Sequence[Turn], Fed]:
+        return news.turns, self.engine.take(*news)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from looptrace.analyzer.detect.stretches import Key, Stretch
-from looptrace.analyzer.engine.turn_block import AT, EMPTY, Turn, TurnBlock, joined
+from looptrace.analyzer.engine.turn_block import AT, EMPTY, TurnBlock, joined
+from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.state_machine import TOLD_KEPT_MAX, TaskState
 from looptrace.analyzer.normalize.span_fields import TIME_NS_MAX
 from looptrace.analyzer.normalize.trace_buffer import Move

@@ -28,12 +28,12 @@ from looptrace.analyzer.detect.parts import Columns
 from looptrace.analyzer.detect.phases import own_figures
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.fingerprint.similarity import meanings_of
+from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.timeline import TaskReset, reset_of
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, ordered
 from looptrace.rules.turns import KINDS, Codes, Flags, Turns
 
-Turn = tuple[Any, ...]  # one row of `TURN_SCHEMA`
 # Places of the columns of a turn.
 AT = {name: place for place, name in enumerate(TURN_SCHEMA)}
 
@@ -131,12 +131,16 @@ class TurnBlock:
 EMPTY = TurnBlock(np.zeros(0, _BYTES), [], [])
 
 
-def encoded(table: pl.DataFrame) -> TurnBlock:
-    """Return turns (`TURN_SCHEMA`) with their codes, not yet counted."""
+def rows_of(table: pl.DataFrame) -> list[Turn]:
+    """Return the rows of turns (`TURN_SCHEMA`)."""
     names = TURN_SCHEMA.names()
     # A selection that changes nothing takes as long as a rule.
-    turns = (table if table.columns == names else table.select(names)).rows()
-    told = dict(zip(names, zip(*turns, strict=True), strict=True))
+    return (table if table.columns == names else table.select(names)).rows()
+
+
+def encoded(turns: Sequence[Turn]) -> TurnBlock:
+    """Return turns with their codes, not yet counted."""
+    told = dict(zip(TURN_SCHEMA, zip(*turns, strict=True), strict=True))
     numbers = np.zeros(len(turns), _ROW)
     for name, values in encode_few(told).items():
         if name in _CODED:
@@ -152,7 +156,7 @@ def encoded(table: pl.DataFrame) -> TurnBlock:
         numbers[name] = [np.nan if value is None else value for value in told[name]]
     numbers["kind"] = [KINDS.index(kind) for kind in told["kind"]]
     numbers["failed"] = [value is True for value in told["failed"]]
-    return TurnBlock(numbers.view(_BYTES), turns, [None] * len(turns))
+    return TurnBlock(numbers.view(_BYTES), list(turns), [None] * len(turns))
 
 
 def joined(blocks: Sequence[TurnBlock]) -> TurnBlock:

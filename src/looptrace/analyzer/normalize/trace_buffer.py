@@ -16,10 +16,11 @@ from typing import NamedTuple
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
 from looptrace.analyzer.normalize.session_history import SESSIONS_MAX, SessionHistory
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
-from looptrace.analyzer.normalize.turn_builder import TurnRow, fingerprinted, turn_rows_of
+from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.bounded_dict import BoundedDict
 
@@ -50,7 +51,7 @@ class Move(NamedTuple):
 class TurnNews(NamedTuple):
     """What spans brought: turns with news, and those that a task has no longer."""
 
-    turns: pl.DataFrame  # `TURN_SCHEMA`, neither ordered nor numbered
+    turns: Sequence[Turn]  # neither ordered nor numbered
     gone: Sequence[tuple[str, TurnKey]]  # with their task
     moves: Sequence[Move]  # whose turns are among those with news and those that are gone
 
@@ -180,7 +181,7 @@ class TraceBuffer:
     ) -> None:
         """Compare turns by `sameness`; `may_move` says which of them may change their task."""
         self.dropped = 0  # traces that had to go to make room for others
-        self._sameness = sameness
+        self._fingerprints = LiveFingerprints(sameness)
         self._chars_max = chars_max
         self._may_move = may_move
         self._chars = 0
@@ -248,7 +249,7 @@ class TraceBuffer:
         moves = self._moved(news)
         gone += [(move.before, key) for move in moves for key in move.keys]
         rows_with_news = [each.row for found in news.values() for each in found]
-        return TurnNews(fingerprinted(rows_with_news, self._sameness), gone, moves)
+        return TurnNews(self._fingerprints.turns(rows_with_news), gone, moves)
 
     def _moved(self, news: dict[str, list[_News]]) -> list[Move]:
         """Return the moves that may be made; the turns of all others stay in their tasks."""

@@ -55,14 +55,9 @@ def turns_of_fields(
     `sessions` has what earlier traces of a session showed, and learns from these.
     """
     rows, skipped = turn_rows_of(spans, sessions or SessionHistory())
-    return numbered(fingerprinted(rows, sameness)), skipped
-
-
-def fingerprinted(rows: Iterable[TurnRow], sameness: Sameness = NOTHING) -> pl.DataFrame:
-    """Return rows as turns (`TURN_SCHEMA`) in their order, not yet numbered."""
-    rows = list(rows)
     columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
-    return add_fingerprints(pl.DataFrame(columns, TURN_SCHEMA), sameness)
+    table = pl.DataFrame(columns, TURN_SCHEMA)
+    return numbered(add_fingerprints(table, sameness)), skipped
 
 
 def turn_rows_of(

@@ -1,0 +1,184 @@
+"""A turn that arrives alone is compared by what it is compared by among others."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask, Tool
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.single_turns import (
+    _PLAIN,
+    LiveFingerprints,
+    single_fingerprint,
+)
+from looptrace.analyzer.normalize.session_history import SessionHistory
+from looptrace.analyzer.normalize.span_fields import span_fields_of
+from looptrace.analyzer.normalize.turn_builder import turn_rows_of
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.files.reader import read_spans
+from tests.paths import ROOT, SHARED
+from tests.seeds import seeds
+
+FILES = [
+    path
+    for folder in (ROOT / "examples/traces", ROOT / "tests/framework_traces", SHARED / "frameworks")
+    for path in sorted(folder.glob("*.json*")) + sorted(folder.glob("*.binpb"))
+]
+# Declared by a team, for two of the tools below.
+DECLARED = Sameness(
+    tools={
+        "run": Tool(volatile_keys=("path", "deep.key")),
+        "search_docs": Tool(same_call=("query",)),
+        "poll": Tool(polling=True),
+    },
+    results=Results(volatile_keys=("jobId",), telling_keys=("took",)),
+)
+
+# What patterns look for, what they leave alone, and what stands between.
+PARTS = st.sampled_from(
+    [
+        *("2026-03-02T09:15:01.5Z", "09:15:01", "1767225600123", "12 ms", "3.5 seconds", "4µs"),
+        *(
+            "3f2b8c1d-1111-4a4a-8b8b-0123456789ab",
+            "call_Ab12Cd34Ef",
+            "a1b2c3d4e5f6a7b8",
+            "0xdeadbeef",
+        ),
+        *(
+            "_9f8e7d6c5b4a39281706",
+            "redacted:0123456789ab",
+            "pid: 412",
+            "/tmp/x-1/y",
+            "/var/tmp/q)",
+        ),
+        *("sha256:0123456789abcdef0123", "commit 0123456789abcdef", "f" * 40, "deadbeef"),
+        *(
+            '"durationMs": 12',
+            "took: 5s\n",
+            "took=7;",
+            "message_id: om_17,",
+            '"ts":"9"',
+            "jobId: 4\n",
+        ),
+        *('"request_id":"r-1"', "etag: W/1", "elapsed 5", "created at 7", '\\"run_id\\": \\"x\\"'),
+        *("Error: boom", "ValueError: x", "exit code 1", "exited with code 0", '{"exit_code": 2}'),
+        *("2 failed, 3 passed", "FAILED", "Tests: 1 failed, 2 total", "3 passed", "coverage: 80%"),
+        *("hello", "World", "a_b.c", "file.py", "src/app/main.ts", "[x]", "{y}", "(z)", "100", "7"),
+        *(" ", "  ", "\n", "\t", "\r\n", "\x0b", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\\n"),
+        *(":", "=", ",", ";", '"', "'", "&", "-", "_", "."),
+        *(
+            "Größe",
+            "\u017f",
+            "\u212a",
+            "İ",
+            "²",
+            "½",
+            "日本",
+            "✓",
+            "❶",
+            "👍",
+            "👍\ufe0f",
+            "e\u0301",
+        ),
+    ]
+)
+TEXTS = st.none() | st.lists(PARTS, max_size=9).map("".join)
+ARGUMENTS = TEXTS | st.sampled_from(
+    [
+        '{"path":"src/a.py","content":"x = 1"}',
+        '{"path":"a","request_id":"1","deep":{"key":1,"left":""}}',
+        '{"query":"how \\\\"so\\\\" 日本","timestamp":"5","page":"16"}',
+        '{"command":"pytest -q tests/"}',
+        '{"file_path":"C:\\\\x\\\\y.ts","new_string":"let a;\\\\nlet b"}',
+        '{"id":"007","n":null}',
+        '"text"',
+    ]
+)
+NAMES = [
+    "run",
+    "search_docs",
+    "write_file",
+    "poll",
+    "read_file",
+    "run_tests",
+    "blocked",
+    "done",
+    "Größe",
+]
+ROWS = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(
+            ["tool"] * 6 + ["model", "user", "handoff", "attempt", "switch", "progress"]
+        ),
+        "name": st.sampled_from(NAMES),
+        "subtask": st.sampled_from([None, "part"]),
+        "arguments": ARGUMENTS,
+        "result": TEXTS,
+        "failed": st.sampled_from([None, None, False, True]),
+        "error": TEXTS,
+        "error_type": st.sampled_from([None, "ValueError"]),
+        "text": TEXTS,
+        "response": TEXTS,
+        "talks_on": TEXTS,
+    }
+)
+
+
+def by_columns(rows: list[dict[str, Any]], sameness: Sameness) -> list[tuple[Any, ...]]:
+    """Compare turns as batch does."""
+    columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
+    return add_fingerprints(pl.DataFrame(columns, TURN_SCHEMA), sameness).rows()
+
+
+@settings(max_examples=seeds(160))
+@given(st.lists(ROWS, min_size=1, max_size=12), st.sampled_from([Sameness(), DECLARED]))
+@example([{"kind": "tool", "name": "ls", "result": "a\x1c"}], Sameness())
+def test_both_ways_are_equal(rows: list[dict[str, Any]], sameness: Sameness) -> None:
+    """Whatever stands in the texts, and whatever a team declares."""
+    fingerprints = LiveFingerprints(sameness)
+    whole = by_columns(rows, sameness)
+
+    assert [fingerprints.turns([row])[0] for row in rows] == whole
+    assert fingerprints.turns(rows) == whole
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_turns_of_frameworks_are_compared_alike(path: Path) -> None:
+    """Most of them that did not fail need no columns."""
+    rows, _ = turn_rows_of(span_fields_of(read_spans([str(path)]).spans), SessionHistory())
+    made = LiveFingerprints().turns(rows)
+
+    assert made == by_columns(rows, Sameness())
+    fine = [row for row in made if not row[TURN_SCHEMA.names().index("failed")]]
+    alone = sum(single_fingerprint(row, Sameness()) is not None for row in rows)
+    assert alone >= len(fine) / 2
+
+
+def test_a_declared_mask_goes_the_columns_way() -> None:
+    """Its pattern is written for the linear-time engine."""
+    sameness = Sameness(masks=(TextMask("[0-9]+", "<n>"),))
+    rows = [{"kind": "tool", "name": "ls", "arguments": "{}", "result": n} for n in ("1 a", "2 a")]
+
+    assert single_fingerprint(rows[0], sameness) is None
+    one, other = LiveFingerprints(sameness).turns(rows)
+    outcome = TURN_SCHEMA.names().index("outcome")
+    assert one[outcome] == other[outcome]
+
+
+def test_both_engines_read_plain_signs_alike() -> None:
+    """Letters, spaces, and the two cases of a letter, sign by sign."""
+    signs = [sign for sign in map(chr, range(sys.maxunicode + 1)) if _PLAIN.fullmatch(sign)]
+    texts = pl.Series(signs)
+
+    for ours, theirs in ((r"\w", r"\w"), (r"(?i)[a-z]", r"(?i)[a-z]"), (r"\d", r"\d")):
+        found = [sign for sign in signs if re.search(ours, sign)]
+        assert found == texts.filter(texts.str.contains(theirs)).to_list()
+    assert [sign.lower() for sign in signs] == texts.str.to_lowercase().to_list()
