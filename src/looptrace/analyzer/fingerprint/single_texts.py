@@ -1,0 +1,90 @@
+"""Texts read by Python's engine as Rust's reads them, for turns that are read one at a time."""
+
+from __future__ import annotations
+
+import re
+
+from looptrace.analyzer.fingerprint.masks import ERROR_MASK, MASKS
+
+# Longer texts are left to Rust's engine, because Python's takes no linear time.
+CHARS_MAX = 4_096
+FAILURE_CHARS_MAX = 2_048
+
+# White space, for Rust.
+_SPACES = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+# Signs of which both engines know alike whether they are letters, and their other case.
+PLAIN = re.compile(
+    "[\x00-\x1b\x20-\x7f\x85\xa0-\xb1\xb4-\xb8\xba\xbb\xbf-\u012f\u0132-\u024f\u0391-\u03a1\u03a3-\u03c9"
+    "\u0400-\u0481\u048a-\u052f\u2000-\u200a\u2010-\u203e\u2041-\u2053\u2055-\u205e\u20a0-\u20bf\u2190-\u23ff\u2500-\u26ff"
+    "\u2701-\u2775\u2794-\u27bf\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3"
+    "\U0001f300-\U0001f5ff\U0001f600-\U0001f64f\U0001f680-\U0001f6ff\U0001f900-\U0001f9ff]*"
+)
+
+_READ_CHARS = 200
+
+
+def is_plain(text: str | None, chars_max: int) -> bool:
+    """Return whether both engines read a text alike, and it is short enough."""
+    return text is None or (len(text) <= chars_max and bool(PLAIN.fullmatch(text)))
+
+
+def python_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern of Rust's engine; in plain texts both engines find the same."""
+    flags, rest = "", pattern
+    if head := re.match(r"\(\?([ims]*(?:-u)?)\)", pattern):
+        flags, rest = head[1], pattern[head.end() :]
+    steps, in_class = list[str](), False
+    for step in re.findall(r"\\.|.", rest, re.DOTALL):
+        # Python's own also finds the place before a line's end.
+        is_end = step == "$" and not in_class and "m" not in flags
+        steps.append(r"\Z" if is_end else step)
+        in_class = (in_class or step == "[") and step != "]"
+    options = re.ASCII if "-u" in flags else re.NOFLAG
+    options |= re.IGNORECASE if "i" in flags else re.NOFLAG
+    options |= re.MULTILINE if "m" in flags else re.NOFLAG
+    return re.compile("".join(steps).replace("(?i-u:", "(?ai:"), options)
+
+
+_MASKS = [
+    (python_pattern(pattern), re.sub(r"\$\{(\d+)\}", r"\\g<\1>", name)) for pattern, name in MASKS
+]
+_ATTEMPTS = python_pattern(ERROR_MASK[0])
+_ESCAPES, _NO_WORDS = re.compile(r"\\[nrt]"), re.compile(r"[^\w.]+")
+
+
+def stripped(text: str) -> str:
+    """Strip white space."""
+    return text.strip(_SPACES)
+
+
+def masked_text(text: str, *, error: bool = False) -> str:
+    """Do what `masks.masked` does of texts whose places are left out."""
+    for pattern, name in _MASKS:
+        text = pattern.sub(name, text)
+    return stripped(_ATTEMPTS.sub(ERROR_MASK[1], text) if error else text)
+
+
+def slug(text: str | None) -> str | None:
+    """Return the words at the head of a text, joined with hyphens."""
+    if text is None:
+        return None
+    head = _ESCAPES.sub(" ", text[:_READ_CHARS])
+    return _NO_WORDS.sub("-", head).strip("-")
+
+
+def found(pattern: re.Pattern[str], text: str) -> str | None:
+    """Return the first group of the first match."""
+    match = pattern.search(text)
+    return match[1] if match else None
+
+
+def joined_all(separator: str, *parts: str | None) -> str | None:
+    """Join parts, of which none may be unknown."""
+    return None if None in parts else separator.join(map(str, parts))
+
+
+def joined_known(separator: str, *parts: str | None) -> str:
+    """Join the parts that are known."""
+    return separator.join(part for part in parts if part is not None)
