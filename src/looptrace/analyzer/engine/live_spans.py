@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
 
 from looptrace.analyzer.engine.live import Fed, LiveEngine
+from looptrace.analyzer.engine.live_task import key_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
+from looptrace.analyzer.engine.turn_block import AT
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.normalize.trace_buffer import TraceBuffer, TurnNews
+from looptrace.analyzer.normalize.trace_buffer import Move, TraceBuffer, TurnKey, TurnNews, always
 
 
 class LiveSpans:
@@ -28,7 +30,8 @@ class LiveSpans:
     ) -> None:
         """Judge by these rules; `recall` and `tasks_max` are as in `LiveEngine`."""
         self.engine = LiveEngine(policy, recall, tasks_max)
-        self.traces = TraceBuffer(policy.sameness, may_move=self.engine.may_move)
+        self.traces = TraceBuffer(policy.sameness, may_move=self._may_move)
+        self._replays = False
 
     def take(
         self, spans: pl.DataFrame, above: pl.DataFrame | None = None
@@ -42,6 +45,26 @@ class LiveSpans:
     def rest(self) -> tuple[Sequence[Turn], Fed]:
         """Take the turns that waited for spans which do not come any more."""
         return self._fed(self.traces.rest())
+
+    def replay(self, parts: Iterable[pl.DataFrame]) -> list[Turn]:
+        """Take all spans of tasks that the engine has not seen; returns the turns of them all.
+
+        The turns are for whoever feeds them, with what else is known of their tasks.
+        """
+        self._replays = True
+        try:
+            turns: dict[tuple[str, TurnKey], Turn] = {}
+            for part in parts:
+                news = self.traces.take(part)
+                for lost in news.gone:
+                    turns.pop(lost, None)
+                turns |= {(turn[AT["task"]], key_of(turn)): turn for turn in news.turns}
+            return list(turns.values())
+        finally:
+            self._replays = False
+
+    def _may_move(self, moves: Sequence[Move]) -> Sequence[bool]:
+        return always(moves) if self._replays else self.engine.may_move(moves)
 
     def feed(self, turns: pl.DataFrame) -> Fed:
         """Take turns that no span tells of."""

@@ -82,6 +82,12 @@ def resolution_turns(decided: Iterable[Resolution]) -> pl.DataFrame:
     return add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row"))
 
 
+def with_decisions(turns: pl.DataFrame, decided: Iterable[Resolution]) -> pl.DataFrame:
+    """Add to turns (`TURN_SCHEMA`) what people decided of their tasks, where it is not there."""
+    said = resolution_turns(decisions_on(decided, turns))
+    return pl.concat([turns, said.join(turns, on="call_id", how="anti")])
+
+
 def likeness(first: Signs, second: Signs, meaning: Meaning | None) -> Likeness | None:
     """Return how like two loops are; None where they are not.
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +17,12 @@ from looptrace.analyzer.engine.live import Fed
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.engine.live_task import HORIZON_S
-from looptrace.analyzer.gates.resolutions import Resolution, decisions_on, resolution_turns
+from looptrace.analyzer.engine.turn_block import AT
+from looptrace.analyzer.fingerprint.single_turns import Turn
+from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import TURN_KEY
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.backlog import Backlog
@@ -251,7 +253,7 @@ class _Judge:
         for turns in reader.read_turns(self._dir):
             traces.update(turns.filter(is_touched)["trace_id"])
             goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
-            self._warm_turns(_with_decisions(turns.filter(goes_on & ~is_touched), decided))
+            self._warm_turns(with_decisions(turns.filter(goes_on & ~is_touched), decided))
         of_traces = pl.col("trace_id").is_in(list(traces))
         for spans in reader.read_spans(self._dir):
             touched.append(spans.filter(of_traces))
@@ -280,11 +282,13 @@ class _Judge:
         new = came.spans if came else SPAN_SCHEMA.to_frame()
         spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
         with self._failing(self._judged.seq), self._replaying():
-            news = [self._arrivals.take(part) for part in spans.iter_slices(SPANS_A_TICK)]
-            turns = pl.concat(news).unique(TURN_KEY, keep="last", maintain_order=True)
-            self._feed(_with_decisions(turns, self._gates.resolutions()), is_whole=is_last)
+            rows = self._live.replay(spans.iter_slices(SPANS_A_TICK))
+            turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
+            fed = self._live.feed(with_decisions(turns, self._gates.resolutions()))
+            self._note_fed(len(rows), fed, is_whole=is_last)
+            self._tell_outages(rows)
         with self._failing(self._judged.seq):
-            self._feed(self._arrivals.take(new))
+            self._note_taken(new)
         self._judged.spans += spans.height + new.height
 
     def tick(self) -> bool:
@@ -293,7 +297,7 @@ class _Judge:
         logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:
             turns = resolution_turns(said)
-            self._note_fed(turns, self._live.feed(turns))
+            self._note_fed(turns.height, self._live.feed(turns))
             self._seen.update(each.id for each in said)
         if logged is not None:
             self._take(logged)
@@ -305,7 +309,7 @@ class _Judge:
 
     def _take(self, logged: Logged) -> None:
         with self._failing(logged.seq):
-            self._feed(self._arrivals.take(logged.spans))
+            self._note_taken(logged.spans)
         self._judged.seq = logged.seq
         self._judged.spans += logged.spans.height
 
@@ -320,16 +324,19 @@ class _Judge:
             _logger.exception("the rules failed on rows up to %d of the log", seq)
             self._judged.failed += 1
 
-    def _feed(self, turns: pl.DataFrame, *, is_whole: bool = True) -> None:
-        """Judge turns, and record what is new; what is not all of a task is recorded later."""
-        fed = self._live.feed(turns)
+    def _note_taken(self, spans: pl.DataFrame) -> None:
+        turns, fed = self._live.take(spans)
+        self._note_fed(len(turns), fed)
+        self._tell_outages(turns)
+
+    def _note_fed(self, turns: int, fed: Fed, *, is_whole: bool = True) -> None:
+        """Record what turns brought; what is not all of a task is recorded later."""
         changed = self._note(fed.states)
         if not is_whole:
-            self._later.append(Fed([], fed.events, changed, fed.openings))
-        elif fed.events or changed:
+            self._later.append(replace(fed, states=changed))
+        elif fed.events or fed.moved or changed:
             self._record(fed, changed)
-        self._tell_outages(turns)
-        self._judged.turns += turns.height
+        self._judged.turns += turns
         self._show()
 
     def _record_later(self) -> None:
@@ -358,9 +365,12 @@ class _Judge:
         if new:
             self._on_events()
 
-    def _tell_outages(self, turns: pl.DataFrame) -> None:
+    def _tell_outages(self, turns: Sequence[Turn]) -> None:
         """Log each outage once; tasks are told of their own failures as ever."""
-        for outage in self._outages.feed(turns):
+        failed = [turn for turn in turns if turn[AT["failed"]]]
+        if not failed:
+            return
+        for outage in self._outages.feed(pl.DataFrame(failed, TURN_SCHEMA, orient="row")):
             if outage.id not in self._outages_told:
                 self._outages_told[outage.id] = outage.known_ns
                 self._judged.outages += 1
@@ -388,9 +398,3 @@ class _Judge:
         judged, live, traces = self._judged, self._live.engine, self._live.traces
         judged.late, judged.tasks, judged.tasks_evicted = live.late, len(live), live.evicted
         judged.traces, judged.traces_dropped = len(traces), traces.dropped
-
-
-def _with_decisions(turns: pl.DataFrame, decided: Sequence[Resolution]) -> pl.DataFrame:
-    """Add what people decided of tasks since these turns of theirs were stored."""
-    said = resolution_turns(decisions_on(decided, turns))
-    return pl.concat([turns, said.join(turns, on="call_id", how="anti")])
