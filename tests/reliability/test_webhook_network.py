@@ -6,6 +6,7 @@ All servers are real and on loopback, and nothing reaches further.
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
 import ssl
 import subprocess
@@ -429,3 +430,5 @@ def test_a_deliverer_that_has_nothing_to_do_stops_at_once(tmp_path: Path) -> Non
     assert idle.close(5.0)
     assert idle.close(5.0)
     idle.wake()
+    del idle
+    gc.collect()  # An event loop that was left open would be warned of here, which fails the test.

@@ -35,10 +35,11 @@ class Worker:
         self._starter_waits = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Start the thread; one that was closed before does not start."""
+    def start(self) -> bool:
+        """Start the thread, unless it was closed before; return whether it started."""
         if not self.is_closing:
             self._thread.start()
+        return self._thread.ident is not None
 
     def start_ready(self) -> None:
         """Start the thread, and return after its first step; raises the error that ended it."""

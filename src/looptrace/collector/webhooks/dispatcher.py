@@ -64,9 +64,11 @@ class Dispatcher:
         Outbox.open(path).close()
 
     def start(self) -> None:
-        """Begin to deliver."""
-        self._loop = asyncio.new_event_loop()
-        self._worker.start()
+        """Begin to deliver; one that was closed before does not."""
+        loop = asyncio.new_event_loop()
+        self._loop = loop
+        if not self._worker.start():
+            loop.close()
 
     def wake(self) -> None:
         """Look into the outbox now: there are new events."""
