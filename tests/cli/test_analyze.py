@@ -407,7 +407,7 @@ def test_a_file_among_the_rules_that_is_none_is_named(tmp_path: Path) -> None:
     """Who writes a rule is told which file is wrong, in one line."""
     package = Path(shutil.copytree(ROOT / "src/looptrace", tmp_path / "looptrace"))
     (package / "rules/calls/half_written.py").write_text("")
-    command = [sys.executable, "-m", "looptrace", "config", "show"]
+    command = [sys.executable, "-m", "looptrace", "analyze", str(TRACES)]
     result = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
 
     assert result.returncode == 2

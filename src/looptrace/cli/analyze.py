@@ -13,9 +13,10 @@ from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE, traces
+from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
-from looptrace.cli.judge import judge_of, judge_option, opinions
+from looptrace.cli.shared import traces
+from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
 
 
 @click.command()

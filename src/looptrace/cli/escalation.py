@@ -14,9 +14,10 @@ from looptrace.analyzer.report.escalation import PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.cli import EXIT_UNREADABLE, traces
+from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
-from looptrace.cli.judge import judge_of, judge_option, opinions
+from looptrace.cli.shared import traces
+from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
 from looptrace.collector.store import reader
 
 _NAME_LENGTH_MAX = 60

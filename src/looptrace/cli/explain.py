@@ -13,8 +13,9 @@ from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.explain import explain as explain_task
-from looptrace.cli import EXIT_UNREADABLE, traces
+from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
+from looptrace.cli.shared import traces
 
 _CELL_LENGTH_MAX = 60
 _TASKS_SHOWN_MAX = 10

@@ -13,9 +13,10 @@ import click
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli import EXIT_UNREADABLE, traces
+from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
-from looptrace.cli.judge import judge_of, judge_option
+from looptrace.cli.shared import traces
+from looptrace.cli.shared.judge_option import judge_of, judge_option
 from looptrace.collector.content.policy import CONTENTS, Content
 from looptrace.collector.judge.gate_judge import judge_gates
 from looptrace.collector.store import reader, writer

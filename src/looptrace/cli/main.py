@@ -18,7 +18,7 @@ from looptrace import __version__
 from looptrace.cli import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_PIPE_CLOSED, EXIT_UNREADABLE
 from looptrace.errors import LooptraceError
 
-# Each is the command of this name in the module of this name.
+# Each is the command of this name, in the module of this name.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "analyze": "Find the loops in traces.",
@@ -37,6 +37,9 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+# Those that fit settings to traces have a folder of their own.
+_TUNING = frozenset({"backtest", "calibrate", "train"})
+
 _ERROR_CHARS_MAX = 500
 _REPORT = (
     "looptrace has crashed, which is a fault of looptrace. Please report it with the lines above, "
@@ -53,7 +56,8 @@ class _Commands(click.Group):
     def get_command(self, context: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(context, cmd_name)
-        command: click.Command = getattr(import_module(f"looptrace.cli.{cmd_name}"), cmd_name)
+        folder = "looptrace.cli.tuning" if cmd_name in _TUNING else "looptrace.cli"
+        command: click.Command = getattr(import_module(f"{folder}.{cmd_name}"), cmd_name)
         return command
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli import traces
 from looptrace.cli.config import config_option
-from looptrace.cli.judge import judge_of, judge_option
+from looptrace.cli.shared import traces
+from looptrace.cli.shared.judge_option import judge_of, judge_option
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PORT = click.IntRange(0, 65_535)

@@ -17,8 +17,8 @@ from looptrace.analyzer.settings.webhook import FORMATS, Webhook
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.times import utc_s
-from looptrace.cli import traces
 from looptrace.cli.config import config_option
+from looptrace.cli.shared import traces
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
 from looptrace.rules.vocabulary import NS_PER_S

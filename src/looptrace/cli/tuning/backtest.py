@@ -13,8 +13,9 @@ from looptrace.analyzer.settings.sections import Settings, load, of_profile
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.tuning import prices
 from looptrace.analyzer.tuning.backtest import backtest as compared
-from looptrace.cli import EXIT_UNREADABLE, traces
+from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
+from looptrace.cli.shared import traces
 
 IN_FORCE = "the settings in force"
 

@@ -21,8 +21,9 @@ from looptrace.analyzer.settings.sections import (
 from looptrace.analyzer.settings.toml_editor import with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated
-from looptrace.cli import EXIT_UNREADABLE, traces
+from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
+from looptrace.cli.shared import traces
 
 
 @click.command()

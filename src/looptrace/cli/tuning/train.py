@@ -11,8 +11,9 @@ import polars as pl
 from looptrace.analyzer.report.calibration import calibration_svg, model_card_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning import train as training
-from looptrace.cli import EXIT_UNREADABLE, traces
+from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
+from looptrace.cli.shared import traces
 from looptrace.rules.prediction.likely_loop import SIGNS
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -11,7 +11,7 @@ from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import Judge, NoOpinion, Opinion, Opinions, opinions_of
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli import traces
+from looptrace.cli.shared import traces
 from looptrace.collector.judge.plugins import judge_named
 from looptrace.collector.store import reader
 
