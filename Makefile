@@ -139,6 +139,7 @@ release: $(VENV)/installed-dev ## build wheel and sdist into dist/, check both, 
 	$(RELEASE)/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt \
 		"$$(echo dist/*.whl)[analyzer]"
 	cd $(RELEASE) && bin/looptrace --version
+	cd $(RELEASE) && bin/looptrace demo
 	cd $(RELEASE) && bin/looptrace analyze $(CURDIR)/examples/traces --format html --output out.html
 	cd $(RELEASE) && bin/looptrace query
 

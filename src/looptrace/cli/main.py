@@ -21,6 +21,7 @@ from looptrace.errors import LooptraceError
 # Each is the command of this name, in the module of this name.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "demo": "Find the loops in example traces, which ship with looptrace.",
         "analyze": "Find the loops in traces.",
         "explain": "Show the turns of a task, and how far each rule got.",
         "escalation": "Report on one gate, for a person or a debugging agent.",
@@ -33,7 +34,9 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "webhooks": "Try receivers, and list, send and replay what is for them.",
         "export": "Send the gates of a store as spans into the agents' traces.",
         "query": "Ask a store in SQL.",
+        "rule": "Show what a rule finds, and its settings.",
         "config": "Show, check or write the settings.",
+        "doctor": "Check the installation, and what looptrace would talk to.",
     }
 )
 

@@ -20,12 +20,12 @@ _JUDGED = "What it finds is no exact match: a [judge](../judge.md) may be asked,
 
 def summary(rule: type[Rule]) -> str:
     """Return the first sentence of a rule's docstring."""
-    return _docstring(rule).splitlines()[0]
+    return about(rule).splitlines()[0]
 
 
 def examples(rule: type[Rule], heading: str) -> list[str]:
     """Return the turns listed under a heading of a rule's docstring."""
-    _, _, rest = _docstring(rule).partition(f"## {heading}\n")
+    _, _, rest = about(rule).partition(f"## {heading}\n")
     section = rest.partition("\n## ")[0]
     return [match["turns"] for match in _EXAMPLE.finditer(section)]
 
@@ -43,7 +43,7 @@ def page(rule: type[Rule]) -> str:
         "",
         _GENERATED,
         "",
-        _docstring(rule),
+        about(rule),
         "",
         "The notation is explained in [writing a rule](../writing-a-rule.md).",
         "",
@@ -88,5 +88,6 @@ def pages() -> dict[str, str]:
     return {"README.md": index()} | {f"{rule.name}.md": page(rule) for rule in RULES}
 
 
-def _docstring(rule: type[Rule]) -> str:
+def about(rule: type[Rule]) -> str:
+    """Return what a rule's docstring says of it, as Markdown."""
     return inspect.cleandoc(rule.__doc__ or "")
