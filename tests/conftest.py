@@ -53,6 +53,7 @@ MARKS = {
         "tests/analyzer/engine/test_arrivals.py::test_traces_of_sessions_come_in_any_order",
         "tests/analyzer/engine/test_live.py::test_batch_and_live_agree",
         "tests/analyzer/engine/test_live.py::test_long_loops_agree",
+        "tests/analyzer/engine/test_live.py::test_polls_agree",
         "tests/analyzer/engine/test_live.py::test_monologues_agree",
         "tests/analyzer/engine/test_live.py::test_phases_of_a_long_task_agree",
         "tests/analyzer/fingerprint/test_similarity.py::test_live_is_batch",

@@ -229,6 +229,35 @@ def test_long_loops_agree(seed: int) -> None:
     assert max(finding.attempts for finding in found) > kept
 
 
+def polling_steps(seed: int) -> list[dict[str, Any]]:
+    """Let two agents look at a few jobs in turn, for hours, and seldom do anything else."""
+    chance = random.Random(seed)
+    blank = {"kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
+    steps: list[dict[str, Any]] = []
+    for agent in chance.choices("ab", k=30):
+        jobs = chance.sample("1234", chance.randint(1, 4))
+        work = chance.choice([None, None, "edit", "wait"])
+        gap_s = chance.choice([20, 300, 700])
+        for name, job in [("job_status", job) for job in jobs * chance.randint(1, 12)]:
+            said = {"task": "t1", "agent": agent, "name": name, "arguments": job}
+            result = chance.choice(["pending"] * 60 + ["done"])
+            steps.append(blank | said | {"result": result, "gap_ns": gap_s * NS_PER_S})
+        if work:
+            done = {"task": "t1", "agent": agent, "name": work, "arguments": "40", "result": "ok"}
+            steps.append(blank | done | {"gap_ns": NS_PER_S})
+    return steps
+
+
+@pytest.mark.parametrize("seed", range(seeds(8)))
+def test_polls_agree(seed: int) -> None:
+    """What is looked at in turn is known again, and its hour ends at the same look."""
+    turns = table(polling_steps(seed))
+    found = batch(turns)
+
+    assert found == arrived(turns, seed)
+    assert any(finding.rule in ("cycle", "repeated_call") for finding in found)
+
+
 @dataclass(frozen=True, slots=True)
 class ShortBuffer(Cycle):
     """A planted fault: it claims to look back on fewer turns than it does."""

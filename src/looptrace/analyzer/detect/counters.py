@@ -27,7 +27,7 @@ from looptrace.analyzer.detect.phases import Converging, count_phases, own_figur
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN, Codes, Figures, Flags
-from looptrace.rules.vocabulary import NS_PER_S
+from looptrace.rules.vocabulary import NS_PER_S, OWN_LOOKBACK
 
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
@@ -89,7 +89,8 @@ class Counting:
         3_600,
         ge=60,
         le=2_592_000,
-        doc="Seconds after which looking again at one thing that does not change is no poll.",
+        doc="Seconds after which looking again, at one thing or at several in turn, is no poll "
+        "where nothing changes.",
     )
 
     persons: Persons = field(default_factory=Persons)
@@ -189,7 +190,7 @@ def carriers(rows: Columns, persons: Persons) -> Flags:
     marked[lasts_of([task, rows["agent_code"]])] = True
     calls = np.flatnonzero(_calls(rows))
     if len(calls):
-        marked[calls[lasts_of([task[calls], rows["agent_code"][calls]])]] = True
+        marked[calls[lasts_of([task[calls], rows["agent_code"][calls]], OWN_LOOKBACK)]] = True
     current = epoch == epoch[tasks][np.cumsum(changes(task)) - 1]
     transition = ("phase_code", "converging", "phase_before_code")
     for names in (transition[:2], transition, ("measured_code",)):
@@ -233,32 +234,56 @@ def _calls(rows: Columns) -> Flags:
 def _looks(rows: Columns, agents: Parts, how: Counting) -> Flags:
     """Add which calls only look, and have not done so for too long; returns which are waits.
 
-    The time of equal looks in a row begins anew with another call of the agent, with a result that
-    differs, and with a reset.
+    An agent may look at several things in turn. The time in which it does begins anew with another
+    call of the agent, with anything that it has not just seen, and with a reset.
     """
     looks: Flags = rows["only_reads"] | rows["unfinished"]
+    calls = _calls(rows)
+    agents.count("calls_made", calls)
+    agents.count("calls_doing", calls & ~looks)
     rows["look_ns"] = agents.kept("look_ns", rows["end_ns"])
     rows["looks"] = agents.kept("looks", looks)
     if not looks.any():
         return looks
-    calls, looks, ends_ns = (agents.sorted(each) for each in (_calls(rows), looks, rows["end_ns"]))
-    before = agents.before(agents.last(calls))
-    same = calls & looks & (before >= 0)
-    for name in ("call_code", "outcome_code", "epoch"):
-        codes = agents.sorted(rows[name])
-        same &= codes == codes[before]
-    begins = agents.last(calls & (~same | agents.settled))
+    earlier = _earlier_looks(rows, agents, calls)
+    calls, looks, ends_ns = (agents.sorted(each) for each in (calls, looks, rows["end_ns"]))
+    seen = looks & (earlier >= 0)
+    begins = agents.last(calls & (~seen | agents.settled))
     since_ns = np.where(begins < 0, ends_ns, agents.sorted(rows["look_ns"])[begins])
     rows["look_ns"] = agents.kept("look_ns", agents.by_row(since_ns))
     in_time = agents.by_row(looks & (ends_ns - since_ns <= how.poll_limit_s * NS_PER_S))
     rows["looks"] = agents.kept("looks", in_time)
     took_ns = ends_ns - agents.sorted(rows["start_ns"])
-    between_ns = np.where(before < 0, 0, ends_ns - ends_ns[before])
-    pending = agents.sorted(rows["unfinished"]) & same
+    between_ns = np.where(seen, ends_ns - ends_ns[earlier], 0)
+    pending = agents.sorted(rows["unfinished"]) & seen
     waits = looks & (took_ns >= how.poll_wait_s * NS_PER_S)
     waits |= pending & (between_ns >= how.pending_wait_s * NS_PER_S)
     waited: Flags = agents.by_row(waits)
     return waited
+
+
+def _earlier_looks(rows: Columns, agents: Parts, calls: Flags) -> Codes:
+    """Return for each turn of the agents' parts the place at which it was last seen like this.
+
+    That is among the last `OWN_LOOKBACK` calls of its agent, with nothing but looks since; -1 where
+    it is not. These are as many as words look back on to tell a poll.
+    """
+    earlier = np.full(len(calls), -1)
+    places = np.flatnonzero(agents.sorted(calls))
+    names = ("epoch", "calls_made", "calls_doing", "call_code", "outcome_code")
+    epoch, made, doing, call, outcome = (agents.sorted(rows[name])[places] for name in names)
+    part = agents.number[places]
+    asked = np.arange(len(places))
+    for back in range(1, OWN_LOOKBACK + 1):
+        asked = asked[asked >= back]
+        was = asked - back
+        near = (part[asked] == part[was]) & (made[asked] - made[was] <= OWN_LOOKBACK)
+        near &= (doing[asked] == doing[was]) & (epoch[asked] == epoch[was])
+        asked, was = asked[near], was[near]
+        same = (call[asked] == call[was]) & (outcome[asked] == outcome[was])
+        earlier[places[asked[same]]] = places[was[same]]
+        asked = asked[~same]
+    return earlier
 
 
 def _twin(rows: Columns, tasks: Parts) -> Flags:

@@ -22,12 +22,14 @@ def changes(*columns: Codes) -> Flags:
     return starts
 
 
-def lasts_of(keys: Sequence[Codes]) -> Codes:
-    """Return the last row of each group of rows with equal keys."""
+def lasts_of(keys: Sequence[Codes], count: int = 1) -> Codes:
+    """Return the last rows, at most `count`, of each group of rows with equal keys."""
     order = np.lexsort(keys[::-1])
-    ends = np.ones(len(order), dtype=np.bool_)
-    ends[:-1] = changes(*(key[order] for key in keys))[1:]
-    return order[ends]
+    starts = changes(*(key[order] for key in keys))
+    ends = np.append(np.flatnonzero(starts)[1:], len(order))
+    left = ends[np.cumsum(starts) - 1] - np.arange(len(order))
+    lasts: Codes = order[left <= count]
+    return lasts
 
 
 class Parts:

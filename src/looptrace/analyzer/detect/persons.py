@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 from msgspec import Meta
 
-from looptrace.analyzer.detect.parts import Columns, Parts, changes, lasts_of
+from looptrace.analyzer.detect.parts import Columns, Parts, lasts_of
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Flags
@@ -107,7 +107,5 @@ def remembered(rows: Columns, how: Persons) -> Flags:
     messages = np.flatnonzero((kind == _USER) & ~rows["has_id"] & (words != UNKNOWN))
     if len(messages):
         messages = np.sort(messages[lasts_of([task[messages], words[messages]])])
-        number = np.cumsum(changes(task[messages])) - 1
-        ends = np.append(np.flatnonzero(changes(task[messages]))[1:], len(messages))
-        marked[messages[ends[number] - np.arange(len(messages)) <= how.messages_kept]] = True
+        marked[messages[lasts_of([task[messages]], how.messages_kept)]] = True
     return marked
