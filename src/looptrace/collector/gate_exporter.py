@@ -227,12 +227,12 @@ def spans_of(
 
 def _turns_of(store_dir: Path, tasks: set[str]) -> pl.DataFrame:
     """Read the turns of some tasks, as far as links need them: a store may be large."""
-    found = TURN_SCHEMA.to_frame().select(_LINKED)
+    linked = TURN_SCHEMA.to_frame().select(_LINKED)
     for bucket in range(BUCKETS) if tasks else ():
         with reading(store_dir):
             turns = read_bucket(store_dir, "turns", bucket, _LINKED)
-        found = found.vstack(turns.filter(pl.col("task").is_in(list(tasks))))
-    return found.sort("task", "turn", maintain_order=True)
+        linked = linked.vstack(turns.filter(pl.col("task").is_in(list(tasks))))
+    return linked.sort("task", "turn", maintain_order=True)
 
 
 def _span(event: GateEvent, turns: pl.DataFrame | None, *, content: bool) -> ReadableSpan:

@@ -71,8 +71,8 @@ def test_a_side_without_a_gate_has_none() -> None:
     found = run(f"{BOOM} x6", only(7), only(3))
 
     assert places(found) == [(None, 3)]
-    assert (found.a.after, found.a.findings, found.a.told) == (Spent(), 0, {})
-    assert (found.b.findings, found.b.told) == (1, {"gate": 1})
+    assert (found.a.after, found.a.findings, found.a.actions) == (Spent(), 0, {})
+    assert (found.b.findings, found.b.actions) == (1, {"gate": 1})
 
 
 def test_turns_after_a_person_stepped_in_are_not_saved() -> None:
@@ -176,7 +176,7 @@ def test_totals_add_up_over_parts() -> None:
     assert (spent.turns, spent.seconds, spent.untold) == (8, 8.0, 0)
     assert (spent.input_tokens, spent.output_tokens) == (400, 40)
     assert spent.money == pytest.approx(0.8)
-    assert (both.a.findings, both.a.told) == (2, {"gate": 2})
+    assert (both.a.findings, both.a.actions) == (2, {"gate": 2})
 
 
 def test_the_order_of_parts_says_nothing() -> None:
@@ -241,7 +241,7 @@ def test_recovery_is_part_of_the_settings() -> None:
 
     assert places(found) == [(4, 3)]
     assert [row.b and row.b.why for row in found.rows] == ["UNBLOCKING_OFF"]
-    assert found.a.told["unblock_authority"] == 1
+    assert found.a.actions["unblock_authority"] == 1
 
 
 def test_each_side_compares_by_its_own_masks() -> None:
@@ -251,7 +251,7 @@ def test_each_side_compares_by_its_own_masks() -> None:
     found = run(text, default(), parsed(masks, "b.toml"))
 
     assert found.a.findings == 0
-    assert found.b.told["gate"] == 1
+    assert found.b.actions["gate"] == 1
 
 
 def test_profiles_differ_as_they_say() -> None:

@@ -95,9 +95,9 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     failed = pl.col("failed").fill_null(value=False)
     alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches") & ~failed
     searches = turns.with_row_index("row").filter(alone)
-    found = np.full(turns.height, UNKNOWN, dtype=np.int64)
+    result_codes = np.full(turns.height, UNKNOWN, dtype=np.int64)
     places, codes = _search_results(searches.select(_SEARCHED.keys()))
-    found[places] = codes
+    result_codes[places] = codes
     looks = (pl.col("kind") == "tool") & ~pl.col("changes")
     return turns.with_columns(
         *(pl.Series(name, values) for name, values in marks.items()),
@@ -105,7 +105,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .then(pl.coalesce("error", "result").str.len_chars())
         .fill_null(0)
         .cast(pl.Int64),
-        search_result_code=pl.Series(found),
+        search_result_code=pl.Series(result_codes),
     ).drop("reads")
 
 
@@ -127,82 +127,83 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
     ).to_dict()
 
 
-def encode_few(told: Mapping[str, Sequence[Any]]) -> Columns:
+def encode_few(values: Mapping[str, Sequence[Any]]) -> Columns:
     """Return `CODED` of turns whose columns are lists, as arrays: the same as `encode_columns`.
 
     There are two, because a call of Polars takes as long as all that is to be done for some turns,
     and Python for many takes longer than Polars. What follows from what is in one place, and a test
     holds both to the same.
     """
-    count = len(told["kind"])
-    columns = _coded_texts(told, count) | _told_marks(told)
-    call = np.array([kind == "tool" for kind in told["kind"]])
-    failed = np.array([value is True for value in told["failed"]])
-    tells = np.array([kind not in (None, UNTOLD) for kind in told["error_kind"]])
+    count = len(values["kind"])
+    columns = _coded_texts(values, count) | _marks_of(values)
+    call = np.array([kind == "tool" for kind in values["kind"]])
+    failed = np.array([value is True for value in values["failed"]])
+    tells = np.array([kind not in (None, UNTOLD) for kind in values["error_kind"]])
     alone = columns["step_code"] == UNKNOWN
     searches = np.flatnonzero(call & alone & columns["searches"] & ~failed).tolist()
     columns["look_chars"] = np.array(
         [
             0 if error is None and result is None else len(result if error is None else error)
-            for error, result in zip(told["error"], told["result"], strict=True)
+            for error, result in zip(values["error"], values["result"], strict=True)
         ]
     )
     columns["look_chars"][~call | columns["changes"]] = 0
-    network = np.array([kind == "network" for kind in told["error_kind"]])
-    mendable = np.array([kind in MENDABLE for kind in told["error_kind"]])
-    mendable |= network & _matches(OWN_SERVER, told["error"])
+    network = np.array([kind == "network" for kind in values["error_kind"]])
+    mendable = np.array([kind in MENDABLE for kind in values["error_kind"]])
+    mendable |= network & _matches(OWN_SERVER, values["error"])
     parts = {"call": call, "failed": failed, "told": tells, "mendable": mendable}
-    parts["sleeps"] = _matches(SLEEPS, told["arguments"])
-    parts["unfinished"] = _matches(UNFINISHED, told["result"])
+    parts["sleeps"] = _matches(SLEEPS, values["arguments"])
+    parts["unfinished"] = _matches(UNFINISHED, values["result"])
     columns |= _marks(columns | parts)
     columns["search_result_code"] = np.zeros(count, dtype=np.int64)
     if searches:
         rows = [
-            (r, told["name"][r], told["result"][r], columns["outcome_code"][r]) for r in searches
+            (r, values["name"][r], values["result"][r], columns["outcome_code"][r])
+            for r in searches
         ]
         places, codes = _search_results(pl.DataFrame(rows, _SEARCHED, orient="row"))
         columns["search_result_code"][places] = codes
     return columns
 
 
-def _coded_texts(told: Mapping[str, Sequence[Any]], count: int) -> Columns:
+def _coded_texts(values: Mapping[str, Sequence[Any]], count: int) -> Columns:
     """Return the codes of the texts of some turns, of their traces and of their steps."""
-    texts = [text for name in _HASHED for text in told[name]]
+    texts = [text for name in _HASHED for text in values[name]]
     coded = _codes(texts).reshape(len(_HASHED), count)
     columns: Columns = {f"{name}{_CODE}": codes for name, codes in zip(_HASHED, coded, strict=True)}
-    columns["trace_code"] = _codes(told["trace_id"])
+    columns["trace_code"] = _codes(values["trace_id"])
     columns["status_code"] = np.array(
         [
             _STATUS_CODES.get(name, UNKNOWN) if kind in ("attempt", "switch") else UNKNOWN
-            for kind, name in zip(told["kind"], told["name"], strict=True)
+            for kind, name in zip(values["kind"], values["name"], strict=True)
         ]
     )
     columns["step_code"] = np.zeros(count, dtype=np.int64)
-    steps = np.array([step is not None for step in told["step"]])
+    steps = np.array([step is not None for step in values["step"]])
     if steps.any():
-        trace, step = _codes([*told["trace_id"], *told["step"]]).reshape(2, count)
+        trace, step = _codes([*values["trace_id"], *values["step"]]).reshape(2, count)
         columns["step_code"] = np.where(steps, trace >> 1 ^ step, UNKNOWN)
     return columns
 
 
-def _told_marks(told: Mapping[str, Sequence[Any]]) -> Columns:
+def _marks_of(values: Mapping[str, Sequence[Any]]) -> Columns:
     """Return what some turns say of themselves: their tools, errors, kinds of task, chants."""
-    tools = [_NO_TOOL if name is None else _tool_marks(name) for name in told["name"]]
+    tools = [_NO_TOOL if name is None else _tool_marks(name) for name in values["name"]]
     columns: Columns = {
         name: np.array(marks, dtype=np.bool_)
         for name, marks in zip(_ToolMarks._fields, zip(*tools, strict=True), strict=True)
     }
-    columns["has_id"] = np.array([call_id is not None for call_id in told["call_id"]])
-    columns["external"] = np.array([kind in EXTERNAL for kind in told["error_kind"]])
+    columns["has_id"] = np.array([call_id is not None for call_id in values["call_id"]])
+    columns["external"] = np.array([kind in EXTERNAL for kind in values["error_kind"]])
     columns["untested"] = np.array(
-        [kind is not None and _is_untested(kind) for kind in told["task_kind"]]
+        [kind is not None and _is_untested(kind) for kind in values["task_kind"]]
     )
-    columns["silent"] = np.array([response == SILENCE for response in told["response"]])
-    spoken = list(zip(told["kind"], told["text"], strict=True))
+    columns["silent"] = np.array([response == SILENCE for response in values["response"]])
+    spoken = list(zip(values["kind"], values["text"], strict=True))
     columns["only_calls"] = np.array([kind == "model" and text == "" for kind, text in spoken])
     chants = [chant_of_turn(kind, text) for kind, text in spoken]
-    for name, values in zip(Chant._fields, zip(*chants, strict=True), strict=True):
-        columns[f"chant_{name}"] = np.array(values)
+    for name, figures in zip(Chant._fields, zip(*chants, strict=True), strict=True):
+        columns[f"chant_{name}"] = np.array(figures)
     return columns
 
 

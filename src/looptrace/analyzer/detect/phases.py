@@ -45,7 +45,7 @@ def own_figures(
     if not _any_own(converging):
         return np.full(len(phases), nan)
     pairs = zip(phases, metrics, strict=True)
-    return np.array([_own_figure(phase, told, converging) for phase, told in pairs])
+    return np.array([_own_figure(phase, figures, converging) for phase, figures in pairs])
 
 
 def _own_figure(phase: str | None, metrics: str | None, converging: Converging) -> float:

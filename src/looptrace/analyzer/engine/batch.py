@@ -160,10 +160,10 @@ def openings_of(
         orient="row",
     )
     turns = rows.select("task", "turn", IS_USER.alias("is_user")).with_row_index("row")
-    found = at.join(
+    rows_at = at.join(
         turns.filter(~pl.col("is_user")), on=["task", "turn"], how="left", maintain_order="left"
     )
-    lasts = loop_rows(gather_from(rows), found["row"].to_numpy())
+    lasts = loop_rows(gather_from(rows), rows_at["row"].to_numpy())
     return {
         gate: _finding_at(growth, last)
         for (gate, growth), last in zip(opened.items(), lasts, strict=True)

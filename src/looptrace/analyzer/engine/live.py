@@ -176,7 +176,7 @@ class LiveEngine:
             left = self._tasks[name]
             self._touch(dict.fromkeys(move.after for move in mine))
             for move in mine:
-                self._tasks[move.after].told_elsewhere.update(left.told_ever)
+                self._tasks[move.after].emitted_elsewhere.update(left.emitted_ever)
             if left.is_left_by(mine):
                 decisions += left.decisions_for(mine)
                 self._let_go([name])
@@ -299,14 +299,14 @@ class LiveEngine:
             fed.states.append(before.state)
             return
         now = continue_stretches(since.loops, moving.loops)
-        state, told = advance(since.state, moments_in(part.name, moving, now.grown), recovery)
+        state, late = advance(since.state, moments_in(part.name, moving, now.grown), recovery)
         task.now = Standing(now.opened, state)
         task.ended_now += now.ended
-        new = {event.id: event for event in (*over, *told) if event.id not in task.told}
+        new = {event.id: event for event in (*over, *late) if event.id not in task.emitted}
         settled = {event.id for event in over}  # Settled moments come but once.
-        task.told = dict.fromkeys(key for key in (*task.told, *new) if key not in settled)
-        task.told_before.update(dict.fromkeys(settled))
-        moved = {key for key in new if key in task.told_elsewhere}
+        task.emitted = dict.fromkeys(key for key in (*task.emitted, *new) if key not in settled)
+        task.emitted_before.update(dict.fromkeys(settled))
+        moved = {key for key in new if key in task.emitted_elsewhere}
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
             rows = (joined([part.before, part.fresh]) if anew else task.block).frame()

@@ -12,7 +12,7 @@ import numpy as np
 from looptrace.analyzer.detect.stretches import Key, Stretch
 from looptrace.analyzer.engine.turn_block import AT, EMPTY, TurnBlock, joined
 from looptrace.analyzer.fingerprint.single_turns import Turn
-from looptrace.analyzer.gates.state_machine import TOLD_KEPT_MAX, TaskState
+from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState
 from looptrace.analyzer.normalize.span_fields import TIME_NS_MAX
 from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY
@@ -65,11 +65,11 @@ class LiveTask:
     order_ns: int = NEVER_NS  # the place of the last turn
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
-    told: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
-    told_before: BoundedDict[str, None] = field(  # ids of settled turns
-        default_factory=lambda: BoundedDict(TOLD_KEPT_MAX)
+    emitted: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
+    emitted_before: BoundedDict[str, None] = field(  # ids of settled turns
+        default_factory=lambda: BoundedDict(EVENTS_KEPT_MAX)
     )
-    told_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
+    emitted_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
     traces: BoundedDict[str, None] = field(  # whose turns came
         default_factory=lambda: BoundedDict(TRACES_KEPT_MAX + 1)
     )
@@ -129,9 +129,9 @@ class LiveTask:
                 self.decisions.append(turn)
 
     @property
-    def told_ever(self) -> dict[str, None]:
+    def emitted_ever(self) -> dict[str, None]:
         """The ids of the last events that were told of the task."""
-        return {**self.told_before, **self.told_elsewhere, **self.told}
+        return {**self.emitted_before, **self.emitted_elsewhere, **self.emitted}
 
     def decisions_for(self, moves: Sequence[Move]) -> Iterator[Turn]:
         """Yield what people decided, as turns of the task that these turns move to."""

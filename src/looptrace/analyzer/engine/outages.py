@@ -134,11 +134,11 @@ def failures_of(turns: pl.DataFrame) -> pl.DataFrame:
 
 def by_signature(failures: pl.DataFrame) -> dict[str, list[SharedFailure]]:
     """Return the failures of each signature, in the order of time."""
-    found: dict[str, list[SharedFailure]] = {}
+    by_name: dict[str, list[SharedFailure]] = {}
     order = ["end_ns", "trace_id", "span_id", pl.col("call_id").fill_null("")]
     for row in failures.sort(order).iter_rows():
-        found.setdefault(row[0], []).append(SharedFailure._make(row))
-    return found
+        by_name.setdefault(row[0], []).append(SharedFailure._make(row))
+    return by_name
 
 
 def outages_of(failures: pl.DataFrame, settings: OutageSettings = DEFAULT) -> list[Outage]:
@@ -185,12 +185,12 @@ def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Ca
     met = {session for outage in outages for session in outage.sessions}
     tasks = turns.filter(pl.col("session").is_in(met))["task"].unique()
     calls = turns.filter((pl.col("kind") == "tool") & pl.col("task").is_in(tasks.implode()))
-    found: dict[str, list[_Call]] = {}
+    by_task: dict[str, list[_Call]] = {}
     asked = ("task", "turn", "agent", "signature", "end_ns")
     for task, turn, agent, signature, end_ns in calls.select(asked).iter_rows():
         mine = (o.id for o in spans.get(signature, ()) if o.first_ns <= end_ns <= o.last_ns)
-        found.setdefault(task, []).append((turn, agent, next(mine, None)))
-    return found
+        by_task.setdefault(task, []).append((turn, agent, next(mine, None)))
+    return by_task
 
 
 def _explaining(finding: Finding, calls: dict[str, list[_Call]]) -> set[str]:

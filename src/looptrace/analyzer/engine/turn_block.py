@@ -140,22 +140,22 @@ def rows_of(table: pl.DataFrame) -> list[Turn]:
 
 def encoded(turns: Sequence[Turn]) -> TurnBlock:
     """Return turns with their codes, not yet counted."""
-    told = dict(zip(TURN_SCHEMA, zip(*turns, strict=True), strict=True))
+    columns = dict(zip(TURN_SCHEMA, zip(*turns, strict=True), strict=True))
     numbers = np.zeros(len(turns), _ROW)
-    for name, values in encode_few(told).items():
+    for name, codes in encode_few(columns).items():
         if name in _CODED:
-            numbers[name] = values
+            numbers[name] = codes
     for name in ("start_ns", "end_ns"):
-        numbers[name] = told[name]
+        numbers[name] = columns[name]
     numbers["phase_start_ns"] = [
-        NEVER_NS if value is None else value for value in told["phase_start_ns"]
+        NEVER_NS if value is None else value for value in columns["phase_start_ns"]
     ]
     for name in ("markers", "input_tokens", "output_tokens"):
-        numbers[name] = [value or 0 for value in told[name]]
+        numbers[name] = [value or 0 for value in columns[name]]
     for name in _FIGURES:
-        numbers[name] = [np.nan if value is None else value for value in told[name]]
-    numbers["kind"] = [KINDS.index(kind) for kind in told["kind"]]
-    numbers["failed"] = [value is True for value in told["failed"]]
+        numbers[name] = [np.nan if value is None else value for value in columns[name]]
+    numbers["kind"] = [KINDS.index(kind) for kind in columns["kind"]]
+    numbers["failed"] = [value is True for value in columns["failed"]]
     return TurnBlock(numbers.view(_BYTES), list(turns), [None] * len(turns))
 
 

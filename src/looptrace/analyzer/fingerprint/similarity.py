@@ -122,17 +122,17 @@ def meanings_of(table: pl.DataFrame, meaning: Meaning) -> Meanings:
     place = np.zeros(table.height, dtype=np.int64)
     subjects: dict[tuple[object, ...], int] = {}
     vectors: dict[str, int] = {}
-    found: list[npt.NDArray[np.int32]] = []
+    sketches: list[npt.NDArray[np.int32]] = []
     for row, text, *same in _requests(table):
         made = sketch(meaning.measure, text)
         if made is None:
             continue
         if text not in vectors:
-            vectors[text] = len(found)
-            found.append(made.vector)
+            vectors[text] = len(sketches)
+            sketches.append(made.vector)
         subject[row] = subjects.setdefault((*same, made.marks), len(subjects) + 1)
         place[row] = vectors[text]
-    stacked = np.stack(found) if found else np.zeros((0, 1), dtype=np.int32)
+    stacked = np.stack(sketches) if sketches else np.zeros((0, 1), dtype=np.int32)
     return Meanings(subject, place, stacked, meaning.product_min)
 
 

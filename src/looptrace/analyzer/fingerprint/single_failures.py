@@ -93,10 +93,9 @@ def single_failure(row: Mapping[str, Any], request: str | None) -> dict[str, Any
     if trace is not None and _HASH.search(trace):
         return None
     if kind == "tool":
-        told = result if error is None else error
-        if error_type is None and told is not None:
-            error_type = found(_TYPE, told)
-        error = told
+        error = result if error is None else error
+        if error_type is None and error is not None:
+            error_type = found(_TYPE, error)
     failure = Failure(kind, row.get("name"), request, error, error_type, result, trace)
     message = _message(failure)
     location, trace_hash = _place(failure)

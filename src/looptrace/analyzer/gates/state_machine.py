@@ -27,7 +27,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 # Loops of one task whose counts are held, for the longest of them; of more the oldest go.
 LOOPS_KEPT_MAX = 200
 # Loops that a task was told of; beyond, the oldest might be told once more.
-TOLD_KEPT_MAX = 1_000
+EVENTS_KEPT_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class TaskState:
     retries: int = 0
     retry_ns: int = 0  # before this, no further retry is advised
     granted: frozenset[str] = frozenset()  # signatures of what authority was given for
-    told: Mapping[str, bool] = field(default_factory=dict)  # warnings; outlast completions or not
+    warnings: Mapping[str, bool] = field(default_factory=dict)  # given; outlast completions or not
     loops: Mapping[str, Counter] = field(default_factory=dict)  # by the id of the finding
 
     @property
@@ -137,8 +137,10 @@ def _reset(state: TaskState, moment: Reset) -> Step:
     after = TaskState(state.task)
     counted = state
     if moment.reason == "completed":  # Attempts at a task that is done are counted on.
-        told = {key: outlasts for key, outlasts in state.told.items() if outlasts}
-        after = replace(after, forced=state.forced, loops=_loops(state, outlast=True), told=told)
+        warnings = {key: outlasts for key, outlasts in state.warnings.items() if outlasts}
+        after = replace(
+            after, forced=state.forced, loops=_loops(state, outlast=True), warnings=warnings
+        )
         after = replace(after, pivot_turn=state.pivot_turn, cleared_turn=state.cleared_turn)
         counted = replace(state, loops=_loops(state, outlast=False))
     events: list[GateEvent] = []
@@ -188,7 +190,7 @@ def _demand(state: TaskState, growth: Growth, recovery: Recovery) -> _Demand | N
     entropy = loop.attempts_since(max(state.cleared_turn, state.pivot_turn), fired)
     action = fired.rule.action(attempts, loop.seconds_at(fired))
     was_told = {
-        "warn": _key(growth) in state.told,
+        "warn": _key(growth) in state.warnings,
         "retry_later": fired.end_ns < state.retry_ns,
         "pivot": entropy < _attempts_of_pivot(fired),
     }
@@ -229,8 +231,8 @@ def _key(growth: Growth) -> str:
 def _warn(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     """Warn once, however many rules see the same."""
     outlasts = demand.growth.loop.rule.lane.outlasts_completion
-    told = _last({**state.told, _key(demand.growth): outlasts}, TOLD_KEPT_MAX)
-    return _tell(state, replace(state, told=told), demand, "loop_detected")
+    warnings = _last({**state.warnings, _key(demand.growth): outlasts}, EVENTS_KEPT_MAX)
+    return _emit(state, replace(state, warnings=warnings), demand, "loop_detected")
 
 
 def _retry_later(state: TaskState, demand: _Demand, recovery: Recovery) -> Step:
@@ -238,7 +240,7 @@ def _retry_later(state: TaskState, demand: _Demand, recovery: Recovery) -> Step:
     wait_s = recovery.wait_s(state.retries)
     retry_ns = demand.growth.fired.end_ns + wait_s * NS_PER_S
     after = replace(state, retries=state.retries + 1, retry_ns=retry_ns)
-    after, events = _tell(state, after, demand, "loop_detected")
+    after, events = _emit(state, after, demand, "loop_detected")
     return after, tuple(replace(event, retry_after_s=wait_s) for event in events)
 
 
@@ -246,20 +248,20 @@ def _pivot(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     """Ask for another approach, and count towards the next pivot anew."""
     turn = demand.growth.fired.turn
     after = replace(state, pivots=state.pivots + 1, pivot_turn=turn)
-    return _tell(state, after, demand, "pivot_issued")
+    return _emit(state, after, demand, "pivot_issued")
 
 
 def _force_next(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     """Send the agent to its next task, and clear what every rule has counted."""
     turn = demand.growth.fired.turn
     after = TaskState(state.task, forced=state.forced + 1, cleared_turn=turn)
-    return _tell(state, after, demand, "loop_detected")
+    return _emit(state, after, demand, "loop_detected")
 
 
 def _unblock(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     """Grant authority for these blockers, once."""
     after = replace(state, granted=state.granted | {demand.growth.loop.signature})
-    return _tell(state, after, demand, "loop_detected")
+    return _emit(state, after, demand, "loop_detected")
 
 
 def _open(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
@@ -273,7 +275,7 @@ def _open(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     )
     why = demand.why or "LADDER"
     status: TaskStatus = "blocked" if why.startswith("UNBLOCKING") else "paused_for_intervention"
-    after, events = _tell(state, replace(state, status=status, gate=gate), demand, "gate_opened")
+    after, events = _emit(state, replace(state, status=status, gate=gate), demand, "gate_opened")
     return after, tuple(replace(event, gate=gate.id, why=why) for event in events)
 
 
@@ -289,7 +291,7 @@ _ACTS: Mapping[Action, Callable[[TaskState, _Demand, Recovery], Step]] = {
 _LAST = ("gate", "force_next")
 
 
-def _tell(before: TaskState, after: TaskState, demand: _Demand, kind: EventType) -> Step:
+def _emit(before: TaskState, after: TaskState, demand: _Demand, kind: EventType) -> Step:
     loop, fired = demand.growth
     event = GateEvent(
         id=digest(f"{kind} {loop.id} {demand.growth.attempts}"),

@@ -68,7 +68,7 @@ def _total_json(name: str, total: Total, currency: str | None) -> dict[str, obje
     return {
         "settings": name,
         "findings": total.findings,
-        "told": {action: total.told.get(action, 0) for action in ACTIONS},
+        "told": {action: total.actions.get(action, 0) for action in ACTIONS},
         "after": _spent_json(total.after, currency),
     }
 
@@ -147,9 +147,11 @@ def _opened_lines(opened: Opened | None, currency: str | None) -> list[str]:
 
 
 def _total_lines(total: Total, currency: str | None) -> list[str]:
-    actions = [f"{action} {total.told[action]:,}" for action in ACTIONS if action in total.told]
+    actions = [
+        f"{action} {total.actions[action]:,}" for action in ACTIONS if action in total.actions
+    ]
     lines = [counted(total.findings, "finding"), *([", ".join(actions)] if actions else [])]
-    if not total.told.get("gate"):
+    if not total.actions.get("gate"):
         return [*lines, "no gate"]
     return [*lines, *_spent_lines("after gates", total.after, currency)]
 

@@ -89,7 +89,7 @@ class Total:
     """What one of the two comes to: findings, what would have been told, and after the gates."""
 
     findings: int = 0
-    told: Mapping[Action, int] = field(default_factory=dict)
+    actions: Mapping[Action, int] = field(default_factory=dict)
     after: Spent = field(default_factory=Spent)
 
 
@@ -144,21 +144,21 @@ class _Judged:
     """What one of the two settings comes to, part by part."""
 
     findings: int = 0
-    told: Counter[Action] = field(default_factory=Counter)
+    actions: Counter[Action] = field(default_factory=Counter)
     gates: dict[Place, Opened] = field(default_factory=dict)
 
     def add(self, turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> None:
         """Judge another part."""
         judged = detect(turns, settings.policy)
         self.findings += len(judged.findings)
-        self.told.update(event.action for event in judged.events if event.action)
+        self.actions.update(event.action for event in judged.events if event.action)
         gates = [event for event in judged.events if event.type == "gate_opened"]
         self.gates |= _opened(gates, turns, settings, prices)
 
     def total(self) -> Total:
         """Add up in one order, whatever the order of the parts: sums of money are not exact."""
         after = (self.gates[place].after for place in sorted(self.gates))
-        return Total(self.findings, dict(self.told), sum(after, Spent()))
+        return Total(self.findings, dict(self.actions), sum(after, Spent()))
 
 
 def _opened(

@@ -105,12 +105,12 @@ def moved_gate(
         gate = opened(tried)
         return gate is None or gate.turn > event.turn
 
-    found = []
+    tried_moves = []
     for knob in _knobs_of_gate(event, policy):
         for change in _changes(knob, moves):
             gate = opened(knob.turned(change.then))
-            found.append(Move(change, gate.turn if gate else None))
-    return MovedGate(event, tuple(found), opened(_without(event.rule, policy)))
+            tried_moves.append(Move(change, gate.turn if gate else None))
+    return MovedGate(event, tuple(tried_moves), opened(_without(event.rule, policy)))
 
 
 def _knobs_of_gate(event: GateEvent, policy: DetectionPolicy) -> Iterator[_Knob]:

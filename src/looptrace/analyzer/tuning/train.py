@@ -203,11 +203,11 @@ def _pipeline() -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression(C=REGULARISATION, max_iter=1_000))
 
 
-def _card(examples: Examples, told: Figures) -> dict[str, Any]:
+def _card(examples: Examples, scores: Figures) -> dict[str, Any]:
     """Return what was learned from, and how good it is; shares are from 0 to 1."""
     from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score  # noqa: PLC0415
 
-    all_told, told, likely = told, told[examples.before], examples.likely[examples.before]
+    all_scores, scores, likely = scores, scores[examples.before], examples.likely[examples.before]
     share = float(likely.mean())
     loops = sum(label.turn is not None for label in examples.tasks)
     return {
@@ -215,14 +215,14 @@ def _card(examples: Examples, told: Figures) -> dict[str, Any]:
         "turns": {"loop_within_horizon": int(likely.sum()), "others": int((~likely).sum())},
         "horizon_turns": HORIZON,
         "folds": FOLDS,
-        "roc_auc": _rounded(roc_auc_score(likely, told)),
+        "roc_auc": _rounded(roc_auc_score(likely, scores)),
         "roc_auc_of_turn_number": _rounded(roc_auc_score(likely, examples.turn[examples.before])),
-        "average_precision": _rounded(average_precision_score(likely, told)),
+        "average_precision": _rounded(average_precision_score(likely, scores)),
         "average_precision_of_chance": _rounded(share),
-        "brier": _rounded(brier_score_loss(likely, told)),
+        "brier": _rounded(brier_score_loss(likely, scores)),
         "brier_of_base_rate": _rounded(share * (1 - share)),
-        "calibration": _calibration(likely, told),
-        "warnings": [_warnings(examples, all_told, percent) for percent in WARNED_AT],
+        "calibration": _calibration(likely, scores),
+        "warnings": [_warnings(examples, all_scores, percent) for percent in WARNED_AT],
     }
 
 

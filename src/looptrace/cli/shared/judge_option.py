@@ -33,7 +33,7 @@ def judge_of(name: str | None, settings: Settings) -> Judge | None:
 
 
 def opinions(
-    judge: Judge | None, found: Analysis, events: Sequence[GateEvent], store: Path | None
+    judge: Judge | None, analysis: Analysis, events: Sequence[GateEvent], store: Path | None
 ) -> Opinions:
     """Return what a judge thinks of the gates among events of an analysis.
 
@@ -44,7 +44,7 @@ def opinions(
     if judge is None:
         return known
     with traces.working("asking the judge"):
-        return {**known, **opinions_of(judge, found, events)}
+        return {**known, **opinions_of(judge, analysis, events)}
 
 
 def _recorded(store: Path | None) -> dict[str, Opinion | NoOpinion]:

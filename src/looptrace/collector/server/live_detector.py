@@ -186,7 +186,7 @@ class _Judge:
         tasks_max = settings.server.tasks_max
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
         self._outages = OutageWatch(settings.outages)
-        self._outages_told: dict[str, int] = {}  # by id, when it was known
+        self._outages_emitted: dict[str, int] = {}  # by id, when it was known
         self._goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
         self._stood: BoundedDict[str, TaskState] = BoundedDict(tasks_max)
         pending = gates.pending()  # Decisions that the store was not judged with.
@@ -267,7 +267,7 @@ class _Judge:
             self._note(self._live.feed(turns).states)
             # Those that go on were told before.
             known = self._outages.feed(turns)
-            self._outages_told |= {outage.id: outage.known_ns for outage in known}
+            self._outages_emitted |= {outage.id: outage.known_ns for outage in known}
 
     @contextmanager
     def _replaying(self) -> Iterator[None]:
@@ -371,8 +371,8 @@ class _Judge:
         if not failed:
             return
         for outage in self._outages.feed(pl.DataFrame(failed, TURN_SCHEMA, orient="row")):
-            if outage.id not in self._outages_told:
-                self._outages_told[outage.id] = outage.known_ns
+            if outage.id not in self._outages_emitted:
+                self._outages_emitted[outage.id] = outage.known_ns
                 self._judged.outages += 1
                 about = (len(outage.sessions), outage.id, outage.error_kind)
                 # What the failure says is content, and stays in the store.
@@ -381,8 +381,8 @@ class _Judge:
     def _forget_outages(self, now_ns: int) -> None:
         self._outages.forget(now_ns)
         since_ns = now_ns - DAY_S * NS_PER_S
-        told = self._outages_told.items()
-        self._outages_told = {key: at_ns for key, at_ns in told if at_ns > since_ns}
+        outages = self._outages_emitted.items()
+        self._outages_emitted = {key: at_ns for key, at_ns in outages if at_ns > since_ns}
 
     def _note(self, states: Iterable[TaskState]) -> list[TaskState]:
         """Return the states that differ from what is recorded."""

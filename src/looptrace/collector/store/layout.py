@@ -37,8 +37,8 @@ def require_store(store_dir: Path) -> int:
     if not marker.is_file():
         raise StoreError(f"{store_dir}: is not a store; make one with `looptrace ingest`.")
     try:
-        found = json.loads(marker.read_bytes())
-        version, buckets = int(found["schema"]), int(found["buckets"])
+        written = json.loads(marker.read_bytes())
+        version, buckets = int(written["schema"]), int(written["buckets"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
             f"{marker}: cannot be read ({error}); make a new store from the traces."

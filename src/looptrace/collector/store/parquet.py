@@ -111,9 +111,9 @@ def read_where(
     try:
         if not columns:
             rows = scan(paths, include_file_paths=_FILE)
-            found = rows.filter(which).select(pl.col(_FILE).unique()).collect()
+            files = rows.filter(which).select(pl.col(_FILE).unique()).collect()
             # One file gives the columns where none has such a row.
-            paths = [Path(path) for path in sorted(found[_FILE])] or paths[:1]
+            paths = [Path(path) for path in sorted(files[_FILE])] or paths[:1]
         return scan(paths).filter(which).select(names).collect()
     except _BAD_PARQUET:  # Bucket by bucket it is found out which file it is.
         parts = [read_bucket(store_dir, table, bucket) for bucket in range(BUCKETS)]

@@ -56,8 +56,8 @@ class Net(Protocol):
 
 def lookup(host: str, port: int) -> list[str]:
     """Return the addresses of a name, as this machine knows them."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,9 @@ class _Vetted(httpcore.AnyIOBackend):
 
 async def _looked_up(resolve: Resolve, host: str, port: int) -> list[str]:
     """Look a name up on a thread of its own, which is left behind where it hangs."""
-    found: Future[list[str]] = Future()
-    Thread(target=_settle, args=(found, resolve, host, port), daemon=True).start()
-    return await asyncio.wrap_future(found)
+    addresses: Future[list[str]] = Future()
+    Thread(target=_settle, args=(addresses, resolve, host, port), daemon=True).start()
+    return await asyncio.wrap_future(addresses)
 
 
 def _settle(found: Future[list[str]], resolve: Resolve, host: str, port: int) -> None:

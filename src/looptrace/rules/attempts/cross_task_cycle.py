@@ -49,9 +49,9 @@ class CrossTaskCycle(Rule):
         """Find at each attempt the shortest round of tasks that came often enough."""
         done, blocked = (lane.status == STATUSES.index(name) + 1 for name in ("done", "blocked"))
         blockers, work = (np.where(one == UNKNOWN, 1, one) for one in (lane.call, lane.outcome))
-        told = done | (blocked & (lane.call != UNKNOWN)) | (lane.outcome != UNKNOWN)
+        is_known = done | (blocked & (lane.call != UNKNOWN)) | (lane.outcome != UNKNOWN)
         state = pair(pair(lane.subtask, lane.status), pair(blockers, work))
-        state = np.where(told, state, UNKNOWN)
+        state = np.where(is_known, state, UNKNOWN)
         periods = range(PERIOD_MIN, self.tasks_max + 1)
         pattern = shortest(lane, state, periods, self.rounds_min, self.tasks_max)
         several = in_a_row(lane, lane.subtask) < pattern.period

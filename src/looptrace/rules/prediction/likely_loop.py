@@ -78,17 +78,17 @@ class Model:
         return total
 
 
-def model_of(found: Any) -> Model:
+def model_of(data: Any) -> Model:
     """Return the model that parsed JSON says; what else it says of it does not count.
 
     Raises:
         SettingError: if it is none.
     """
     try:
-        if tuple(found["signs"]) != tuple(SIGNS):
+        if tuple(data["signs"]) != tuple(SIGNS):
             raise SettingError("model was made for other signs.")
-        lists = {name: tuple(map(float, found[name])) for name in ("mean", "scale", "weights")}
-        return Model(int(found["window"]), **lists, intercept=float(found["intercept"]))
+        lists = {name: tuple(map(float, data[name])) for name in ("mean", "scale", "weights")}
+        return Model(int(data["window"]), **lists, intercept=float(data["intercept"]))
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, SettingError):
             raise
