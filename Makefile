@@ -36,6 +36,9 @@ test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen, al
 test-frameworks: $(FRAMEWORKS)/installed ## agents of real frameworks loop and stop; installs them
 	$(FRAMEWORKS)/bin/pytest -q tests/frameworks
 
+test-environments: $(VENV)/installed-dev ## the wheel with each extra on each Python; installs them
+	$(BIN)/python -m benchmarks.environments
+
 test-sdk-versions: test-sdk-oldest test-sdk-newest ## the processor with either end of its SDK's range
 
 test-sdk-oldest: SDK := ==1.39.*

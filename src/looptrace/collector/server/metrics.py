@@ -7,20 +7,21 @@ labels are fixed here, and there are so many label sets and no more, whatever cl
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from http import HTTPStatus
 from itertools import islice
 from typing import Any
 
 import msgspec
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -42,6 +43,11 @@ _SCOPE = "looptrace"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _REFUSED = "refused_"
+_NO_LABEL = re.compile("[^a-zA-Z0-9]+")
+_FAMILIES: Mapping[InstrumentKind, type[CounterMetricFamily | GaugeMetricFamily]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+}
 
 Values = Mapping[tuple[str, ...], float]
 Check = Callable[[], bool]
@@ -59,24 +65,45 @@ class Instrument:
     read: Callable[[], Values]
     kind: InstrumentKind = "counter"
     labels: tuple[str, ...] = ()
-    unit: str = ""
 
 
 class Metrics:
-    """The instruments of one server, and where they are told."""
+    """The instruments of one server: Prometheus reads them here, and OTLP sends them.
+
+    OpenTelemetry's own exporter for Prometheus is not used, because each of its releases needs one
+    release of the SDK, and would keep the SDK of an agent in the same environment from its own.
+    """
 
     def __init__(self, instruments: Iterable[Instrument], environ: Mapping[str, str]) -> None:
         """Show the instruments, and send them where the standard variables of `environ` say."""
+        self._instruments = tuple(instruments)
+        resource = Resource.create({SERVICE_NAME: environ.get("OTEL_SERVICE_NAME", _SCOPE)})
+        self._target = {
+            _NO_LABEL.sub("_", key): str(value)
+            for key, value in sorted(resource.attributes.items())
+        }
         self._registry = CollectorRegistry()
-        prometheus = PrometheusMetricReader(registry=self._registry, scope_info_enabled=False)
+        self._registry.register(self)
         self._provider = MeterProvider(
-            metric_readers=[prometheus, *_otlp_readers(environ)],
-            resource=Resource.create({SERVICE_NAME: environ.get("OTEL_SERVICE_NAME", _SCOPE)}),
-            shutdown_on_exit=False,
+            metric_readers=_otlp_readers(environ), resource=resource, shutdown_on_exit=False
         )
         meter = self._provider.get_meter(_SCOPE)
-        for instrument in instruments:
+        for instrument in self._instruments:
             _observe(meter, instrument)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each instrument as Prometheus has it, with what is read now."""
+        yield InfoMetricFamily("target", "Target metadata", value=self._target)
+        for instrument in self._instruments:
+            name = instrument.name.replace(".", "_")
+            family = _FAMILIES[instrument.kind](name, instrument.doc, labels=instrument.labels)
+            for values, number in _read(instrument):
+                family.add_metric(values, number)
+            yield family
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield nothing: what is there is known without reading it."""
+        yield from ()
 
     def page(self) -> bytes:
         """Return what Prometheus reads."""
@@ -162,16 +189,21 @@ def holds(name: str, check: Check) -> bool:
         return False
 
 
+def _read(instrument: Instrument) -> Iterable[tuple[tuple[str, ...], float]]:
+    """Return the first label sets of an instrument, each with its value."""
+    return islice(instrument.read().items(), LABEL_SETS_MAX)
+
+
 def _observe(meter: Meter, instrument: Instrument) -> None:
     def callback(_options: CallbackOptions) -> Iterable[Observation]:
-        for values, number in islice(instrument.read().items(), LABEL_SETS_MAX):
+        for values, number in _read(instrument):
             yield Observation(number, dict(zip(instrument.labels, values, strict=True)))
 
     create: dict[str, Callable[..., Any]] = {
         "counter": meter.create_observable_counter,
         "gauge": meter.create_observable_gauge,
     }
-    create[instrument.kind](instrument.name, [callback], instrument.unit, instrument.doc)
+    create[instrument.kind](instrument.name, [callback], description=instrument.doc)
 
 
 def _otlp_readers(environ: Mapping[str, str]) -> list[MetricReader]:

@@ -1,0 +1,203 @@
+"""The wheel in environments of its own, and beside what agents have installed.
+
+Each extra on each Python at hand: what it takes, and whether it works.
+
+An environment has what the wheel asks for and nothing else, in the newest versions that fit. In it
+the package is imported, `pip check` finds no conflict, and the commands that the extra brings run
+on the examples, away from the checkout. Then the server is resolved beside distributions that pin
+OpenTelemetry, which must come in the version that they come in alone; nothing is installed there.
+Packages come from the index that pip is set up for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from tests.paths import ROOT
+from tests.wheels import built_wheel
+
+PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
+# Frameworks and distributions whose pins of OpenTelemetry have been in the way.
+BESIDE = (
+    *("strands-agents", "google-adk", "agent-framework", "openlit", "traceloop-sdk"),
+    *("azure-monitor-opentelemetry", "aws-opentelemetry-distro"),
+)
+MIB = 2**20
+_SDK = "opentelemetry-sdk"
+TIMES = 3  # The least of so many counts, because the first one reads from the disk.
+
+_TRACES = str(ROOT / "examples/traces")
+_COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("looptrace", "demo"),
+    ("looptrace", "analyze", _TRACES, "--format", "json", "--output", "report.json"),
+    ("looptrace", "ingest", _TRACES, "--store", "store"),
+    ("looptrace", "query"),
+)
+# What shows that an extra is whole, beside its import.
+USES: Mapping[str, Sequence[tuple[str, ...]]] = {
+    "": (("python", "-c", "import looptrace; looptrace.instrument"),),
+    "analyzer": _COMMANDS,
+    "judge": (*_COMMANDS[:1], ("python", "-c", "import looptrace.collector.judge.chat")),
+    "server": (*_COMMANDS[:1], ("looptrace", "doctor")),
+    "train": (*_COMMANDS[:1], ("looptrace", "train", "--help")),
+    "semantic": (
+        *_COMMANDS[:1],
+        ("python", "-c", "import looptrace.analyzer.fingerprint.embeddings"),
+    ),
+    "all": _COMMANDS,
+}
+
+
+class BrokenEnvironmentError(Exception):
+    """An environment could not be made, or the package does not work in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What one environment takes: packages beside pip, their size, and the times in seconds."""
+
+    python: str
+    extra: str
+    packages: int
+    size_mib: float
+    import_s: float
+    version_s: float
+
+
+def main() -> None:
+    """Print a row for each environment; exit with 1 where one does not work."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--python", action="append", help="a Python to use; all at hand otherwise")
+    parser.add_argument("--extra", action="append", choices=list(USES), help="all otherwise")
+    parser.add_argument("--beside", action="append", help="a distribution; those known otherwise")
+    options = parser.parse_args()
+    failed = 0
+    print("| Python | extra | packages | MiB | `import looptrace` | `--version` |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = Path(str(built_wheel(Path(folder)).filename))
+        pythons = options.python or [name for name in PYTHONS if _works(name, Path(folder))]
+        for python in pythons:
+            for extra in options.extra or USES:
+                try:
+                    row = environment_of(python, extra, wheel, Path(folder) / "environment")
+                except BrokenEnvironmentError as error:
+                    failed += 1
+                    print(f"{python}, {extra or 'base'}: {error}", file=sys.stderr)
+                    continue
+                print(_row(row), flush=True)
+        failed += _resolve_beside(options.beside or BESIDE, wheel, Path(folder))
+    sys.exit(1 if failed else 0)
+
+
+def _resolve_beside(names: Sequence[str], wheel: Path, folder: Path) -> int:
+    """Print the versions that each comes in, alone and beside the server; returns how many differ.
+
+    A distribution that does not resolve alone is left out, and said so.
+    """
+    _run([sys.executable, "-m", "venv", str(folder / "resolver")], folder)
+    differ = 0
+    print("\n| distribution | alone | beside `looptrace[server]` | `opentelemetry-sdk` there |")
+    print("| --- | --- | --- | --- |")
+    for name in names:
+        try:
+            alone = _resolved([name], folder)[name]
+        except BrokenEnvironmentError as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
+            continue
+        try:
+            both = _resolved([name, f"{wheel}[server]"], folder)
+        except BrokenEnvironmentError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            both = {name: "not at all", _SDK: "-"}
+        differ += both[name] != alone
+        print(f"| {name} | {alone} | {both[name]} | {both[_SDK]} |", flush=True)
+    return differ
+
+
+def _resolved(asked: Sequence[str], folder: Path) -> dict[str, str]:
+    """Return the versions of the distributions that pip would install, by their names."""
+    pip = [str(folder / "resolver/bin/python"), "-m", "pip", "--disable-pip-version-check"]
+    report = _run([*pip, "install", "--quiet", "--dry-run", "--report", "-", *asked], folder)
+    installed = [each["metadata"] for each in json.loads(report)["install"]]
+    return {each["name"].lower().replace("_", "-"): each["version"] for each in installed}
+
+
+def _row(of: Environment) -> str:
+    version = f"{of.version_s:.2f} s" if of.extra else "-"
+    cells = (of.python, of.extra or "-", of.packages, f"{of.size_mib:.0f}", f"{of.import_s:.2f} s")
+    return f"| {' | '.join(map(str, (*cells, version)))} |"
+
+
+def environment_of(python: str, extra: str, wheel: Path, folder: Path) -> Environment:
+    """Make an environment, use the package there, measure it, and remove it.
+
+    Raises:
+        BrokenEnvironmentError: if any of that fails.
+    """
+    try:
+        _run([python, "-m", "venv", str(folder)], folder.parent)
+        asked = f"{wheel}[{extra}]" if extra else str(wheel)
+        pip = [str(folder / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
+        _run([*pip, "install", "--quiet", asked], folder)
+        _run([*pip, "check"], folder)
+        for command in USES[extra]:
+            _run([str(folder / "bin" / command[0]), *command[1:]], folder)
+        listed = json.loads(_run([*pip, "list", "--format", "json"], folder))
+        size = sum(
+            path.stat().st_size
+            for path in folder.glob("lib/*/site-packages/**/*")
+            if path.is_file()
+        )
+        import_s = _least_s([str(folder / "bin/python"), "-c", "import looptrace"], folder)
+        version_s = _least_s([str(folder / "bin/looptrace"), "--version"], folder) if extra else 0.0
+        version = _run(
+            [str(folder / "bin/python"), "-c", "import sys; print(*sys.version_info[:2], sep='.')"],
+            folder,
+        )
+        return Environment(version.strip(), extra, len(listed) - 1, size / MIB, import_s, version_s)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _works(python: str, folder: Path) -> bool:
+    """Say whether there is such a Python; what stands in the path may only name one."""
+    try:
+        _run([python, "--version"], folder)
+    except (BrokenEnvironmentError, FileNotFoundError):
+        return False
+    return True
+
+
+def _run(command: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise BrokenEnvironmentError(
+            f"`{' '.join(command)}` exited with {done.returncode}: {''.join(last)}"
+        )
+    return done.stdout
+
+
+def _least_s(command: Sequence[str], folder: Path) -> float:
+    times = []
+    for _ in range(TIMES):
+        begun = perf_counter()
+        _run(command, folder)
+        times.append(perf_counter() - begun)
+    return min(times)
+
+
+if __name__ == "__main__":
+    main()
