@@ -38,6 +38,7 @@ from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
     help="Exit with 1 where there is a finding that no outage explains, or where a gate was opened,"
     " resolved since or not.",
 )
+@traces.jobs_option
 @judge_option
 @config_option
 @click.pass_context
@@ -47,6 +48,7 @@ def analyze(
     form: str,
     output: Path | None,
     fail_on: str,
+    jobs: int,
     judge: str | None,
     settings: Settings,
 ) -> None:
@@ -56,7 +58,7 @@ def analyze(
     whatever was found in the rest.
     """
     asked = judge_of(judge, settings)
-    analysis = traces.analysis(paths, settings)
+    analysis = traces.analysis(paths, settings, jobs)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     if form == "terminal" and output is None:
         print_report(analysis, Console(), answers)

@@ -41,6 +41,21 @@ def with_ties(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.hstack(pl.DataFrame(ties, SPAN_TIES_SCHEMA, orient="row"))
 
 
+def tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of a trace and what it is tied to (`tie`); every trace is tied to itself.
+
+    The spans have the columns of SPAN_TIES_SCHEMA.
+    """
+    trace = pl.col("trace_id")
+    named = [
+        spans.lazy().select(trace, tie=pl.col(name).fill_null(trace)).unique()
+        for name in ("session", "task", "task_parent")
+    ]
+    linked = spans.lazy().filter(pl.col("linked_traces").list.len() > 0)
+    linked = linked.select(trace, tie="linked_traces").explode("tie")
+    return pl.concat([*named, linked]).unique().collect()
+
+
 def _said(text: str, events: str) -> tuple[str | None, ...]:
     attributes = cast("dict[str, Any]", _decoder.decode(text))
     if DETAILS_EVENT in events:

@@ -15,8 +15,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.status import Status
 
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.engine.batch import analyse, analysis_of, joined
+from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.outages import failures_of, with_outages
+from looptrace.analyzer.engine.parallel import analyse_in
 from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
@@ -25,6 +26,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.store import layout, reader
 from looptrace.errors import InstallError
+from looptrace.processes import Processes, cores
 
 output_option = click.option(
     "--output",
@@ -32,21 +34,31 @@ output_option = click.option(
     help="File to write the report to, instead of standard output.",
 )
 
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=cores,
+    show_default="all cores",
+    help="Processes that share the work where the input is large; the report is the same.",
+)
+
 _LINE_LENGTH_MAX = 300
 _SKIPPED_SHOWN_MAX = 20
 
 
-def analysis(paths: Sequence[str], settings: Settings) -> Analysis:
+def analysis(paths: Sequence[str], settings: Settings, jobs: int = 1) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
     The turns of a store are judged anew, whatever rules its findings were made with.
     """
     folder = store_of(paths)
     if folder is None:
-        spans_read = read(paths)
-        with working():
-            whole = analyse(spans_read.spans, spans_read.skipped, settings.policy)
-            return with_outages(whole, failures_of(whole.turns), settings.outages)
+        with Processes(jobs) as processes:
+            spans_read = read(paths, processes)
+            with working():
+                spans, skipped = spans_read.spans, spans_read.skipped
+                whole = analyse_in(processes, spans, skipped, settings.policy)
+                return with_outages(whole, failures_of(whole.turns), settings.outages)
     parts: list[Analysis] = []
     failures: list[pl.DataFrame] = []
     with working():
@@ -77,7 +89,7 @@ def _stored(folder: Path, settings: Settings) -> Iterator[pl.DataFrame]:
     return (compared_by(part, settings.policy.sameness) for part in reader.read_turns(folder))
 
 
-def read(paths: Sequence[str]) -> SpansRead:
+def read(paths: Sequence[str], processes: Processes | None = None) -> SpansRead:
     """Read spans, with a progress bar where standard error is a terminal."""
     if sys.platform != "win32":
         # Polars hears Ctrl-C, too, and would let a read that waits for a pipe go on.
@@ -88,7 +100,8 @@ def read(paths: Sequence[str]) -> SpansRead:
         reading = bar.add_task("reading", total=None)
         return read_spans(
             paths,
-            on_bytes=lambda done, total: bar.update(reading, completed=done, total=total or None),
+            lambda done, total: bar.update(reading, completed=done, total=total or None),
+            processes,
         )
 
 

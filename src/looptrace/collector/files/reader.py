@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 
@@ -25,11 +27,18 @@ from looptrace.collector.otlp.protobuf import (
 )
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
 from looptrace.collector.otlp.span_table import span_table
+from looptrace.processes import Processes
 
 # How many rows are held as Python objects before they become columns.
 ROWS_HELD_MAX = 50_000
+# Files of fewer bytes are read before processes have started.
+SHARED_BYTES_MIN = 16 << 20
+# Pieces of the files for each process, so that none waits long for the one with the largest.
+PIECES = 4
 # How much of a source is looked at to tell its form.
 HEAD_BYTES = 4096
+
+OnBytes = Callable[[int, int], None]
 
 _EMPTY = "there is nothing in it; check that the exporter was flushed before its process ended"
 
@@ -43,16 +52,30 @@ class SpansRead:
 
 
 def read_spans(
-    paths: Sequence[str], on_bytes: Callable[[int, int], None] | None = None
+    paths: Sequence[str],
+    on_bytes: OnBytes = lambda _done, _all: None,
+    processes: Processes | None = None,
 ) -> SpansRead:
     """Read the spans of files, folders, patterns and `-` for standard input.
 
     `on_bytes` is called again and again with the bytes that are done and the bytes in all, as
-    they lie on disk. Bad input raises nothing: it is in `skipped`, and the rest is read.
+    they lie on disk. `processes` share the files of large input; what is read is the same. Bad
+    input raises nothing: it is in `skipped`, and the rest is read.
     """
     sources, skipped = find_sources(paths)
+    if processes is not None and processes.jobs > 1 and _can_share(sources):
+        table, problems = _read_in(processes, sources, on_bytes)
+    else:
+        table, problems = _read(sources, on_bytes)
+    spans, clashes = distinct_spans(table)
+    return SpansRead(spans, (*skipped, *problems, *clashes))
+
+
+def _read(sources: Sequence[Source], on_bytes: OnBytes) -> tuple[pl.DataFrame, list[Skipped]]:
+    """Read sources one after the other; returns their spans and what could not be read."""
     bytes_all = sum(source.bytes_on_disk for source in sources)
     bytes_before = 0
+    skipped: list[Skipped] = []
     table = _Table()
     for source in sources:
         problems = _Problems()
@@ -63,17 +86,63 @@ def read_spans(
         skipped.extend(problems.skipped())
         on_read(source.bytes_on_disk)  # Also where it could not be read to its end.
         bytes_before += source.bytes_on_disk
-    spans, clashes = distinct_spans(table.frame())
-    return SpansRead(spans, (*skipped, *clashes))
+    return table.frame(), skipped
 
 
 def _progress(
-    source: Source, on_bytes: Callable[[int, int], None] | None, before: int, bytes_all: int
+    source: Source, on_bytes: OnBytes, before: int, bytes_all: int
 ) -> Callable[[int], None]:
     """Return a function that turns the bytes read of one source into those of all."""
-    if on_bytes is None:
-        return lambda _: None
     return lambda done: on_bytes(before + min(done, source.bytes_on_disk), bytes_all)
+
+
+def _can_share(sources: Sequence[Source]) -> bool:
+    """Return whether there are several files, so large that processes start sooner."""
+    if len(sources) == 1 or any(source.path is None for source in sources):
+        return False
+    return sum(source.bytes_on_disk for source in sources) >= SHARED_BYTES_MIN
+
+
+def _read_in(
+    processes: Processes, sources: Sequence[Source], on_bytes: OnBytes
+) -> tuple[pl.DataFrame, list[Skipped]]:
+    """Read sources in processes, each some that follow one another; returns what `_read` does."""
+    bytes_all = sum(source.bytes_on_disk for source in sources)
+    bytes_done = 0
+    frames: list[pl.DataFrame] = []
+    skipped: list[Skipped] = []
+    with TemporaryDirectory(prefix="looptrace-") as folder:
+        pieces = list(_pieces(sources, bytes_all // (PIECES * processes.jobs), Path(folder)))
+        for piece, problems in zip(pieces, processes.map(_read_piece, pieces), strict=True):
+            frames.append(pl.read_ipc(piece.spans))
+            piece.spans.unlink()
+            skipped += problems
+            bytes_done += sum(source.bytes_on_disk for source in piece.sources)
+            on_bytes(bytes_done, bytes_all)
+    return pl.concat(frames), skipped
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Sources that one process reads, and the file to which it writes their spans."""
+
+    sources: tuple[Source, ...]
+    spans: Path
+
+
+def _pieces(sources: Sequence[Source], bytes_min: int, folder: Path) -> Iterator[_Piece]:
+    taken: list[Source] = []
+    for number, source in enumerate(sources, 1):
+        taken.append(source)
+        if sum(each.bytes_on_disk for each in taken) >= bytes_min or number == len(sources):
+            yield _Piece(tuple(taken), folder / f"{number}.spans")
+            taken = []
+
+
+def _read_piece(piece: _Piece) -> list[Skipped]:
+    spans, skipped = _read(piece.sources, lambda _done, _all: None)
+    spans.write_ipc(piece.spans)
+    return skipped
 
 
 def _decode(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedSpans]:

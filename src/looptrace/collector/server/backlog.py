@@ -10,10 +10,9 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.store.placement import tie_rows
 
 
 class Backlog:

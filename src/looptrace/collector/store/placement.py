@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.text.digests import digest
@@ -88,21 +88,6 @@ def count_known(store_dir: Path, spans: pl.DataFrame) -> int:
     ids = spans.select(_ROW_KEY)
     stored = (read_bucket(store_dir, "spans", bucket, _ROW_KEY) for bucket in range(BUCKETS))
     return pl.concat([rows.join(ids, on=_ROW_KEY, how="semi") for rows in stored]).unique().height
-
-
-def tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of a trace and what it is tied to (`tie`); every trace is tied to itself.
-
-    The spans have the columns of SPAN_TIES_SCHEMA.
-    """
-    trace = pl.col("trace_id")
-    named = [
-        spans.lazy().select(trace, tie=pl.col(name).fill_null(trace)).unique()
-        for name in ("session", "task", "task_parent")
-    ]
-    linked = spans.lazy().filter(pl.col("linked_traces").list.len() > 0)
-    linked = linked.select(trace, tie="linked_traces").explode("tie")
-    return pl.concat([*named, linked]).unique().collect()
 
 
 def _stored_ties(store_dir: Path) -> pl.DataFrame:
