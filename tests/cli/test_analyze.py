@@ -126,7 +126,17 @@ def test_unreadable_parts_win_over_findings(tmp_path: Path) -> None:
 
     assert found.exit_code == 2
     assert "gave the same result 5 times" in found.stdout
-    assert "cut.jsonl:6: the JSON is cut off" in found.stdout
+    assert "cut.jsonl:6: the JSON is cut off" in found.stderr
+
+
+def test_skipped_parts_are_bounded(tmp_path: Path) -> None:
+    """A broken file of many lines must not push the findings off the screen."""
+    for number in range(25):
+        (tmp_path / f"{number}.jsonl").write_text('{"no": "request"}')
+    found = run("analyze", str(tmp_path))
+
+    assert found.stderr.count("no OTLP") == 20
+    assert "and 5 more parts were skipped" in found.stderr
 
 
 def test_html_is_written_to_a_file(tmp_path: Path) -> None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from urllib.parse import quote
 
 import click
 from rich.console import Console
 
-from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.llm_judge import Opinions
+from looptrace.analyzer.report.ci import (
+    LoopKey,
+    Loops,
+    baseline_of,
+    github_report,
+    junit_report,
+    known_text,
+    loops_of,
+    markdown_report,
+    sarif_report,
+)
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
@@ -17,6 +30,11 @@ from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
+from looptrace.cli.shared.rule_selection import ignore_option, select_option, selected
+
+_OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
+    {"junit": junit_report, "github": github_report, "markdown": markdown_report}
+)
 
 
 @click.command()
@@ -24,7 +42,7 @@ from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["terminal", "json", "html"]),
+    type=click.Choice(["terminal", "json", "html", "junit", "sarif", "github", "markdown"]),
     default="terminal",
     show_default=True,
     help="Form of the report.",
@@ -38,6 +56,13 @@ from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
     help="Exit with 1 where there is a finding that no outage explains, or where a gate was opened,"
     " resolved since or not.",
 )
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Report of an earlier run (--format json), whose loops do not fail.",
+)
+@select_option
+@ignore_option
 @traces.jobs_option
 @judge_option
 @config_option
@@ -48,6 +73,9 @@ def analyze(
     form: str,
     output: Path | None,
     fail_on: str,
+    baseline: Path | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
     jobs: int,
     judge: str | None,
     settings: Settings,
@@ -57,31 +85,47 @@ def analyze(
     Exits with 0; with 1 as --fail-on says; and with 2 if some of the input could not be read,
     whatever was found in the rest.
     """
+    settings = selected(settings, select, ignore)
+    known = _known(baseline)
     asked = judge_of(judge, settings)
     analysis = traces.analysis(paths, settings, jobs)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
+    loops = loops_of(analysis, known)
     if form == "terminal" and output is None:
         print_report(analysis, Console(), answers)
     else:
-        traces.write(_report(analysis, answers, form, settings), output)
-    if form != "terminal" or output:
-        traces.warn_of(analysis.skipped)
-    context.exit(_exit_code(analysis, fail_on))
+        traces.write(_report(loops, answers, form, settings, paths[0]), output)
+    traces.warn_of(analysis.skipped)
+    for sentence in known_text(loops):
+        click.echo(sentence, err=True)
+    context.exit(_exit_code(loops, fail_on))
 
 
-def _report(analysis: Analysis, answers: Opinions, form: str, settings: Settings) -> str:
+def _known(baseline: Path | None) -> frozenset[LoopKey] | None:
+    if baseline is None:
+        return None
+    try:
+        return baseline_of(baseline.read_bytes(), str(baseline))
+    except OSError as error:
+        raise click.UsageError(f"{baseline} cannot be read: {error.strerror}.") from error
+
+
+def _report(loops: Loops, answers: Opinions, form: str, settings: Settings, source: str) -> str:
     if form == "json":
-        return json_report(analysis, answers, settings.directives)
+        return json_report(loops.analysis, answers, settings.directives)
     if form == "html":
-        return html_report(analysis, answers)
+        return html_report(loops.analysis, answers)
+    if form == "sarif":
+        return sarif_report(loops, quote(PurePath(source).as_posix()))
+    if form in _OF_PIPELINES:
+        return _OF_PIPELINES[form](loops)
     console = Console(record=True, quiet=True)
-    print_report(analysis, console, answers)
+    print_report(loops.analysis, console, answers)
     return console.export_text()
 
 
-def _exit_code(analysis: Analysis, fail_on: str) -> int:
-    if analysis.skipped:
+def _exit_code(loops: Loops, fail_on: str) -> int:
+    if loops.analysis.skipped:
         return EXIT_UNREADABLE
-    gated = any(event.type == "gate_opened" for event in analysis.events)
-    fails = {"finding": bool(analysis.own), "gate": gated, "never": False}
+    fails = {"finding": bool(loops.new), "gate": loops.new_gates > 0, "never": False}
     return EXIT_FOUND if fails[fail_on] else 0

@@ -26,6 +26,7 @@ from looptrace.analyzer.report.wording import (
     cost_text,
     duration_text,
     grouped,
+    shown_of,
 )
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -241,11 +242,10 @@ def test_rules_that_see_the_same_loop_are_one_block() -> None:
     signature = finding("signature_repeat", action="warn")
     response = finding("response_repeat", (1, 3, 5, 7, 9), "pivot")
 
-    shown, left_over = grouped([signature, response, call])
+    shown = grouped([signature, response, call])
 
     assert shown == [Group(call, (response, signature))]
     assert shown[0].also == "response_repeat, signature_repeat"
-    assert left_over == 0
 
 
 @pytest.mark.parametrize(
@@ -257,24 +257,24 @@ def test_half_of_the_smaller_stretch_makes_one_loop(turns: tuple[int, ...], coun
     if turns == (8, 9):
         lead = finding(turns=(1, 2, 3, 4, 5, 6, 7, 8))
 
-    assert len(grouped([lead, finding("cycle", turns, "warn")])[0]) == count
+    assert len(grouped([lead, finding("cycle", turns, "warn")])) == count
 
 
 def test_agents_side_by_side_are_two_loops() -> None:
     """Two sub-agents that loop at the same time need two people to look, or one to look twice."""
     other = finding(turns=(3, 5, 7, 9), agent="reviewer")
 
-    assert len(grouped([finding(), other])[0]) == 2
+    assert len(grouped([finding(), other])) == 2
 
 
 def test_counters_of_the_whole_task_join_the_agent_that_shares_their_turns() -> None:
     """A rule whose lane is the task may name no agent, and still sees the same turns."""
-    assert len(grouped([finding(), finding("signature_repeat", agent="")])[0]) == 1
+    assert len(grouped([finding(), finding("signature_repeat", agent="")])) == 1
 
 
 def test_tasks_are_never_one_loop() -> None:
     """Turn numbers start again in every task."""
-    assert len(grouped([finding(), finding(task="other")])[0]) == 2
+    assert len(grouped([finding(), finding(task="other")])) == 2
 
 
 def test_strongest_loop_comes_first() -> None:
@@ -284,7 +284,7 @@ def test_strongest_loop_comes_first() -> None:
     more = finding("d", (1, 2, 3, 4), "gate", task="c")
     named = finding("b", (1, 2, 3), "gate", task="d")
 
-    shown, _ = grouped([warn, gate, more, named])
+    shown = grouped([warn, gate, more, named])
 
     assert [group.lead for group in shown] == [more, named, gate, warn]
 
@@ -293,11 +293,13 @@ def test_loops_beyond_the_bound_are_counted_and_told() -> None:
     """A page of ten thousand loops helps nobody, but a loop must not vanish in silence."""
     many = [finding(task=f"task-{number}") for number in range(GROUPS_SHOWN_MAX + 3)]
 
-    shown, left_over = grouped(many)
+    groups = grouped(many)
+    shown, left_over = shown_of(groups)
+    assert len(groups) == len(many)
 
     assert (len(shown), left_over) == (GROUPS_SHOWN_MAX, 3)
-    assert "and 3 more findings: all are in --format json" in printed(analysis(*many))
-    assert "and 3 more findings: all are in --format json" in html_report(analysis(*many))
+    assert "and 3 more loops: all are in --format json" in printed(analysis(*many))
+    assert "and 3 more loops: all are in --format json" in html_report(analysis(*many))
 
 
 # ---- The words
@@ -352,9 +354,6 @@ def test_terminal_report_of_a_loop() -> None:
         "\n"
         "12 tool turns carry no arguments: no rule could compare their calls.\n"
         "1 tool turn carries no results: no rule could compare their outcomes.\n"
-        "\n"
-        "1 part of the input skipped:\n"
-        "night.jsonl:3: not JSON\n"
         "\n"
         "To look closer: looptrace explain PATH --task ID\n"
     )
@@ -490,17 +489,6 @@ def test_input_without_turns_is_no_clean_bill(spans: int, why: str) -> None:
     assert why in text
     assert "explain" not in text
     assert why in Page(html_report(content)).text
-
-
-def test_skipped_parts_are_bounded() -> None:
-    """A broken file of many lines must not push the findings off the screen."""
-    skipped = tuple(Skipped(f"file:{number}", "not JSON") for number in range(25))
-
-    text = printed(analysis(skipped=skipped))
-
-    assert text.count("not JSON") == 20
-    assert "25 parts of the input skipped:" in text
-    assert "and 5 more: all are in --format json" in text
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -816,3 +804,14 @@ def test_reports_are_the_same_every_time() -> None:
 
     assert json_report(content) == json_report(shuffled)
     assert html_report(content) == html_report(shuffled)
+
+
+def test_the_loop_that_a_guard_stopped_leads() -> None:
+    """That a task took too many turns says nothing about why."""
+    guard = finding("max_iterations", turns=(1, 2, 3, 4, 5, 6), action="gate")
+    loop = finding("repeated_call", turns=(2, 3, 4), action="warn")
+
+    (group,) = grouped([guard, loop])
+
+    assert (group.lead, group.others) == (loop, (guard,))
+    assert [group.lead for group in grouped([guard])] == [guard]

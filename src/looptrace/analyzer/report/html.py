@@ -31,6 +31,7 @@ from looptrace.analyzer.report.wording import (
     outage_more,
     outage_text,
     place_of,
+    shown_of,
     told_text,
     verdict,
 )
@@ -112,12 +113,13 @@ class _Section:
 
 def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
     """Write the analysis as one self-contained HTML page."""
-    shown, left_over = grouped(analysis.own)
+    groups = grouped(analysis.own)
+    shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
     sections = _sections(analysis, shown, events_of_task, opinions)
     page = template("report.html.j2").render(
         summary=analysis.summary,
-        verdict=verdict(analysis, shown),
+        verdict=verdict(analysis, groups),
         sections=sections,
         outages=[
             (outage_text(each), outage_more(each, analysis.events)) for each in analysis.outages
@@ -136,7 +138,7 @@ def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
 
 def _sections(
     analysis: Analysis,
-    shown: list[Group],
+    shown: Sequence[Group],
     events_by_tasks: dict[str, TaskEvents],
     opinions: Opinions,
 ) -> list[_Section]:

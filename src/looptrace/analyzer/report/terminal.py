@@ -29,16 +29,13 @@ from looptrace.analyzer.report.wording import (
     opinion_text,
     outage_more,
     outage_text,
+    shown_of,
     tokens_text,
     told_text,
     verdict,
 )
-from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import Action
-
-# More than these would hide the findings above them.
-_SKIPPED_SHOWN_MAX = 20
 
 _INDENT_COLUMNS = 2
 ACTION_STYLE: dict[Action, str] = {
@@ -53,10 +50,11 @@ ACTION_STYLE: dict[Action, str] = {
 
 def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
     """Print the counts, the loops of each task, what was told, and what could not be seen."""
-    shown, left_over = grouped(analysis.own)
+    groups = grouped(analysis.own)
+    shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
     _print_line(_counts(analysis.summary), console)
-    _print_line(Text(verdict(analysis, shown), style="bold"), console)
+    _print_line(Text(verdict(analysis, groups), style="bold"), console)
     for outage in analysis.outages:
         lines = [Text(outage_text(outage), style="bold")]
         lines.append(
@@ -73,7 +71,6 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
     if left_over:
         print_paragraph([Text(left_over_text(left_over))], console)
     print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
-    print_paragraph(_skipped(analysis.skipped), console)
     if analysis.summary.turns:
         lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
         if any(events.gate for events in events_of_task.values()):
@@ -144,20 +141,6 @@ def _agent(finding: Finding) -> str:
     if finding.agent in ("", finding.task):
         return ""
     return f", agent {plain(finding.agent, NAME_LENGTH_MAX)}"
-
-
-def _skipped(skipped: tuple[Skipped, ...]) -> list[Text]:
-    if not skipped:
-        return []
-    lines = [Text(f"{counted(len(skipped), 'part')} of the input skipped:")]
-    for part in skipped[:_SKIPPED_SHOWN_MAX]:
-        where = plain(part.where, SENTENCE_LENGTH_MAX)
-        why = plain(part.why, SENTENCE_LENGTH_MAX)
-        lines.append(Text.assemble((where, "yellow"), f": {why}"))
-    if len(skipped) > _SKIPPED_SHOWN_MAX:
-        more = len(skipped) - _SKIPPED_SHOWN_MAX
-        lines.append(Text(f"and {more:,} more: all are in --format json"))
-    return lines
 
 
 def print_paragraph(lines: Iterable[Text], console: Console, indent_columns: int = 0) -> None:

@@ -1,11 +1,11 @@
 """What the reports for people share: which findings are one loop, and the words.
 
-The reports themselves are `report_terminal`, `report_html` and `report_json`.
+The reports themselves are `terminal`, `html`, `json` and `ci`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from looptrace.analyzer.detect.findings import Cost, Finding
@@ -15,10 +15,14 @@ from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_us
 from looptrace.rules.contract import ACTIONS
+from looptrace.rules.registry import RULES, family_of
 from looptrace.rules.vocabulary import NS_PER_S
 
 # A reader gives up long before this; `--format json` has every finding.
 GROUPS_SHOWN_MAX = 100
+
+# The rules that bound any task, whether it repeats anything or not.
+GUARDS = frozenset(rule.name for rule in RULES if family_of(rule).__name__.endswith(".guards"))
 
 # Long enough for a UUID, a trace id or a path of some depth.
 NAME_LENGTH_MAX = 64
@@ -78,30 +82,38 @@ class Group:
         return ", ".join(dict.fromkeys(finding.rule for finding in self.others))
 
 
-def grouped(findings: Iterable[Finding]) -> tuple[list[Group], int]:
+def grouped(findings: Iterable[Finding]) -> list[Group]:
     """Put findings that see the same loop together, the strongest first.
 
-    At most `GROUPS_SHOWN_MAX` groups are made; the second value counts the findings left over.
+    A guard leads only where nothing else was found: it says that a task went on for too long, and
+    the loop that it overlaps says why.
     """
     groups: list[list[Finding]] = []
     of_task: dict[str, list[list[Finding]]] = {}
-    left_over = 0
-    for finding in sorted(findings, key=_strongest_first):
+    for finding in sorted(findings, key=_guards_last):
         candidates = of_task.setdefault(finding.task, [])
         same = next((group for group in candidates if _is_same_loop(group[0], finding)), None)
         if same is not None:
             same.append(finding)
-        elif len(groups) < GROUPS_SHOWN_MAX:
+        else:
             candidates.append([finding])
             groups.append(candidates[-1])
-        else:
-            left_over += 1
-    return [Group(lead, tuple(others)) for lead, *others in groups], left_over
+    made = [Group(lead, tuple(others)) for lead, *others in groups]
+    return sorted(made, key=lambda group: min(map(_strongest_first, group.findings)))
+
+
+def _guards_last(finding: Finding) -> tuple[object, ...]:
+    return finding.rule in GUARDS, *_strongest_first(finding)
 
 
 def _strongest_first(finding: Finding) -> tuple[int, int, str, str, int, str]:
     strength, attempts = ACTIONS.index(finding.action), finding.attempts
     return (-strength, -attempts, finding.rule, finding.task, finding.turn_first, finding.id)
+
+
+def shown_of(groups: Sequence[Group]) -> tuple[Sequence[Group], int]:
+    """Return the groups that a report shows, and how many loops it leaves out."""
+    return groups[:GROUPS_SHOWN_MAX], max(0, len(groups) - GROUPS_SHOWN_MAX)
 
 
 def _is_same_loop(lead: Finding, other: Finding) -> bool:
@@ -239,15 +251,15 @@ def cost_text(cost: Cost) -> str:
     return f"{duration_text(cost.seconds)}, {tokens_text(cost.input_tokens, cost.output_tokens)}"
 
 
-def verdict(analysis: Analysis, shown: list[Group]) -> str:
+def verdict(analysis: Analysis, groups: Sequence[Group]) -> str:
     """Write in one line what was found."""
     if not analysis.summary.turns:
         return "Nothing to judge."
     outages = counted(len(analysis.outages), "outage") if analysis.outages else ""
-    if not shown:
+    if not groups:
         return f"No loops found; {outages}." if outages else "No loops found."
     tasks = len({finding.task for finding in analysis.own})
-    loops = f"{counted(len(shown), 'loop')} in {tasks:,} of"
+    loops = f"{counted(len(groups), 'loop')} in {tasks:,} of"
     gates = sum(events.gate is not None for events in events_by_task(analysis.events).values())
     is_open = f"; {counted(gates, 'gate')} open" if gates else ""
     of_outages = f"; {outages}" if outages else ""
@@ -279,7 +291,7 @@ def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
 
 def left_over_text(left_over: int) -> str:
     """Write that a report does not show everything, and where the rest is."""
-    return f"and {counted(left_over, 'more finding')}: all are in --format json"
+    return f"and {counted(left_over, 'more loop')}: all are in --format json"
 
 
 def blind_spots(summary: Summary) -> list[str]:

@@ -113,7 +113,7 @@ def working(doing: str = "looking for loops") -> Status:
 def write(text: str, output: Path | None) -> None:
     """Write a report to a file, or to standard output."""
     if output is None:
-        click.echo(text)
+        click.echo(text, nl=not text.endswith("\n"))
         return
     try:
         output.write_text(text, encoding="utf-8")

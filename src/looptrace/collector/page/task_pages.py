@@ -25,7 +25,7 @@ from looptrace.analyzer.report.html import (
     turn_row,
 )
 from looptrace.analyzer.report.strip import cycle_of, strip_of
-from looptrace.analyzer.report.wording import Group, grouped, place_of
+from looptrace.analyzer.report.wording import Group, grouped, place_of, shown_of
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.page.rendering import Renderer
@@ -101,7 +101,8 @@ class TaskPages:
         shown = self.api.shown_task(name, turns)
         if shown is None:
             return None
-        groups, _ = grouped(reader.read_findings_of_tasks(self.api.store_dir, [name]))
+        loops = grouped(reader.read_findings_of_tasks(self.api.store_dir, [name]))
+        groups, _ = shown_of(loops)
         with reader.open_gates(self.api.store_dir) as gates:
             events = [event for _, event in gates.events(task=name)]
         leads = [group.lead for group in groups]

@@ -1,0 +1,226 @@
+"""The report for pipelines: JUnit, SARIF 2.1.0, GitHub's annotations and Markdown."""
+
+from __future__ import annotations
+
+import json  # SARIF is read by people too
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+import msgspec
+
+from looptrace import __version__
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.report.templating import template
+from looptrace.analyzer.report.wording import (
+    NAME_LENGTH_MAX,
+    SENTENCE_LENGTH_MAX,
+    Group,
+    cost_text,
+    grouped,
+    verdict,
+)
+from looptrace.analyzer.text.display import plain
+from looptrace.errors import InputError
+from looptrace.rules.docs import summary
+from looptrace.rules.registry import RULES
+
+SARIF_VERSION = "2.1.0"
+_SARIF_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_FINGERPRINT = "looptraceLoop/v1"
+# GitHub takes ten annotations of a step, and more results than this of no file.
+_RESULTS_MAX = 5_000
+_ANNOTATIONS_MAX = 10
+
+LoopKey = tuple[str, str]  # rule and signature: what is the same in the next run of an agent
+
+
+class _KnownFinding(msgspec.Struct):
+    rule: str
+    signature: str
+
+
+class _Baseline(msgspec.Struct):
+    findings: list[_KnownFinding]
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops of an analysis, and which of them a baseline knows."""
+
+    analysis: Analysis
+    groups: tuple[Group, ...]
+    known: frozenset[LoopKey] | None = None  # None where there is no baseline
+
+    def is_known(self, group: Group) -> bool:
+        """Return whether the baseline has this loop."""
+        return self.known is not None and _key(group.lead) in self.known
+
+    @property
+    def new(self) -> tuple[Group, ...]:
+        """The loops that the baseline does not have."""
+        return tuple(group for group in self.groups if not self.is_known(group))
+
+    @property
+    def new_gates(self) -> int:
+        """How many gates were opened, but for those of known loops."""
+        known = {
+            finding.id
+            for group in self.groups
+            if self.is_known(group)
+            for finding in group.findings
+        }
+        events = self.analysis.events
+        return sum(e.type == "gate_opened" and e.finding not in known for e in events)
+
+
+def loops_of(analysis: Analysis, known: frozenset[LoopKey] | None = None) -> Loops:
+    """Return the loops of an analysis that no outage explains."""
+    return Loops(analysis, tuple(grouped(analysis.own)), known)
+
+
+def baseline_of(data: bytes, name: str) -> frozenset[LoopKey]:
+    """Return the loops of a report that `--format json` wrote; `name` is what errors call it.
+
+    Raises:
+        InputError: if it is no such report.
+    """
+    try:
+        report = msgspec.json.decode(data, type=_Baseline)
+    except msgspec.DecodeError as error:
+        raise InputError(
+            f"{name} is no baseline ({error}); write one with --format json --output {name}."
+        ) from error
+    return frozenset((finding.rule, finding.signature) for finding in report.findings)
+
+
+def junit_report(loops: Loops) -> str:
+    """Write a test case for each task; it fails where the task has a new loop."""
+    of_task: dict[str, list[Group]] = {}
+    for group in loops.new:
+        of_task.setdefault(group.lead.task, []).append(group)
+    tasks = loops.analysis.turns["task"].unique(maintain_order=True).to_list()
+    skipped = loops.analysis.skipped
+    counts = {"tests": len(tasks) + len(skipped), "failures": len(of_task), "errors": len(skipped)}
+    suites = Element("testsuites", {name: str(count) for name, count in counts.items()})
+    suite = SubElement(suites, "testsuite", {"name": "looptrace", **suites.attrib})
+    for task in tasks:
+        case = _case(suite, task)
+        if groups := of_task.get(task):
+            failure = SubElement(case, "failure", type=groups[0].lead.rule)
+            failure.set("message", _message(groups[0].lead))
+            failure.text = "\n".join(_sentence(group) for group in groups)
+    for part in skipped:
+        error = SubElement(_case(suite, part.where), "error", type="skipped")
+        error.set("message", plain(part.why, SENTENCE_LENGTH_MAX))
+    indent(suites)
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n'
+    return f"{head}{tostring(suites, encoding='unicode')}\n"
+
+
+def sarif_report(loops: Loops, source: str) -> str:
+    """Write the loops as results of a SARIF run; `source` is the path that was analysed."""
+    shown = loops.groups[:_RESULTS_MAX]
+    names = sorted({group.lead.rule for group in shown})
+    texts = {rule.name: summary(rule) for rule in RULES}
+    rules = [
+        {"id": name, "shortDescription": {"text": texts.get(name, f"The rule {name}.")}}
+        for name in names
+    ]
+    notes = [
+        {"level": "error", "message": {"text": _line(part.where, part.why)}}
+        for part in loops.analysis.skipped
+    ]
+    run = {
+        "tool": {"driver": {"name": "looptrace", "version": __version__, "rules": rules}},
+        "invocations": [{"executionSuccessful": not notes, "toolExecutionNotifications": notes}],
+        "results": [_result(group, loops, names, source) for group in shown],
+    }
+    log = {"$schema": _SARIF_SCHEMA, "version": SARIF_VERSION, "runs": [run]}
+    return f"{json.dumps(log, indent=2)}\n"
+
+
+def _result(group: Group, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
+    lead, known = group.lead, loops.is_known(group)
+    place: dict[str, Any] = {
+        # GitHub takes no result without a line, and spans of a task are on many.
+        "physicalLocation": {"artifactLocation": {"uri": source}, "region": {"startLine": 1}},
+        "logicalLocations": [{"name": plain(lead.task, NAME_LENGTH_MAX), "kind": "task"}],
+    }
+    result: dict[str, Any] = {
+        "ruleId": lead.rule,
+        "ruleIndex": names.index(lead.rule),
+        "level": _level(group),
+        "message": {"text": _sentence(group)},
+        "locations": [place],
+        "partialFingerprints": {_FINGERPRINT: " ".join(_key(lead)).encode().hex()},
+    }
+    if loops.known is not None:
+        result["baselineState"] = "unchanged" if known else "new"
+    return result
+
+
+def github_report(loops: Loops) -> str:
+    """Write GitHub's workflow commands: an annotation for each loop, and the verdict."""
+    new_first = sorted(loops.groups, key=loops.is_known)
+    lines = []
+    for group in new_first[:_ANNOTATIONS_MAX]:
+        level = "notice" if loops.is_known(group) else _level(group)
+        title = _escaped(f"looptrace: {group.lead.rule}").replace(",", "%2C").replace(":", "%3A")
+        lines.append(f"::{level} title={title}::{_escaped(_sentence(group))}")
+    skipped = loops.analysis.skipped[:_ANNOTATIONS_MAX]
+    lines += [f"::error title=looptrace::{_escaped(_line(p.where, p.why))}" for p in skipped]
+    lines.append(verdict(loops.analysis, loops.groups))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def markdown_report(loops: Loops) -> str:
+    """Write the loops as Markdown, for a comment or the summary of a job."""
+    return template("findings.md.j2").render(
+        verdict=verdict(loops.analysis, loops.groups),
+        rows=[(group.lead, loops.is_known(group)) for group in loops.groups[:_RESULTS_MAX]],
+        left_out=max(0, len(loops.groups) - _RESULTS_MAX),
+        skipped=loops.analysis.skipped,
+    )
+
+
+def _key(finding: Finding) -> LoopKey:
+    return finding.rule, finding.signature
+
+
+def _level(group: Group) -> str:
+    gated = any(finding.action == "gate" for finding in group.findings)
+    return "error" if gated else "warning"
+
+
+def _case(suite: Element, name: str) -> Element:
+    return SubElement(suite, "testcase", classname="looptrace", name=plain(name, NAME_LENGTH_MAX))
+
+
+def _message(finding: Finding) -> str:
+    return plain(finding.reason, SENTENCE_LENGTH_MAX)
+
+
+def _sentence(group: Group) -> str:
+    lead = group.lead
+    task = plain(lead.task, NAME_LENGTH_MAX)
+    return f"task {task}: {_message(lead)} ({lead.action} by {lead.rule}; {cost_text(lead.cost)})"
+
+
+def _line(*parts: str) -> str:
+    return ": ".join(plain(part, SENTENCE_LENGTH_MAX) for part in parts)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def known_text(loops: Loops) -> Iterable[str]:
+    """Yield the sentence about loops that are in the baseline, where there are any."""
+    count = len(loops.groups) - len(loops.new)
+    if count:
+        yield f"{count:,} of {len(loops.groups):,} loops are in the baseline, and fail nothing."
