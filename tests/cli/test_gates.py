@@ -10,10 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
+from looptrace.collector.server.access import Access
 from looptrace.collector.store import writer
 from looptrace.collector.store.locks import StoreError
 from tests.collector.store.test_writer import call, looping, spans_of
 from tests.otlp import Trace
+from tests.reliability.test_access import guarded
 
 requirement = pytest.mark.requirement
 HOSTILE = "task \x1b[31m[red]\u202e"
@@ -89,6 +91,62 @@ def test_what_cannot_be_done_is_one_line(folder: Path, tmp_path: Path) -> None:
     result = run("gates", "resolve", folder, gate["id"], "--decision", "forget")
     assert result.exit_code == 2
     assert "not_a_loop" in result.stderr
+
+
+def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
+    """Nobody types sixteen digits; what two gates share names both, and is none."""
+    for number in range(17):  # More than there are first digits.
+        writer.ingest(spans_of(looping(f"s{number}")), tmp_path / "s")
+    ids = [gate["id"] for gate in listed(tmp_path / "s")]
+    firsts = [gate_id[0] for gate_id in ids]
+    shared = next(first for first in firsts if firsts.count(first) > 1)
+    first, second = [gate_id for gate_id in ids if gate_id[0] == shared][:2]
+
+    for command in (
+        ("gates", "show", tmp_path / "s", shared),
+        ("gates", "resolve", tmp_path / "s", shared, "--decision", "continue"),
+        ("escalation", tmp_path / "s", "--gate", shared),
+    ):
+        several = run(*command)
+        assert several.exit_code == 2
+        assert first in several.stderr
+        assert second in several.stderr
+
+    for enough in (first[:12], first):
+        assert f"gate {first}" in run("gates", "show", tmp_path / "s", enough).stdout
+    assert first in run("escalation", tmp_path / "s", "--gate", first[:12]).stdout
+    resolve = ("gates", "resolve", tmp_path / "s", first[:12], "--decision", "continue")
+    assert f"Gate {first} of task" in run(*resolve).stdout
+    assert f"gate {first} is resolved already" in run(*resolve).stderr
+    assert "there is no gate ''" in run("gates", "show", tmp_path / "s", "").stderr
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [(None, "asks for a token"), ("a-token-of-another-day", "does not take this token")],
+)
+def test_a_wrong_token_says_so(token: str | None, words: str) -> None:
+    """In one line, with the address and where a good one comes from."""
+    with guarded(Access(tokens=("a-token-of-20-letters",))) as port:
+        url = f"http://127.0.0.1:{port}"
+        for arguments in (("list", url), ("show", url, "4c7c"), ("watch", url)):
+            result = CliRunner().invoke(main, ["gates", *arguments], env={"LOOPTRACE_TOKEN": token})
+            assert result.exit_code == 2
+            assert f"{url} {words}; set LOOPTRACE_TOKEN" in result.stderr
+            assert len(result.stderr.splitlines()) == 1
+
+
+def test_nothing_is_cut_in_a_pipe(folder: Path) -> None:
+    """A program reads whole cells, and whole lines."""
+    long = "SELECT repeat('ab ', 90) AS words, task FROM gates"
+    for columns, is_whole in ((None, True), ("80", False)):
+        arguments = ["query", "--store", str(folder), "--sql", long]
+        shown = CliRunner().invoke(main, arguments, env={"COLUMNS": columns}).stdout
+        assert ("ab " * 89 in shown) == is_whole
+        assert ("…" in shown) != is_whole
+    arguments = ["gates", "show", str(folder), listed(folder)[0]["id"]]
+    shown = CliRunner().invoke(main, arguments, env={"COLUMNS": None}).stdout
+    assert max(map(len, shown.splitlines())) > 100
 
 
 def test_a_store_without_gates_says_so(folder: Path) -> None:

@@ -59,9 +59,11 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     assert shown["report"]["iterations"][0]["label"].startswith("run_tests(")
     url = f"http://{server.address}"
     assert gate["id"] in cli("gates", "list", url).stdout
-    assert "failures before it" in cli("gates", "show", url, gate["id"]).stdout
+    assert "failures before it" in cli("gates", "show", url, gate["id"][:6]).stdout
 
-    decided = cli("gates", "resolve", url, gate["id"], "--decision", "reviewed", "--note", "Go on.")
+    decided = cli(
+        "gates", "resolve", url, gate["id"][:6], "--decision", "reviewed", "--note", "Go on."
+    )
     assert decided.returncode == 0, decided.stderr
     assert "The agent is told now." in decided.stdout
     (resolved,) = until(lambda: gates(server, "?status=resolved"))

@@ -24,6 +24,7 @@ from looptrace.analyzer.report.ci import (
 )
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
+from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
@@ -92,7 +93,7 @@ def analyze(
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
     if form == "terminal" and output is None:
-        print_report(analysis, Console(), answers)
+        print_report(analysis, stdout_console(), answers)
     else:
         traces.write(_report(loops, answers, form, settings, paths[0]), output)
     traces.warn_of(analysis.skipped)

@@ -27,7 +27,10 @@ _GATES_SHOWN_MAX = 10
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--task", help="Id of the task; of several gates of one task the last is taken.")
-@click.option("--gate", help="Id of the gate, as in `looptrace analyze --format json`.")
+@click.option(
+    "--gate",
+    help="Id of a gate, or its beginning, as in `looptrace analyze --format json`.",
+)
 @click.option(
     "--format",
     "form",
@@ -92,8 +95,12 @@ def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent
     gates = [event for event in analysis.events if event.type == "gate_opened"]
     if not gates:
         raise click.UsageError("no gate was opened in the input.")
-    meant = [e for e in gates if task in (None, e.task) and gate in (None, e.gate)]
-    if len({event.task for event in meant}) == 1:
+    of_id = [e for e in gates if e.gate == gate] or [
+        e for e in gates if gate is None or (gate and str(e.gate).startswith(gate))
+    ]
+    meant = [event for event in of_id if task in (None, event.task)]
+    # Of several gates of one task the last is meant, but for those that begin alike.
+    if len({event.gate if gate else event.task for event in meant}) == 1:
         return meant[-1]
     shown = ", ".join(
         f"{event.gate} (task {plain(event.task, _NAME_LENGTH_MAX)}, turn {event.turn})"

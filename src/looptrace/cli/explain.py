@@ -6,10 +6,10 @@ from difflib import get_close_matches
 
 import click
 import polars as pl
-from rich.console import Console
 
 from looptrace.analyzer.report.explanation import print_explanation
 from looptrace.analyzer.report.json import explanation_json
+from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.explain import explain as explain_task
@@ -57,7 +57,7 @@ def explain(
     if form == "json":
         click.echo(explanation_json(name, turns, explanation, settings.directives), nl=False)
     else:
-        print_explanation(name, turns, explanation, Console())
+        print_explanation(name, turns, explanation, stdout_console())
     context.exit(EXIT_UNREADABLE if skipped else 0)
 
 

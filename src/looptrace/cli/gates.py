@@ -11,19 +11,24 @@ from typing import Any, Protocol
 
 import click
 import msgspec
-from rich.console import Console
 
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import DECISIONS
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Likeness
-from looptrace.analyzer.report.tables import number_text, print_numbers, print_pairs, print_section
+from looptrace.analyzer.report.tables import (
+    number_text,
+    print_numbers,
+    print_pairs,
+    print_section,
+    stdout_console,
+)
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
 from looptrace.collector.gates_client import RemoteGates
-from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.reader import open_gates, worked
@@ -38,8 +43,6 @@ _OF_LIKE: Mapping[Likeness, str] = {
     "meaning": " (loop that means the same)",
 }
 
-# In the environment, because a command line is seen by all who are on the machine.
-_TOKEN = "LOOPTRACE_TOKEN"  # noqa: S105 - its name
 _where = click.argument("where", metavar="STORE|URL")
 _store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
 _format = click.option(
@@ -56,8 +59,9 @@ _format = click.option(
 def gates() -> None:
     """Show gates, and record what a person decides about them.
 
-    STORE is the folder of a store, URL the address of a server that runs, such as
-    http://localhost:4318. A server's token is read from LOOPTRACE_TOKEN.
+    ID is the id of a gate, or as much of its beginning as no other has. STORE is the folder of a
+    store, URL the address of a server that runs, such as http://localhost:4318. A server's token
+    is read from LOOPTRACE_TOKEN.
     """
 
 
@@ -106,14 +110,14 @@ def resolve(where: str, gate_id: str, decision: str, note: str | None) -> None:
     `continue` means with another approach, and `not_a_loop` that there was no need to stop.
     """
     with _gates_at(where) as source:
-        task = source.resolve(gate_id, decision, note).task
+        gate = source.resolve(gate_id, decision, note)
     effect = (
         "The agent is told now."
         if _is_url(where)
         else "The counters begin anew with the next `looptrace ingest` into this store."
     )
-    named = plain(task, _CELL_LENGTH_MAX)
-    click.echo(f"Gate {gate_id} of task {named} is resolved: {decision}. {effect}")
+    task = plain(gate.task, _CELL_LENGTH_MAX)
+    click.echo(f"Gate {gate.id} of task {task} is resolved: {decision}. {effect}")
 
 
 @gates.command()
@@ -161,7 +165,8 @@ def _gates_at(where: str) -> AbstractContextManager[_GateSource]:
 
 def _server(url: str) -> Server:
     try:
-        return Server(url, os.environ.get(_TOKEN))
+        # In the environment, because a command line is seen by all who are on the machine.
+        return Server(url, os.environ.get(TOKEN_VARIABLE))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -182,11 +187,11 @@ def _print_gates(gates: Sequence[StoredGate]) -> None:
     for gate in gates:
         whose = f"task {gate.task}" + (f", agent {gate.agent}" if gate.agent else "")
         head = f"{gate.id}, {_status(gate)}, {utc_s(gate.opened_ns)}, {whose}"
-        print_section(head, [gate.reason], Console())
+        print_section(head, [gate.reason], stdout_console())
 
 
 def _print_details(details: GateDetails) -> None:
-    gate, console = details.gate, Console()
+    gate, console = details.gate, stdout_console()
     about = [
         ("task", gate.task),
         ("agent", gate.agent or "-"),
@@ -220,7 +225,7 @@ def _print_details(details: GateDetails) -> None:
 
 def _print_metrics(metrics: GateMetrics) -> None:
     names = [field.name for field in fields(metrics) if field.name != "agents"]
-    console = Console()
+    console = stdout_console()
     print_pairs(
         ((name.replace("_", " "), number_text(getattr(metrics, name))) for name in names), console
     )

@@ -9,10 +9,9 @@ from itertools import chain
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from looptrace import queries
-from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows
+from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows, stdout_console
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.collector.store.sql import QueryResult, ask, ask_typed
 
@@ -91,7 +90,7 @@ def _values(query: queries.Query | None, params: tuple[str, ...]) -> dict[str, s
 
 def _print_table(answer: QueryResult) -> None:
     rows = chain.from_iterable(answer.batches)
-    if not print_rows(answer.columns, rows, Console()):
+    if not print_rows(answer.columns, rows, stdout_console()):
         click.echo(
             f"Only the first {ROWS_SHOWN_MAX} rows are shown; --format csv has all.", err=True
         )

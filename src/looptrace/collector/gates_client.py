@@ -15,7 +15,7 @@ from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_bodies import ApiError, DecisionBody, GateAnswer, GateList
-from looptrace.collector.sdk.gate_stream import Server, events_of
+from looptrace.collector.sdk.gate_stream import Server, TokenError, events_of
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
 
@@ -72,6 +72,8 @@ class RemoteGates:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> StoreError:
+        if isinstance(error, TokenError):
+            return StoreError(str(error))
         why = getattr(error, "strerror", None) or error
         return StoreError(
             f"{self._server.url}: cannot be asked for gates ({why}); is `looptrace serve` running "

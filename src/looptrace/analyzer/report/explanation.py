@@ -15,6 +15,7 @@ from rich.text import Text
 
 from looptrace.analyzer.detect.persons import PERSONS
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.tables import PIPED_COLUMNS
 from looptrace.analyzer.report.terminal import ACTION_STYLE
 from looptrace.analyzer.report.wording import place_of, told_text
 from looptrace.analyzer.text.display import label, plain
@@ -22,6 +23,8 @@ from looptrace.analyzer.tuning.counterfactuals import Change, Move, MovedGate
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 _CELL_LENGTH_MAX = 60
+# A result may be a whole file, which would push the other columns out of sight.
+_PIPED_CELL_LENGTH_MAX = 500
 _INDENT_COLUMNS = 2
 # A rule that counts every turn is named from this part of what it needs on.
 _NEAR = 5
@@ -40,9 +43,11 @@ def print_explanation(
     name: str, turns: pl.DataFrame, explanation: Explanation, console: Console
 ) -> None:
     """Print a task (numbered turns), a turn a line, and below it what each rule did and why."""
-    console.print(Text(f"task {plain(name, _CELL_LENGTH_MAX)}", style="bold"))
+    is_piped = console.width == PIPED_COLUMNS
+    length_max = _PIPED_CELL_LENGTH_MAX if is_piped else _CELL_LENGTH_MAX
+    console.print(Text(f"task {plain(name, length_max)}", style="bold"))
     named = turns.filter(pl.col("agent") != "")["agent"].n_unique() > 1
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=True)
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=not is_piped)
     table.add_column("turn", justify="right", no_wrap=True)
     if named:
         table.add_column("agent", no_wrap=True, ratio=1)
@@ -52,13 +57,14 @@ def print_explanation(
     for i, row in enumerate(turns.iter_rows(named=True)):
         speaker = explanation.speakers[i]
         number = _WRITERS[speaker in PERSONS] if speaker else str(row["turn"])
-        agent = [Text(plain(row["agent"], _CELL_LENGTH_MAX))] if named else []
-        what = Text(label(row, _CELL_LENGTH_MAX))
+        agent = [Text(plain(row["agent"], length_max))] if named else []
+        what = Text(label(row, length_max))
         place = (row["turn"], row["kind"] == "user")
         decided = [event for event in explanation.events if place_of(event) == place]
         reached = _reached(row, explanation.rules, i)
         reached.append(_SPEAKERS.get(speaker, ""), style="dim")
-        table.add_row(number, *agent, what, _outcome(row), _with_decided(reached, decided))
+        outcome = _outcome(row, length_max)
+        table.add_row(number, *agent, what, outcome, _with_decided(reached, decided))
     console.print(table)
     for reason in reasons_of(turns, explanation):
         console.print(reason.text)
@@ -150,10 +156,10 @@ def _setting(change: Change) -> str:
     return f"{change.setting} = {then} (now {now})"
 
 
-def _outcome(row: dict[str, Any]) -> Text:
+def _outcome(row: dict[str, Any], length_max: int) -> Text:
     if row["kind"] != "tool":
         return Text("")
-    outcome = plain(row["error"] or row["result"] or "", _CELL_LENGTH_MAX)
+    outcome = plain(row["error"] or row["result"] or "", length_max)
     return Text(outcome, style="red" if row["failed"] else "")
 
 

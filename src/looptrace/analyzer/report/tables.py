@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json  # a record may hold any value, and NaN stays NaN
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +22,19 @@ ROWS_SHOWN_MAX = 1_000
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
 _INDENT_COLUMNS = 2
+# Of what is piped: a program reads whole lines, and nobody sees where they would wrap.
+PIPED_COLUMNS = 1_000_000
+
+
+def stdout_console() -> Console:
+    """Return a console on standard output: as wide as the terminal, or as COLUMNS says.
+
+    What goes to a file or another program is as wide as it needs to be, and nothing of it is cut.
+    """
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPED_COLUMNS
+    return console
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> bool:
@@ -32,9 +46,10 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: C
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for index, column in enumerate(columns):
         numbers = all(isinstance(row[index], int | float | None) for row in shown)
-        table.add_column(_cell(column), justify="right" if numbers else "left", no_wrap=numbers)
+        justify: JustifyMethod = "right" if numbers else "left"
+        table.add_column(_cell(column, console), justify=justify, no_wrap=numbers)
     for row in shown[:ROWS_SHOWN_MAX]:
-        table.add_row(*map(_cell, row))
+        table.add_row(*(_cell(value, console) for value in row))
     console.print(table)
     return len(shown) <= ROWS_SHOWN_MAX
 
@@ -43,7 +58,7 @@ def print_pairs(pairs: Iterable[tuple[str, str]], console: Console) -> None:
     """Print a name and a value a line."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in pairs:
-        table.add_row(Text(name, style="dim"), Text(plain(value, _LINE_LENGTH_MAX)))
+        table.add_row(Text(name, style="dim"), Text(_fitting(value, _LINE_LENGTH_MAX, console)))
     console.print(table)
 
 
@@ -53,16 +68,17 @@ def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[Any]], console
     for index, column in enumerate(columns):
         table.add_column(column, justify="right" if index else "left")
     for name, *numbers in rows:
-        named = Text(plain(name, _CELL_LENGTH_MAX) or "-")
+        named = Text(_fitting(name, _CELL_LENGTH_MAX, console) or "-")
         table.add_row(named, *map(number_text, numbers))
     console.print(table)
 
 
 def print_section(title: str, lines: Iterable[str], console: Console) -> None:
     """Print a title in bold and, indented, what belongs to it."""
-    console.print(Text(plain(title, _LINE_LENGTH_MAX), style="bold"))
+    console.print(Text(_fitting(title, _LINE_LENGTH_MAX, console), style="bold"))
     for line in lines:
-        console.print(Padding(Text(plain(line, _LINE_LENGTH_MAX)), (0, 0, 0, _INDENT_COLUMNS)))
+        text = Text(_fitting(line, _LINE_LENGTH_MAX, console))
+        console.print(Padding(text, (0, 0, 0, _INDENT_COLUMNS), expand=False))
 
 
 def number_text(value: float | None) -> str:
@@ -83,9 +99,13 @@ def json_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterato
     yield from ("[]",) if line == "[" else (line, "]")
 
 
-def _cell(value: Any) -> Text:
-    text = "" if value is None else plain(str(value), _CELL_LENGTH_MAX)
+def _cell(value: Any, console: Console) -> Text:
+    text = "" if value is None else _fitting(str(value), _CELL_LENGTH_MAX, console)
     return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def _fitting(text: str, length_max: int, console: Console) -> str:
+    return plain(text, max(length_max, console.width))
 
 
 def _json_value(value: Any) -> Any:

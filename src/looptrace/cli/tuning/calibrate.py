@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from looptrace.analyzer.report.calibration import print_calibration
+from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.settings.sections import (
     FILE_NAME,
     PIVOTS_VARIABLE,
@@ -59,7 +59,7 @@ def calibrate(
     except CalibrationError:
         traces.warn_of(skipped)
         raise
-    print_calibration(calibration, alarms_per_day, Console())
+    print_calibration(calibration, alarms_per_day, stdout_console())
     if write:
         _write(settings, calibration.settings)
     traces.warn_of(skipped)

@@ -38,7 +38,12 @@ LINE_BYTES_MAX = 64 * 1024
 # may have seeded it.
 _chance = SystemRandom()
 
+TOKEN_VARIABLE = "LOOPTRACE_TOKEN"  # noqa: S105 - the name of a variable
 _TYPES = {"str": str, "int": int, "str | None": str}
+
+
+class TokenError(OSError):
+    """A server does not take the token, or asks for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class Server:
         `timeout_s` bounds each wait for the server.
 
         Raises:
+            TokenError: if the server does not take the token.
             OSError: if the server cannot be reached.
             HTTPException: if its answer is no HTTP.
         """
@@ -81,7 +87,15 @@ class Server:
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"
         connection.request(method, parts.path.rstrip("/") + path, body, sent)
-        return connection, connection.getresponse()
+        response = connection.getresponse()
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            connection.close()
+            wrong = "does not take this token" if self.token else "asks for a token"
+            raise TokenError(
+                f"{self.url} {wrong}; set {TOKEN_VARIABLE} to one of those that the server reads "
+                "from --token-file or LOOPTRACE_TOKENS."
+            )
+        return connection, response
 
     def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:
         """Return the notices of the gates of a task that are open now.
@@ -195,7 +209,7 @@ def events_in(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
 
 def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float, None, None]:
     """Read the stream again and again; nothing here holds its owner while it waits."""
-    wait_s = RETRY_FIRST_S
+    wait_s, refused = RETRY_FIRST_S, False
     while (held := stream()) is not None and not held._closed:
         last_id = before = held.last_id
         del held
@@ -207,6 +221,11 @@ def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float,
                 held.take(event_id, data)
                 last_id = held.last_id
                 del held
+        except TokenError as error:
+            # Once: the stream is tried again for as long as the agent runs.
+            level = logging.DEBUG if refused else logging.WARNING
+            refused = True
+            _logger.log(level, "no gates reach this process: %s", error)
         except (OSError, HTTPException) as error:
             _logger.debug("the gate stream of %s ended: %s", server.url, error)
         held = stream()

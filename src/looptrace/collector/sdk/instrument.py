@@ -11,13 +11,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from looptrace.collector.sdk.forward import Protocol, exporter_to
+from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE
 from looptrace.collector.sdk.processor import LoopSpanProcessor, ProcessorOptions
 
 if TYPE_CHECKING:  # An agent that forwards its spans has none of what this imports.
     from looptrace.analyzer.settings.sections import Settings
 
 ENDPOINT_VARIABLE = "LOOPTRACE_ENDPOINT"
-TOKEN_VARIABLE = "LOOPTRACE_TOKEN"  # noqa: S105 - the name of a variable
 OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 PROTOCOL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"

@@ -63,7 +63,7 @@ _SEQ_DIGITS_MAX = 18
 _ERROR_LENGTH_MAX = 500
 _MARKDOWN = "text/markdown"
 _STREAM = "text/event-stream"
-_NO_GATE = "There is no such gate."
+_NO_GATE = "There is no such gate, or several begin with this id."
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
 
 
@@ -229,7 +229,8 @@ class GatesApi:
         details = self.gate_details(gate_id)
         with reader.open_gates(self.store_dir) as gates:
             events = [event for _, event in gates.events(task=details.gate.task)]
-            finding, opinion = gates.finding(gate_id), gates.opinions(gate_id).get(gate_id)
+            whole_id = details.gate.id
+            finding, opinion = gates.finding(whole_id), gates.opinions(whole_id).get(whole_id)
         report = self._report(details, events, finding, opinion)
         if markdown:
             if report is None:

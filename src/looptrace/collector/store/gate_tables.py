@@ -214,6 +214,11 @@ _GATES = """
         AND gates.status = 'open'
 """
 GATE = f"{_GATES} WHERE gates.id = ?"
+# Of an id that is whole, only this one, although it may begin others.
+IDS_OF_PREFIX = """
+    SELECT id FROM gates WHERE substr(id, 1, length(?1)) = ?1 AND ?1 <> ''
+    ORDER BY id <> ?1, opened_ns DESC, id LIMIT ?2
+"""
 _LISTED = "(?1 IS NULL OR status = ?1) AND (?2 IS NULL OR task = ?2)"
 _LISTED_ORDER = "status <> 'open', opened_ns DESC, id"
 # The rows are chosen before their texts are read out of events.

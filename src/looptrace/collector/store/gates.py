@@ -55,7 +55,7 @@ _IDS_SHOWN_MAX = 5
 
 
 class NoGateError(GateError):
-    """There is no gate with this id."""
+    """There is no gate with this id, or several begin with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,18 +260,25 @@ class GateStore(GateFile):
         return int(self._rows(queries.COUNT_GATES, status, task)[0][0])
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
-        """Return a gate with what led to it; notes are looked for by meaning where one is given.
+        """Return the gate of an id, or of its beginning; notes are compared by meaning if given.
 
         Raises:
-            GateError: if there is none with this id.
+            GateError: if there is none with this id, or several begin with it.
         """
-        rows = self._rows(queries.GATE, gate_id)
-        if not rows:
-            ids = [gate.id for gate in self.gates()]
-            near = get_close_matches(gate_id, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
-            raise NoGateError(f"there is no gate {gate_id!r}. {did_you_mean(gate_id, near)}")
-        event = self._opening(gate_id)
-        return GateDetails(StoredGate(*rows[0]), event, self.notes(event, meaning))
+        whole = self._whole_id(gate_id)
+        (row,) = self._rows(queries.GATE, whole)
+        event = self._opening(whole)
+        return GateDetails(StoredGate(*row), event, self.notes(event, meaning))
+
+    def _whole_id(self, prefix: str) -> str:
+        found = [found for (found,) in self._rows(queries.IDS_OF_PREFIX, prefix, _IDS_SHOWN_MAX)]
+        if len(found) == 1 or prefix in found:
+            return str(found[0])
+        if found:
+            raise NoGateError(f"several gates begin with {prefix!r}: {', '.join(found)}.")
+        ids = [gate.id for gate in self.gates()]
+        near = get_close_matches(prefix, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
+        raise NoGateError(f"there is no gate {prefix!r}. {did_you_mean(prefix, near)}")
 
     def _opening(self, gate_id: str) -> GateEvent:
         ((opening,),) = self._rows(queries.OPENING, gate_id)
@@ -321,12 +328,12 @@ class GateStore(GateFile):
         with self._transaction():
             gate = self.gate(gate_id).gate
             if gate.status == "withdrawn":
-                raise GateError(f"gate {gate_id} was withdrawn; there is nothing to resolve.")
+                raise GateError(f"gate {gate.id} was withdrawn; there is nothing to resolve.")
             if gate.status == "resolved" or gate.decision:
                 decided = gate.decision or "a message in the trace"
-                raise GateError(f"gate {gate_id} is resolved already, by {decided}.")
+                raise GateError(f"gate {gate.id} is resolved already, by {decided}.")
             self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns)
-            return self.gate(gate_id).gate
+            return self.gate(gate.id).gate
 
     def _resolve(self, gate: StoredGate, decision: str, note: str | None, at_ns: int) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
