@@ -18,6 +18,7 @@ PUBLIC = (
     "looptrace",
     "looptrace.collector",
     "looptrace.collector.files",
+    "looptrace.testing",
     "looptrace.analyzer",
     "looptrace.analyzer.settings",
     "looptrace.analyzer.testing",

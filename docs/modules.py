@@ -36,6 +36,7 @@ FLOW = (
     "collector",
     "queries",
     "cli",
+    "testing",
     ".",
 )
 _LIST = re.compile(

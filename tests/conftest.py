@@ -124,6 +124,7 @@ MARKS = {
         "tests/rules/test_rounds.py",
         "tests/rules/test_shapes.py",
         "tests/rules/test_vocabulary.py",
+        "tests/testing",
         "tests/test_benchmarks.py",
         "tests/test_claude_code_hook.py",
         "tests/test_examples.py",

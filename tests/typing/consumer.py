@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import looptrace
 from looptrace import collector
@@ -63,6 +64,7 @@ from looptrace.queries import Field, Query, load, names
 from looptrace.rules import contract, turns, vocabulary
 from looptrace.rules.contract import Action, Evaluation, Loop, Rule, Rung, SettingError
 from looptrace.rules.turns import Codes, Figures, Flags, Kind, Lane, LaneSpec, Meanings, Turns
+from looptrace.testing import assert_no_loops
 
 VERSION: str = looptrace.__version__
 
@@ -277,6 +279,15 @@ def test_too_polite() -> None:
     bounds: contract.Bounds = TooPolite().settings()["attempts_min"][1]
     assert contract.ACTIONS[0] == "warn"
     assert bounds["ge"] < bounds["le"]
+
+
+@pytest.mark.looptrace(fail_on="gate", ignore=["max_runtime"])
+def test_agent(looptrace_spans: InMemorySpanExporter, tmp_path: Path) -> None:
+    """Check an agent by its spans, and an earlier run by its file."""
+    assert_no_loops(looptrace_spans.get_finished_spans(), settings={"profile": "aggressive"})
+    assert_no_loops(tmp_path / "run.jsonl", settings=looptrace_settings.default(), baseline="k")
+    with pytest.raises(AssertionError):
+        assert_no_loops("run.jsonl", fail_on="finding", select=("repeated_call",))
 
 
 def columns(table: Turns, kind: Kind) -> Meanings | None:

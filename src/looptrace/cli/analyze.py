@@ -12,7 +12,6 @@ from rich.console import Console
 
 from looptrace.analyzer.llm_judge import Opinions
 from looptrace.analyzer.report.ci import (
-    LoopKey,
     Loops,
     baseline_of,
     github_report,
@@ -26,12 +25,13 @@ from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
+from looptrace.analyzer.settings.rule_selection import selected
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
-from looptrace.cli.shared.rule_selection import ignore_option, select_option, selected
+from looptrace.cli.shared.rule_selection import ignore_option, select_option
 
 _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
     {"junit": junit_report, "github": github_report, "markdown": markdown_report}
@@ -87,7 +87,7 @@ def analyze(
     whatever was found in the rest.
     """
     settings = selected(settings, select, ignore)
-    known = _known(baseline)
+    known = None if baseline is None else baseline_of(baseline)
     asked = judge_of(judge, settings)
     analysis = traces.analysis(paths, settings, jobs)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
@@ -100,15 +100,6 @@ def analyze(
     for sentence in known_text(loops):
         click.echo(sentence, err=True)
     context.exit(_exit_code(loops, fail_on))
-
-
-def _known(baseline: Path | None) -> frozenset[LoopKey] | None:
-    if baseline is None:
-        return None
-    try:
-        return baseline_of(baseline.read_bytes(), str(baseline))
-    except OSError as error:
-        raise click.UsageError(f"{baseline} cannot be read: {error.strerror}.") from error
 
 
 def _report(loops: Loops, answers: Opinions, form: str, settings: Settings, source: str) -> str:

@@ -11,10 +11,9 @@ from looptrace.analyzer.settings.sections import (
     FILE_NAME,
     THRESHOLD_VARIABLE,
     Settings,
-    default,
+    in_force,
     load,
     nearest_thresholds,
-    overridden,
 )
 from looptrace.analyzer.settings.toml_writer import starter, toml_of
 
@@ -23,10 +22,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
     """Read the file that is named, else the one that is here, and apply the environment."""
-    here = Path(FILE_NAME)
-    if path is None and not here.exists():
-        return overridden(default(), os.environ)
-    return overridden(load(path or here), os.environ)
+    return in_force(path, os.environ)
 
 
 config_option = click.option(

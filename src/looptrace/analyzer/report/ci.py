@@ -5,6 +5,7 @@ from __future__ import annotations
 import json  # SARIF is read by people too
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -19,6 +20,7 @@ from looptrace.analyzer.report.wording import (
     SENTENCE_LENGTH_MAX,
     Group,
     cost_text,
+    counted,
     grouped,
     verdict,
 )
@@ -35,6 +37,7 @@ _FINGERPRINT = "looptraceLoop/v1"
 # GitHub takes ten annotations of a step, and more results than this of no file.
 _RESULTS_MAX = 5_000
 _ANNOTATIONS_MAX = 10
+_LINES_MAX = 20
 
 LoopKey = tuple[str, str]  # rule and signature: what is the same in the next run of an agent
 
@@ -83,17 +86,19 @@ def loops_of(analysis: Analysis, known: frozenset[LoopKey] | None = None) -> Loo
     return Loops(analysis, tuple(grouped(analysis.own)), known)
 
 
-def baseline_of(data: bytes, name: str) -> frozenset[LoopKey]:
-    """Return the loops of a report that `--format json` wrote; `name` is what errors call it.
+def baseline_of(file: Path) -> frozenset[LoopKey]:
+    """Return the loops of a report that `--format json` wrote.
 
     Raises:
-        InputError: if it is no such report.
+        InputError: if the file cannot be read, or is no such report.
     """
     try:
-        report = msgspec.json.decode(data, type=_Baseline)
+        report = msgspec.json.decode(file.read_bytes(), type=_Baseline)
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.") from error
     except msgspec.DecodeError as error:
         raise InputError(
-            f"{name} is no baseline ({error}); write one with --format json --output {name}."
+            f"{file} is no baseline ({error}); write one with --format json --output {file}."
         ) from error
     return frozenset((finding.rule, finding.signature) for finding in report.findings)
 
@@ -186,6 +191,15 @@ def markdown_report(loops: Loops) -> str:
         left_out=max(0, len(loops.groups) - _RESULTS_MAX),
         skipped=loops.analysis.skipped,
     )
+
+
+def failure_text(loops: Loops) -> str:
+    """Write the verdict and a line for each new loop, for the failure of a test."""
+    lines = [verdict(loops.analysis, loops.groups), *known_text(loops)]
+    lines += [f"  {_sentence(group)}" for group in loops.new[:_LINES_MAX]]
+    if len(loops.new) > _LINES_MAX:
+        lines.append(f"  and {counted(len(loops.new) - _LINES_MAX, 'more loop')}")
+    return "\n".join(lines)
 
 
 def _key(finding: Finding) -> LoopKey:

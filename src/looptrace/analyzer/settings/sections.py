@@ -161,6 +161,17 @@ def parsed(data: bytes, name: str) -> Settings:
     )
 
 
+def in_force(file: Path | None, environment: Mapping[str, str]) -> Settings:
+    """Return the settings of a file, else of the one that is here, with those of the environment.
+
+    Raises:
+        SettingsError: if the file or a variable says what cannot be.
+    """
+    here = Path(FILE_NAME)
+    is_none = file is None and not here.exists()
+    return overridden(default() if is_none else load(file or here), environment)
+
+
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
     """Apply the variables of the environment, which win over the file; an empty one is none.
 

@@ -1,0 +1,84 @@
+"""What `assert_no_loops` does: settings, spans to loops, and the words of the failure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+import tomlkit
+from opentelemetry.sdk.trace import ReadableSpan
+from tomlkit.exceptions import TOMLKitError
+
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.engine.outages import failures_of, with_outages
+from looptrace.analyzer.report.ci import Loops, baseline_of, failure_text, loops_of
+from looptrace.analyzer.settings.rule_selection import selected
+from looptrace.analyzer.settings.sections import FILE_NAME, Settings, in_force, parsed
+from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.otlp.sdk_spans import row_of
+from looptrace.collector.otlp.span_table import span_table
+from looptrace.errors import InputError
+
+_NOTHING = (
+    "there is nothing to check: none of {count} spans is a turn of an agent. Is the agent "
+    "instrumented, and does it end its spans before the check?"
+)
+
+
+def settings_of(
+    settings: Settings | Mapping[str, object] | None,
+    select: Collection[str],
+    ignore: Collection[str],
+    environment: Mapping[str, str],
+) -> Settings:
+    """Return the settings that are given, or those of the current directory.
+
+    Raises:
+        InputError: if they say what cannot be, or there is no rule of a name.
+    """
+    if settings is None:
+        settings = in_force(None, environment)
+    elif not isinstance(settings, Settings):
+        try:
+            text = tomlkit.dumps(dict(settings))
+        except (TOMLKitError, TypeError, ValueError) as error:
+            raise InputError(f"settings cannot be a {FILE_NAME}: {error}.") from error
+        settings = parsed(text.encode(), "settings")
+    for names in (select, ignore):
+        if isinstance(names, str):
+            raise InputError(f"rules are a list: [{names!r}], and not {names!r}.")
+    return selected(settings, select, ignore)
+
+
+def loops_in(
+    traces: str | Path | Iterable[ReadableSpan], settings: Settings, baseline: str | Path | None
+) -> Loops:
+    """Return the loops in traces.
+
+    Raises:
+        InputError: if there is no turn, a part cannot be read, or the baseline is none.
+    """
+    if isinstance(traces, str | Path):
+        spans_read = read_spans([str(traces)])
+    else:
+        spans_read = SpansRead(span_table([row_of(span) for span in traces]), ())
+    analysis = analyse(spans_read.spans, spans_read.skipped, settings.policy)
+    if analysis.skipped:
+        parts = "; ".join(f"{part.where}: {part.why}" for part in analysis.skipped)
+        raise InputError(f"not all could be read, so that a loop may be missed: {parts}.")
+    if not analysis.summary.turns:
+        raise InputError(_NOTHING.format(count=analysis.summary.spans))
+    whole = with_outages(analysis, failures_of(analysis.turns), settings.outages)
+    return loops_of(whole, None if baseline is None else baseline_of(Path(baseline)))
+
+
+def failure_of(loops: Loops, fail_on: str) -> str:
+    """Return why a test fails; an empty text where it does not.
+
+    Raises:
+        InputError: if `fail_on` is none of the two.
+    """
+    fails = {"finding": bool(loops.new), "gate": loops.new_gates > 0}
+    if fail_on not in fails:
+        raise InputError(f"fail_on is {fail_on!r}; it must be one of {', '.join(fails)}.")
+    return failure_text(loops) if fails[fail_on] else ""
