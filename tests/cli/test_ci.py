@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -45,7 +46,11 @@ SARIF = {
                                         "uniqueItems": True,
                                         "items": {
                                             "required": ["id"],
-                                            "properties": {"shortDescription": _TEXT},
+                                            "properties": {
+                                                "shortDescription": _TEXT,
+                                                "fullDescription": _TEXT,
+                                                "help": _TEXT,
+                                            },
                                         },
                                     }
                                 },
@@ -107,7 +112,61 @@ def test_sarif() -> None:
     assert location["artifactLocation"]["uri"].endswith("nightly_migration_loop.jsonl")
     assert location["region"] == {"startLine": 1}
     assert (result["level"], "baselineState" in result) == ("error", False)
+    again = json.loads(run(LOOPING, OTHER, "--format", "sarif").stdout)["runs"][0]["results"]
+    prints = [each["partialFingerprints"]["primaryLocationLineHash"] for each in again]
+    assert prints.count(result["partialFingerprints"]["primaryLocationLineHash"]) == 1
     assert json.loads(run(HEALTHY, "--format", "sarif").stdout)["runs"][0]["results"] == []
+
+
+_COUNT = {"type": "string", "pattern": "^[0-9]+$"}
+_COUNTS = {"tests": _COUNT, "failures": _COUNT, "errors": _COUNT}
+_BAD = {
+    "type": "object",
+    "required": ["message", "type"],
+    "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "#": {}},
+    "additionalProperties": False,
+}
+_CASE = {
+    "required": ["name", "classname"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "classname": {"type": "string"},
+        "failure": {"type": "array", "maxItems": 1, "items": _BAD},
+        "error": {"type": "array", "maxItems": 1, "items": _BAD},
+    },
+    "additionalProperties": False,
+}
+_SUITE = {
+    "required": ["name", "tests", "failures", "errors"],
+    "properties": {"name": {"type": "string"}, **_COUNTS, "testcase": {"items": _CASE}},
+    "additionalProperties": False,
+}
+# What readers of JUnit share: of elements their attributes, their text (#) and, by name, children.
+JUNIT = {
+    "required": ["testsuite"],
+    "properties": {**_COUNTS, "testsuite": {"type": "array", "items": _SUITE}},
+    "additionalProperties": False,
+}
+
+
+def tree(element: ET.Element) -> dict[str, Any]:
+    """Return an element as a value that a JSON schema can describe."""
+    children: dict[str, Any] = {}
+    for child in element:
+        children.setdefault(child.tag, []).append(tree(child))
+    text = {"#": element.text} if (element.text or "").strip() else {}
+    return {**element.attrib, **children, **text}
+
+
+@pytest.mark.parametrize("path", ["nightly_migration_loop.jsonl", ".", "broken"])
+def test_junit_is_what_its_readers_take(path: str, tmp_path: Path) -> None:
+    """Attributes and elements that one of them does not know make it refuse the file."""
+    (tmp_path / "broken.jsonl").write_text('{"resourceSpans": [')
+    root = junit_of(str(tmp_path if path == "broken" else TRACES / path))
+    Draft202012Validator(JUNIT).validate(tree(root))
+    wrong = tree(root)
+    del wrong["testsuite"][0]["testcase"][0]["name"]
+    assert not Draft202012Validator(JUNIT).is_valid(wrong)
 
 
 def test_junit() -> None:

@@ -15,8 +15,12 @@ from looptrace.analyzer.settings.sections import (
     load,
     nearest_thresholds,
 )
+from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import starter, toml_of
+from looptrace.analyzer.text.display import plain
+from looptrace.cli import EXIT_UNREADABLE
 
+_ERROR_LENGTH_MAX = 500
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -50,11 +54,20 @@ def show(settings: Settings) -> None:
 
 
 @config.command()
-@click.argument("file", default=FILE_NAME, type=_FILE)
-def check(file: Path) -> None:
-    """Say whether FILE (by default looptrace.toml) can be used; exits with 2 if not."""
-    load(file)
-    click.echo(f"{file}: ok")
+@click.argument("files", nargs=-1, type=_FILE)
+@click.pass_context
+def check(context: click.Context, files: tuple[Path, ...]) -> None:
+    """Say whether FILES (by default looptrace.toml) can be used; exits with 2 if one cannot."""
+    code = 0
+    for file in files or (Path(FILE_NAME),):
+        try:
+            load(file)
+        except SettingsError as error:
+            click.echo(f"Error: {plain(str(error), _ERROR_LENGTH_MAX)}", err=True)
+            code = EXIT_UNREADABLE
+        else:
+            click.echo(f"{file}: ok")
+    context.exit(code)
 
 
 @config.command()

@@ -59,8 +59,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         if _FIXTURE not in item.funcargs:
             pytest.fail("looptrace: the marker came too late; set it on the test.", pytrace=False)
         exporter = cast("InMemorySpanExporter", item.funcargs[_FIXTURE])
+        failure = ""
         try:
             assert_no_loops(exporter.get_finished_spans(), *marker.args, **marker.kwargs)
         except (AssertionError, LooptraceError) as error:
-            pytest.fail(f"looptrace: {error}", pytrace=False)
+            failure = f"looptrace: {error}"
+        # Here, so that pytest does not show the error that it comes from as well.
+        if failure:
+            pytest.fail(failure, pytrace=False)
     return result

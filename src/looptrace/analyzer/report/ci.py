@@ -24,6 +24,7 @@ from looptrace.analyzer.report.wording import (
     grouped,
     verdict,
 )
+from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
 from looptrace.rules.docs import summary
@@ -33,7 +34,8 @@ SARIF_VERSION = "2.1.0"
 _SARIF_SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-_FINGERPRINT = "looptraceLoop/v1"
+# What makes a loop the same one in the next run; the second name is the one that GitHub reads.
+_FINGERPRINTS = ("looptraceLoop/v1", "primaryLocationLineHash")
 # GitHub takes ten annotations of a step, and more results than this of no file.
 _RESULTS_MAX = 5_000
 _ANNOTATIONS_MAX = 10
@@ -132,10 +134,7 @@ def sarif_report(loops: Loops, source: str) -> str:
     shown = loops.groups[:_RESULTS_MAX]
     names = sorted({group.lead.rule for group in shown})
     texts = {rule.name: summary(rule) for rule in RULES}
-    rules = [
-        {"id": name, "shortDescription": {"text": texts.get(name, f"The rule {name}.")}}
-        for name in names
-    ]
+    rules = [_rule(name, texts.get(name, f"The rule {name} of a plug-in.")) for name in names]
     notes = [
         {"level": "error", "message": {"text": _line(part.where, part.why)}}
         for part in loops.analysis.skipped
@@ -147,6 +146,12 @@ def sarif_report(loops: Loops, source: str) -> str:
     }
     log = {"$schema": _SARIF_SCHEMA, "version": SARIF_VERSION, "runs": [run]}
     return f"{json.dumps(log, indent=2)}\n"
+
+
+def _rule(name: str, text: str) -> dict[str, Any]:
+    about = {"text": text}
+    how = {"text": f"`looptrace rule {name}` shows its settings, and what is no loop for it."}
+    return {"id": name, "shortDescription": about, "fullDescription": about, "help": how}
 
 
 def _result(group: Group, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
@@ -162,7 +167,7 @@ def _result(group: Group, loops: Loops, names: Sequence[str], source: str) -> di
         "level": _level(group),
         "message": {"text": _sentence(group)},
         "locations": [place],
-        "partialFingerprints": {_FINGERPRINT: " ".join(_key(lead)).encode().hex()},
+        "partialFingerprints": dict.fromkeys(_FINGERPRINTS, digest(" ".join(_key(lead)))),
     }
     if loops.known is not None:
         result["baselineState"] = "unchanged" if known else "new"

@@ -1,0 +1,220 @@
+"""The action and the sample repository: their steps run in a shell, as a runner of GitHub would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.cli.test_ci import JUNIT, SARIF, tree
+from tests.paths import ROOT
+from tests.wheels import checkout_in
+
+SAMPLE = ROOT / "examples/ci"
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+WORKFLOW: dict[str, Any] = yaml.safe_load(
+    (SAMPLE / ".github/workflows/agent.yml").read_text("utf-8")
+)
+STEPS: list[dict[str, Any]] = WORKFLOW["jobs"]["test"]["steps"]
+PROGRAMS = Path(sys.executable).parent
+FORMATS = ("terminal", "json", "html", "junit", "sarif", "github", "markdown")
+FORGETS = {"FIXER_FORGETS": "1"}
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Put values into the expressions of a step; one that has none is a KeyError."""
+    return re.sub(r"\$\{\{ *(.+?) *\}\}", lambda match: values[match[1]], text)
+
+
+def shell(step: Mapping[str, Any], folder: Path, **environment: str) -> Any:
+    """Run the command of a step as a runner does."""
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    inherited = {name: value for name, value in os.environ.items() if "LOOPTRACE" not in name}
+    path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**inherited, "PATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Copy the sample, as the checkout of a job."""
+    shutil.copytree(SAMPLE, tmp_path / "work")
+    return tmp_path / "work"
+
+
+def step_of(name: str) -> dict[str, Any]:
+    """Return a step of the sample's workflow."""
+    return next(step for step in STEPS if step.get("name") == name)
+
+
+def act(folder: Path, paths: str, command: Path = PROGRAMS / "looptrace", **given: str) -> Any:
+    """Run the step of the action that looks for loops; return it, with its summary."""
+    defaults = {name: about.get("default") for name, about in ACTION["inputs"].items()}
+    inputs = {**defaults, "paths": paths, **{k.replace("_", "-"): v for k, v in given.items()}}
+    assert set(inputs) == set(defaults), "an input that the action does not have"
+    values = {f"inputs.{name}": value for name, value in inputs.items()}
+    values["steps.install.outputs.command"] = str(command)
+    (step,) = (step for step in ACTION["runs"]["steps"] if step["name"] == "Look for loops")
+    summary = folder.parent / "summary.md"
+    summary.unlink(missing_ok=True)
+    environment = {name: filled(text, values) for name, text in step["env"].items()}
+    runner = {"GITHUB_STEP_SUMMARY": str(summary), "RUNNER_TEMP": str(folder.parent)}
+    ran = shell(step, folder, **environment, **runner)
+    ran.summary = summary.read_text("utf-8") if summary.exists() else ""
+    return ran
+
+
+def test_the_sample_fails_on_the_loop_and_passes_without(repository: Path) -> None:
+    """Its tests by themselves, and then the traces of its agent by the action."""
+    tests, agent = step_of("Test the agent"), step_of("Run the agent")
+    action = next(step for step in STEPS if "looptrace@" in step.get("uses", ""))
+    for environment, code in (({}, 0), (FORGETS, 1)):
+        tested = shell(tests, repository, **environment)
+        assert tested.returncode == code, tested.stdout
+        suites = ET.parse(repository / "pytest.xml").getroot()  # noqa: S314 - our own
+        assert len(suites.findall(".//failure")) == code
+        assert shell(agent, repository, **environment).returncode == 0
+        ran = act(repository, **action["with"])
+        assert ran.returncode == code, ran.stderr
+        assert ("::error title=looptrace%3A cycle::" in ran.stdout) == bool(code)
+        assert ("edit(shop.py" in ran.summary) == bool(code)
+        uploaded = next(step for step in STEPS if "upload-sarif" in step.get("uses", ""))
+        log = json.loads((repository / uploaded["with"]["sarif_file"]).read_text("utf-8"))
+        Draft202012Validator(SARIF).validate(log)
+        assert len(log["runs"][0]["results"]) == code
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_format_fails_on_the_loop_and_passes_without(repository: Path, form: str) -> None:
+    """Whatever the log looks like, the exit code is what a pipeline goes by."""
+    agent = step_of("Run the agent")
+    for environment, code in (({}, 0), (FORGETS, 1)):
+        shell(agent, repository, **environment)
+        ran = act(repository, "traces/", format=form)
+        assert ran.returncode == code, ran.stderr
+        assert ("shop.py" in ran.stdout) == bool(code)
+        if form == "junit":
+            Draft202012Validator(JUNIT).validate(tree(ET.fromstring(ran.stdout.encode())))  # noqa: S314
+        if form == "sarif":
+            Draft202012Validator(SARIF).validate(json.loads(ran.stdout))
+
+
+def test_inputs_of_the_action(repository: Path) -> None:
+    """Several paths, one with a blank; a baseline; what fails; a file that cannot be read."""
+    agent = step_of("Run the agent")
+    shell(agent, repository, **FORGETS)
+    (repository / "more traces").mkdir()
+    shutil.copy(ROOT / "examples/traces/bulk_rename_healthy.jsonl", repository / "more traces")
+    both = "traces/fixer.binpb\nmore traces/\n"
+    ran = act(repository, both, format="json", sarif="out.sarif")
+    assert (ran.returncode, json.loads(ran.stdout)["tasks"]) == (1, 2)
+    assert (repository / "out.sarif").exists()
+    assert act(repository, both, fail_on="never").returncode == 0
+
+    (repository / "known.json").write_text(ran.stdout)
+    known = act(repository, both, baseline="known.json")
+    assert known.returncode == 0, known.stderr
+    assert "in the baseline" in known.summary
+
+    hostile = act(repository, "$(touch hacked)\n`touch hacked`; touch hacked", format="github")
+    assert hostile.returncode == 2
+    assert not (repository / "hacked").exists()
+    (repository / "traces/broken.json").write_text("{")
+    unreadable = act(repository, "traces/")
+    assert unreadable.returncode == 2
+    assert "Skipped: " in unreadable.summary
+    assert act(repository, "traces/", baseline="nowhere.json").returncode == 2
+
+
+def test_the_action_installs_itself(repository: Path) -> None:
+    """Into an environment of its own, from the checkout that the runner made of it."""
+    checkout = checkout_in(repository.parent)
+    (step,) = (step for step in ACTION["runs"]["steps"] if step["name"] == "Install looptrace")
+    values = {"github.action_path": str(checkout)}
+    output = repository.parent / "output"
+    # Without a network: what the environment of the tests has stands for the registry.
+    offline = {
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # As pip reads it: no isolation.
+        "PYTHONPATH": next(path for path in sys.path if path.endswith("site-packages")),
+    }
+    environment = {name: filled(text, values) for name, text in step["env"].items()}
+    runner = {"GITHUB_OUTPUT": str(output), "RUNNER_TEMP": str(repository.parent)}
+    installed = shell(step, repository, **environment, **runner, **offline)
+    assert installed.returncode == 0, installed.stderr
+    command = Path(output.read_text().strip().removeprefix("command="))
+    assert command == repository.parent / "looptrace/bin/looptrace"
+    assert command.exists()
+
+
+def test_the_page_does_what_it_says(repository: Path) -> None:
+    """Its commands in their order, and its tests as one file, in the sample repository."""
+    page = (ROOT / "docs/ci.md").read_text("utf-8")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    code = {kind: [text for name, text in blocks if name == kind] for kind in ("python", "sh")}
+    agent = step_of("Run the agent")
+    shell(agent, repository)
+    (repository / "test_page.py").write_text("\n".join(code["python"]))
+    tested = shell({"run": "pytest -q test_page.py"}, repository)
+    assert "4 passed" in tested.stdout, tested.stdout
+
+    shell(agent, repository, **FORGETS)
+    codes = [
+        shell({"run": line}, repository).returncode for line in "".join(code["sh"]).splitlines()
+    ]
+    assert codes == [1, 1, 0, 0, 0, 0]
+    shown = shell(step_of("Test the agent"), repository, **FORGETS).stdout
+    (lines,) = (text for kind, text in blocks if kind == "text")
+    for line in lines.splitlines():
+        assert line in shown
+
+    (steps,) = (yaml.safe_load(text) for kind, text in blocks if kind == "yaml" and "paths" in text)
+    used = [step["uses"].partition("@")[0].partition("/")[2] for step in steps]
+    assert used == ["looptrace", "codeql-action/upload-sarif"]
+    cells = [[cell.strip(" `") for cell in line.split("|")] for line in page.splitlines()]
+    rows = {row[1]: row[3] for row in cells if len(row) == 5}
+    inputs = {name: about.get("default") for name, about in ACTION["inputs"].items()}
+    words = {name: {None: "", "": "none"}.get(value, value) for name, value in inputs.items()}
+    assert words.items() <= rows.items()
+
+
+def test_the_hook_checks_settings(repository: Path) -> None:
+    """It takes every file of the name, and says in which line what is wrong."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    (used,) = yaml.safe_load((repository / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
+    assert [each["id"] for each in used["hooks"]] == [hook["id"]]
+    assert re.search(hook["files"], "shop/looptrace.toml")
+    assert not re.search(hook["files"], "my-looptrace.toml")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert hook["additional_dependencies"] == [".[analyzer]"]
+    assert "analyzer" in extras["optional-dependencies"]
+
+    (repository / "other").mkdir()
+    other = repository / "other/looptrace.toml"
+    other.write_text("[rules.cycle]\nrounds_min = 1\n")
+    files = {"run": f"{hook['entry']} looptrace.toml other/looptrace.toml"}
+    checked = shell(files, repository)
+    assert checked.returncode == 2
+    assert "looptrace.toml: ok" in checked.stdout
+    assert "other/looptrace.toml:2: " in checked.stderr
+    other.write_text("[rules.cycle]\nrounds_min = 4\n")
+    assert shell(files, repository).returncode == 0
