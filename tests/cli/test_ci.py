@@ -169,9 +169,13 @@ def test_junit_is_what_its_readers_take(path: str, tmp_path: Path) -> None:
     assert not Draft202012Validator(JUNIT).is_valid(wrong)
 
 
-def test_junit() -> None:
+@pytest.mark.parametrize("stored", [False, True])
+def test_junit(tmp_path: Path, *, stored: bool) -> None:
     """The counts are those of the cases, and a task that loops is one that fails."""
-    suites = junit_of(str(TRACES))
+    if stored:
+        into = ["--store", str(tmp_path / "store")]
+        assert CliRunner().invoke(main, ["ingest", str(TRACES), *into]).exit_code == 0
+    suites = junit_of(str(tmp_path / "store" if stored else TRACES))
     cases = suites.findall("testsuite/testcase")
     failed = [case.get("name") for case in cases if case.find("failure") is not None]
     assert suites.tag == "testsuites"

@@ -46,6 +46,7 @@ def test_an_analysis_in_parts_is_that_of_the_whole(
     assert parts.summary == whole.summary
     assert parts.skipped == whole.skipped
     assert parts.turns.equals(whole.turns)
+    assert parts.tasks == whole.tasks
 
 
 def test_files_read_in_processes_are_read_as_by_one(

@@ -57,7 +57,8 @@ class Analysis:
     """One analysis: the counts, what was not read, the findings, and the turns they speak of.
 
     Findings are ordered by task and first turn, events by task and as they came about; `turns` has
-    the schema `TURN_SCHEMA`. Outages are ordered by their first failure.
+    the schema `TURN_SCHEMA`, and may have those of looping tasks alone. `tasks` are the names of
+    all tasks, in their order. Outages are ordered by their first failure.
     """
 
     summary: Summary
@@ -65,6 +66,7 @@ class Analysis:
     findings: tuple[Finding, ...]
     events: tuple[GateEvent, ...]
     turns: pl.DataFrame
+    tasks: tuple[str, ...] = ()
     outages: tuple[Outage, ...] = ()
 
     @property

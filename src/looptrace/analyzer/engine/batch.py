@@ -52,6 +52,7 @@ def analysis_of(
         findings=detection.findings,
         events=detection.events,
         turns=turns,
+        tasks=tuple(turns["task"].unique().sort()),
     )
 
 
@@ -80,6 +81,7 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
             sorted((e for part in parts for e in part.events), key=lambda event: event.task)
         ),
         turns=pl.concat(turns) if turns else pl.DataFrame(schema=TURN_SCHEMA),
+        tasks=tuple(sorted(task for part in parts for task in part.tasks)),
     )
 
 

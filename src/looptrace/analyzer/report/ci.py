@@ -110,7 +110,7 @@ def junit_report(loops: Loops) -> str:
     of_task: dict[str, list[Group]] = {}
     for group in loops.new:
         of_task.setdefault(group.lead.task, []).append(group)
-    tasks = loops.analysis.turns["task"].unique(maintain_order=True).to_list()
+    tasks = loops.analysis.tasks
     skipped = loops.analysis.skipped
     counts = {"tests": len(tasks) + len(skipped), "failures": len(of_task), "errors": len(skipped)}
     suites = Element("testsuites", {name: str(count) for name, count in counts.items()})

@@ -25,6 +25,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
 from looptrace.collector.worker import Worker, after_fork
+from looptrace.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ TOKEN_VARIABLE = "LOOPTRACE_TOKEN"  # noqa: S105 - the name of a variable
 _TYPES = {"str": str, "int": int, "str | None": str}
 
 
-class TokenError(OSError):
+class TokenError(InputError, OSError):
     """A server does not take the token, or asks for one."""
 
 
