@@ -30,7 +30,7 @@ from looptrace.collector.server.metrics import Instrument
 from looptrace.collector.server.openapi import document
 from looptrace.collector.server.receiver.receiver_metrics import NAMES, Reason
 from looptrace.collector.server.service import Options, Service
-from looptrace.rules.docs import pages, table
+from looptrace.rules.docs import pages
 
 DOCS = Path(__file__).parent
 
@@ -250,6 +250,7 @@ def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with the text that they should have."""
     wanted = {DOCS / "rules" / name: text for name, text in pages().items()}
     wanted[DOCS / "api.md"] = api_page()
+    wanted[DOCS / "commands.md"] = _import("docs.commands_page").page()
     wanted[DOCS / "dialects.md"] = dialects_page()
     wanted[DOCS / "examples.md"] = examples_page()
     wanted[DOCS / "receiver.md"] = receiver_page()
@@ -258,8 +259,7 @@ def stale() -> dict[Path, str]:
     wanted[runbook] = with_numbers(runbook.read_text(encoding="utf-8"), instruments)
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
     readme = DOCS.parent / "README.md"
-    text = with_outputs(readme.read_text(encoding="utf-8"))
-    wanted[readme] = _with_table(text, "\n" + table("docs/rules/"))
+    wanted[readme] = with_outputs(readme.read_text(encoding="utf-8"))
     architecture = DOCS / "architecture.md"
     text = architecture.read_text(encoding="utf-8")
     wanted[architecture] = _import("docs.modules").with_modules(text)

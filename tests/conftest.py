@@ -47,6 +47,7 @@ MARKS = {
         "tests/rules/test_likely_loop.py::test_it_looks_back_no_further_than_it_says",
         "tests/test_pipelines.py::test_each_format_fails_on_the_loop_and_passes_without",
         "tests/test_pipelines.py::test_the_action_installs_itself",
+        "tests/test_pages.py",
         "tests/test_quality.py::test_no_healthy_trace_is_flagged",
         "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
     ),

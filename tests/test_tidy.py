@@ -74,8 +74,8 @@ def test_generated_pages_are_fresh() -> None:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_commands_are_documented(command: str) -> None:
-    """A command that the README does not show is not found."""
-    assert f"looptrace {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    """A command that its page does not show is not found."""
+    assert f"`looptrace {command}" in (ROOT / "docs/commands.md").read_text(encoding="utf-8")
     found = main.get_command(click.Context(main), command)
     assert found is not None
     assert (found.help or "").strip()

@@ -82,6 +82,18 @@ def test_the_table_keeps_to_the_width(width: int) -> None:
     assert all(len(line) <= width and line == line.rstrip() for line in lines)
 
 
+def test_what_is_piped_is_not_padded_to_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe has no width, and lines must stay such as a person can read."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    printed = (
+        CliRunner()
+        .invoke(main, ["backtest", LOOPING, "--a", "conservative", "--b", "balanced"])
+        .stdout
+    )
+    assert "gate at turn" in printed
+    assert max(map(len, printed.splitlines())) < 300
+
+
 def test_a_is_what_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --a it is the settings file that is here, and the variables win over it."""
     monkeypatch.chdir(tmp_path)

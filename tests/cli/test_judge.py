@@ -93,7 +93,7 @@ def test_a_variable_that_cannot_be_is_named(
     result = run("analyze", TALK)
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"the judge chat cannot be had: {message}" in result.stderr
+    assert f"the judge chat cannot be used: {message}" in result.stderr
 
 
 def test_an_endpoint_that_is_away_is_no_error(

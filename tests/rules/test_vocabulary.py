@@ -365,7 +365,7 @@ def reads_alike_backwards(ring: list[int]) -> bool:
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=20), st.integers(1, 8))
 def test_mirrored_knows_what_goes_forth_and_back(codes: list[int], period: int) -> None:
-    """A ring that is walked forth and back reads alike from its other end."""
+    """A ring that is walked back and forth reads alike from its other end."""
     places = np.arange(period - 1, len(codes))
     expected = [reads_alike_backwards(codes[i - period + 1 : i + 1]) for i in places]
     assert expected == mirrored(np.array(codes), places, period).tolist()
@@ -375,7 +375,7 @@ def test_mirrored_knows_what_goes_forth_and_back(codes: list[int], period: int) 
 def test_shortest_prefers_the_first_period_with_enough_rounds(
     rows: list[Row], needed: int, straight_max: int
 ) -> None:
-    """Of the periods that hold several codes, and are straight or go forth and back."""
+    """Of the periods that hold several codes, and are straight or go back and forth."""
     lane, periods = columns(rows).lane(BY_AGENT), range(2, 9)
     seen = {period: rounds(lane, lane.call, period).tolist() for period in periods}
     expected = []

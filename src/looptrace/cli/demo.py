@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import click
@@ -16,7 +17,30 @@ TRACES = Path(looptrace.__file__).parent / "demo_traces"
 
 
 @click.command()
-def demo() -> None:
+@click.option(
+    "--into",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder to copy the example traces to, for commands of your own.",
+)
+def demo(folder: Path | None) -> None:
     """Find the loops in the example traces that ship with looptrace, by the default settings."""
-    print_report(traces.analysis([str(TRACES)], default()), stdout_console())
-    click.echo(f"\nThese traces are in {TRACES}; `looptrace analyze PATH` reads your own.")
+    if folder is not None:
+        _copy(folder)
+    print_report(traces.analysis([str(folder or TRACES)], default()), stdout_console())
+    click.echo(
+        f"\nThese traces are in {folder or TRACES}; `looptrace analyze PATH` reads your own."
+    )
+
+
+def _copy(folder: Path) -> None:
+    """Copy the traces; what is in the folder already stays as it is."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for trace in TRACES.iterdir():
+            if not (folder / trace.name).exists():
+                shutil.copyfile(trace, folder / trace.name)
+    except OSError as error:
+        raise click.UsageError(
+            f"{folder} cannot be written: {error.strerror}; name another folder."
+        ) from error

@@ -65,12 +65,12 @@ def page(rule: type[Rule]) -> str:
     return "\n".join(lines)
 
 
-def table(folder: str) -> str:
-    """Return the table of the rules, family by family; their pages lie in this folder."""
+def table() -> str:
+    """Return the table of the rules, family by family."""
     rows = ["| family | rule | finds |", "| --- | --- | --- |"]
     families = {rule: family_of(rule).__name__.rpartition(".")[2] for rule in RULES}
     for rule, family in sorted(families.items(), key=lambda pair: (pair[1], pair[0].name)):
-        link = f"[`{rule.name}`]({folder}{rule.name}.md)"
+        link = f"[`{rule.name}`]({rule.name}.md)"
         off = "" if rule.on_by_default else " Off unless switched on."
         rows.append(f"| {family} | {link} | {summary(rule)}{off} |")
     return "\n".join([*rows, ""])
@@ -80,7 +80,7 @@ def index() -> str:
     """Return the page that lists the rules."""
     families = {family_of(rule).__name__.rpartition(".")[2]: family_of(rule) for rule in RULES}
     lines = [f"- **{name}**: {about.__doc__}" for name, about in sorted(families.items())]
-    return "\n".join(["# Rules", "", _GENERATED, "", *lines, "", table("")])
+    return "\n".join(["# Rules", "", _GENERATED, "", *lines, "", table()])
 
 
 def pages() -> dict[str, str]:

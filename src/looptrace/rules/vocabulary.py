@@ -244,7 +244,7 @@ def shortest(
     """Find at each turn the first of the periods with enough rounds, else the one with most.
 
     One thing in a row is no pattern of several: a round holds at least two different codes. Where a
-    period is above `straight_max`, its pattern must go forth and back.
+    period is above `straight_max`, its pattern must go back and forth.
     """
     alike = in_a_row(lane, codes)
     reached, period = np.zeros_like(codes), np.ones_like(codes)

@@ -174,20 +174,20 @@ def test_a_file_wins_over_its_profile() -> None:
         (
             'profile = "balancd"',
             "1: profile is 'balancd'. Did you mean balanced? "
-            "There is: conservative, balanced, aggressive.",
+            "Known: conservative, balanced, aggressive.",
         ),
-        ("profile = 1979-05-27", "1: profile is 1979-05-27. There is: conservative,"),
+        ("profile = 1979-05-27", "1: profile is 1979-05-27. Known: conservative,"),
         (
             "\nprofil = 3",
-            "2: there is no 'profil'. Did you mean profile? There is: enabled,",
+            "2: there is no 'profil'. Did you mean profile? Known: enabled,",
         ),
         ("rules = 3", "1: rules is 3; it must be a table."),
         ("[rules]\ncycle = []", "2: rules.cycle is a list; it must be a table."),
-        ("[rules.cycl]\n", "1: there is no 'cycl' in rules. Did you mean cycle? There is: "),
+        ("[rules.cycl]\n", "1: there is no 'cycl' in rules. Did you mean cycle? Known: "),
         (
             "[rules.cycle]\nround_min = 2",
             "2: there is no 'round_min' in rules.cycle. Did you mean rounds_min? "
-            "There is: enabled, rounds_min, period_max, ladder.",
+            "Known: enabled, rounds_min, period_max, ladder.",
         ),
         ("[rules.cycle]\nenabled = 1", "2: rules.cycle.enabled is 1; it must be true or false."),
         (
@@ -208,11 +208,11 @@ def test_a_file_wins_over_its_profile() -> None:
         ),
         (
             '[rules.cycle]\nladder = [{ attempts = 2, action = "wran" }]',
-            "2: rules.cycle.ladder.action is 'wran'. Did you mean warn? There is: warn, retry_la",
+            "2: rules.cycle.ladder.action is 'wran'. Did you mean warn? Known: warn, retry_la",
         ),
         (
             '[rules.cycle]\nladder = [{ attempts = 2, action = "warn", then = 1 }]',
-            "2: there is no 'then' in rules.cycle.ladder. There is: attempts, action.",
+            "2: there is no 'then' in rules.cycle.ladder. Known: attempts, action.",
         ),
         (
             '[rules.cycle]\nladder = [{ attempts = "2", action = "warn" }]',
@@ -274,7 +274,7 @@ def test_line_is_found_however_a_key_is_written(text: str, line: int) -> None:
         (b"x = " + b"9" * 100_000, "1: is not TOML: "),
         (
             b"profile = 0x" + b"f" * 100_000,
-            "1: profile is a number of more than 64 bits. There is: conservative,",
+            "1: profile is a number of more than 64 bits. Known: conservative,",
         ),
         (b"rules.cycle.rounds_min = 0x" + b"f" * 100_000, "1: rules.cycle.rounds_min is a number"),
         (b"\n\xff = 1", "2: the text is not UTF-8."),
@@ -740,7 +740,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ),
         (
             f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycl]",
-            "7: there is no 'cycl' in overrides.rules. Did you mean cycle? There is: max_iter",
+            "7: there is no 'cycl' in overrides.rules. Did you mean cycle? Known: max_iter",
         ),
         (
             f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 3",
@@ -761,11 +761,11 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ),
         (
             "[phases.fix]\nconverges_on = 'test_failed'",
-            "2: phases.fix.converges_on is 'test_failed'. Did you mean tests_failed? There is:",
+            "2: phases.fix.converges_on is 'test_failed'. Did you mean tests_failed? Known:",
         ),
         (
             "[phases.fix]\nconverges_on = 'loss'",
-            "2: phases.fix.converges_on is 'loss'. There is: tests_failed, coverage, markers. A",
+            "2: phases.fix.converges_on is 'loss'. Known: tests_failed, coverage, markers. A",
         ),
         (
             "[phases.fix]\nconverges_on = 'markers'\nbetter = 'higher'",
@@ -824,7 +824,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         (f"{HOOK}url = 'https://a/'\nsecrets = ['env:']", "4: webhooks.secrets must name where"),
         (f"{HOOK}url = 'https://a/'\nformat = 'salck'", "4: webhooks.format is 'salck'. Did you"),
         (f"{HOOK}url = 'https://a/'\nrules = ['cycl']", "4: webhooks.rules is 'cycl'. Did you m"),
-        (f"{HOOK}url = 'https://a/'\nactions = ['x']", "4: webhooks.actions is 'x'. There is: wa"),
+        (f"{HOOK}url = 'https://a/'\nactions = ['x']", "4: webhooks.actions is 'x'. Known: wa"),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\nallow_private = ['10.0.0.1/8']",
             "5: webhooks.allow_private has '10.0.0.1/8', which is no network such as 10.1.0.0/16",

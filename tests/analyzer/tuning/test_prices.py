@@ -105,7 +105,7 @@ def test_no_pattern_is_slow() -> None:
         (
             f'currency = "EUR"\n[models.a]\n{FREE}per_hour = 1\n',
             "prices.toml:5: there is no 'per_hour' in models.a. "
-            "There is: input_per_million, output_per_million.",
+            "Known: input_per_million, output_per_million.",
         ),
         ('currency = "EUR"\nmodels = 3\n', "prices.toml:2: models is 3; it must be a table."),
         (

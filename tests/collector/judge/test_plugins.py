@@ -59,8 +59,8 @@ def test_a_plug_in_is_found_by_its_name(install: Install) -> None:
 @pytest.mark.parametrize(
     ("offered", "name", "message"),
     [
-        ({}, "silent", r"there is no judge 'silent'\. There is: none, chat\."),
-        ({"silent": "Silent"}, "slient", r"no judge 'slient'\. Did you mean silent\? There is: "),
+        ({}, "silent", r"there is no judge 'silent'\. Known: none, chat\."),
+        ({"silent": "Silent"}, "slient", r"no judge 'slient'\. Did you mean silent\? Known: "),
         ({"a": "broken"}, "a", r"'judges_module:broken' .* cannot .* RuntimeError: no model here"),
         ({"a": "absent"}, "a", "cannot be used: .*AttributeError: .*absent"),
         ({"a": "no_judge"}, "a", r"'judges_module:no_judge' .* with a method opinion\(question\)"),

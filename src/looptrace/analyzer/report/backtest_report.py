@@ -40,6 +40,8 @@ _MONEY_DECIMALS = 6
 _SMALLEST_AMOUNT = 0.01
 _INDENT_COLUMNS = 2
 _GAP_COLUMNS = 2
+# What is piped has no width; nobody reads across more than this.
+_HALF_COLUMNS_MAX = 80
 
 
 def json_backtest(backtest: Backtest, names: tuple[str, str], skipped: Sequence[Skipped]) -> str:
@@ -203,7 +205,8 @@ def _print(lines: Sequence[str], console: Console) -> None:
 
 def _print_pair(left: Sequence[str], right: Sequence[str], console: Console) -> None:
     """Print two columns, each wrapped within its half of the width."""
-    width = max((console.width - _INDENT_COLUMNS - _GAP_COLUMNS) // 2, 1)
+    half = (console.width - _INDENT_COLUMNS - _GAP_COLUMNS) // 2
+    width = min(max(half, 1), _HALF_COLUMNS_MAX)
     halves = [
         [part for line in lines for part in wrapped(Text(line), console, width)]
         for lines in (left, right)

@@ -23,7 +23,7 @@ _MUST = "made into an object with a method opinion(question)"
 
 
 class JudgeError(InputError):
-    """A judge cannot be had; the message is one line."""
+    """A judge cannot be used; the message is one line."""
 
 
 def judge_named(name: str | None, chat: ChatSettings | None = None) -> Judge | None:
@@ -54,7 +54,7 @@ def judge_named(name: str | None, chat: ChatSettings | None = None) -> Judge | N
     except PluginError as error:
         cause = error.__cause__
         if isinstance(cause, LooptraceError):
-            raise JudgeError(f"the judge {name} cannot be had: {cause}") from error
+            raise JudgeError(f"the judge {name} cannot be used: {cause}") from error
         if name == CHAT and isinstance(cause, ModuleNotFoundError) and cause.name == "httpx":
             raise JudgeError(
                 f"the judge {CHAT} needs a package that is not installed; "

@@ -108,7 +108,7 @@ def check_access(access: Access) -> None:
         )
     if not (access.is_local or access.tokens or access.client_ca_file):
         raise AccessError(
-            f"{access.host} is reached from other machines, and nothing is asked of them; give "
+            f"{access.host} is reached from other machines and would let everyone in; give "
             f"tokens in a file or in {TOKENS_VARIABLE}, or the authority of clients' certificates, "
             "or listen on 127.0.0.1."
         )

@@ -258,7 +258,7 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
 
     Raises:
         AccessError: if it is not closed enough for where it listens.
-        ServeError: if a port cannot be had.
+        ServeError: if a port cannot be opened.
         StoreError: if the store cannot be used.
     """
     check_access(options.access)
@@ -361,7 +361,7 @@ def _listening(host: str, port: int, option: str) -> Iterator[socket.socket]:
 
 def _port_error(host: str, port: int, option: str, reason: str) -> str:
     reason = reason.partition(" (")[0]  # Python adds in brackets what it tried.
-    return f"port {port} of {host} cannot be had ({reason}); see --host and {option}."
+    return f"port {port} of {host} cannot be opened ({reason}); see --host and {option}."
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

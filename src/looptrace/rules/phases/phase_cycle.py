@@ -17,7 +17,7 @@ class PhaseCycle(Rule):
 
     Phases are declared (`looptrace.phase`), and turns that follow one another in one phase are one
     visit. Found are patterns of 2 up to `max_cycle_length` phases that come again at once, and
-    those that are walked forth and back, such as plan→fix→test→fix→plan→fix→test→fix. Progress in
+    those that are walked back and forth, such as plan→fix→test→fix→plan→fix→test→fix. Progress in
     between, as figures, markers and the metric of an iterative phase show it, ends a pattern.
 
     ## Looping

@@ -34,7 +34,10 @@ class EmptyResponse(Rule):
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
-        3, ge=2, le=50, doc="Empty responses to the same news, in a row, that make a loop."
+        3,
+        ge=2,
+        le=50,
+        doc="Empty responses in a row, with nothing new in between, that make a loop.",
     )
 
     @property
@@ -43,7 +46,7 @@ class EmptyResponse(Rule):
         return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the empty responses in a row to the same news."""
+        """Count the empty responses in a row with nothing new in between."""
         silence = np.where(lane.turns.silent[lane.rows], lane.response, UNKNOWN)
         reached = answers_in_a_row(lane, silence, self.attempts_min)
         return repeats(reached, self.attempts_min, pair(silence, lane.call))

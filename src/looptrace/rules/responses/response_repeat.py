@@ -13,7 +13,7 @@ from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 @dataclass(frozen=True, slots=True)
 class ResponseRepeat(Rule):
-    """A model gives the same response to the same news.
+    """A model gives the same response again and again, and was told nothing new.
 
     Responses are equal when their trimmed texts and the calls they ask for are. The news of a
     response is what the model was given since it last spoke: results of tools, or a message. A
@@ -58,4 +58,5 @@ class ResponseRepeat(Rule):
 
     def say(self, loop: Loop) -> str:
         """Quote the response."""
-        return f"“{loop.labels[0]}” was answered {loop.attempts} times to the same news"
+        times = f"the model answered “{loop.labels[0]}” {loop.attempts} times"
+        return f"{times}, and was given nothing new in between"
