@@ -96,11 +96,15 @@ class _Held:
 class Gates:
     """The states of all tasks that had a gate event; reading one is a look into memory.
 
-    `broken` returns whether looptrace fails at the moment.
+    `broken` returns whether looptrace fails at the moment, and `asked` hears of each task that is
+    read without an event.
     """
 
-    def __init__(self, broken: Callable[[], bool]) -> None:
+    def __init__(
+        self, broken: Callable[[], bool], asked: Callable[[str], None] = lambda _task: None
+    ) -> None:
         self._broken = broken
+        self._asked = asked
         self._held: BoundedDict[str, _Held] = BoundedDict(TASKS_MAX)
         self._callbacks: list[Callback] = []
         self._changed = threading.Condition()
@@ -109,6 +113,8 @@ class Gates:
         """Return the state of a task, and note that it was read."""
         if (held := self._held.get(task)) is not None:
             held.is_read = True
+        else:
+            self._asked(task)
         return self.unread_state(task)
 
     def unread_state(self, task: str) -> GateState:

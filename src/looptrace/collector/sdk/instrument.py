@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from looptrace.collector.sdk.forward import Protocol, exporter_to
@@ -22,6 +22,9 @@ OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDP
 PROTOCOL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
 DISABLED_VARIABLE = "OTEL_SDK_DISABLED"
+LIMIT_VARIABLES = ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT")
+# The SDK keeps 128, which a conversation in numbered keys exceeds at its 18th message or so.
+ATTRIBUTES_MAX = 4_096
 
 
 def instrument(
@@ -35,6 +38,7 @@ def instrument(
     an `OTEL_EXPORTER_OTLP_*ENDPOINT` is set and `OTEL_TRACES_EXPORTER` is not `none`. With
     `LOOPTRACE_ENDPOINT` (and `LOOPTRACE_TOKEN`) a looptrace server looks for loops, by its own
     settings; else this process does, by `settings`. With `OTEL_SDK_DISABLED` nothing is watched.
+    Spans of a provider made here keep 4,096 attributes, unless the environment has a limit.
 
     Raises:
         ValueError: if an address or a protocol in the environment is not one.
@@ -42,7 +46,7 @@ def instrument(
     """
     provider = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
-        provider = TracerProvider()
+        provider = TracerProvider(span_limits=_limits(environment))
         _export(provider, environment)
         trace.set_tracer_provider(provider)
     endpoint = environment.get(ENDPOINT_VARIABLE, "")
@@ -54,6 +58,13 @@ def instrument(
     if environment.get(DISABLED_VARIABLE, "").lower() == "true":
         return processor
     return processor.use(provider)
+
+
+def _limits(environment: Mapping[str, str]) -> SpanLimits:
+    """Return limits that a conversation fits in, where the environment sets none."""
+    if any(environment.get(name) for name in LIMIT_VARIABLES):
+        return SpanLimits()
+    return SpanLimits(max_span_attributes=ATTRIBUTES_MAX)
 
 
 def _export(provider: TracerProvider, environment: Mapping[str, str]) -> None:

@@ -46,8 +46,14 @@ class OpenSpans:
             self._parents[context.span_id] = parent.span_id if parent else 0
 
     def knows(self, trace_id: str) -> bool:
-        """Return whether a trace (id in hex) was begun in this process, or goes through it."""
-        return int(trace_id, 16) in self._traces
+        """Return whether a trace (id in hex) was begun in this process, or goes through it.
+
+        Of what is no such id it is False.
+        """
+        try:
+            return int(trace_id, 16) in self._traces
+        except ValueError:
+            return False
 
     def of(self, traces: set[int]) -> list[ReadableSpan]:
         """Return the open spans of these traces."""

@@ -26,6 +26,7 @@ from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.open_spans import OpenSpans
+from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
 from looptrace.semconv import SCOPE
@@ -98,6 +99,7 @@ class QueueCounts:
     waiting: int  # spans in the queue now
     dropped: dict[str, int]  # spans that were lost, by reason
     untracked: int  # spans that were open when too many were, so that no event reaches them
+    cut: int  # spans that had lost attributes to a limit of the SDK
     emitted: int  # gate events that were written on spans or as log records
     held_back: int  # gate events that were not, because their loop had enough of them
     errors: dict[str, int]  # failures of looptrace in the agent's own threads, by where
@@ -140,7 +142,8 @@ class LoopSpanProcessor(SpanProcessor):
             stuck_s=limits.stuck_s,
         )
         queue = self._queue
-        self._gates = Gates(lambda: queue.failing)
+        self._setup = setup = SetupCheck(self._spans.knows)
+        self._gates = Gates(lambda: queue.failing, setup.asked)
         # Tasks by name whose gate was asked for, and until when what is known of them holds.
         self._known_until_s: BoundedDict[str, float] = BoundedDict(TASKS_MAX)
         self._told: BoundedDict[str, str] = BoundedDict(TASKS_MAX)  # task of each event, by id
@@ -199,6 +202,7 @@ class LoopSpanProcessor(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
         """Note a span that begins."""
         try:
+            self._setup.began()
             self._spans.add(span)
         except Exception:  # The agent must not feel it.
             self._count("on_start")
@@ -209,6 +213,7 @@ class LoopSpanProcessor(SpanProcessor):
             self._spans.end(span)
             scope = span.instrumentation_scope
             if scope is None or scope.name != SCOPE:
+                self._setup.ended(span)
                 self._queue.put(span)
         except Exception:  # The agent must not feel it.
             self._count("on_end")
@@ -235,6 +240,7 @@ class LoopSpanProcessor(SpanProcessor):
             waiting=self._queue.waiting,
             dropped=self._queue.dropped,
             untracked=self._spans.untracked,
+            cut=self._setup.cut,
             emitted=self._emitter.emitted,
             held_back=self._emitter.held_back,
             errors=dict(self._errors),

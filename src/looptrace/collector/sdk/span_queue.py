@@ -138,9 +138,17 @@ class SpanQueue:
 
     def _drop(self, reason: str, spans: int) -> None:
         """Count spans that are lost; the agent's threads may do so at the same time."""
-        if spans:
-            with self._counting:
-                self._dropped[reason] += spans
+        if not spans:
+            return
+        with self._counting:
+            is_first = not self._dropped[reason]
+            self._dropped[reason] += spans
+        if is_first and reason == "queue_full":
+            _logger.warning(
+                "looptrace drops spans, of which it then finds no loop: %d wait already; further "
+                "ones are counted; more may wait with QueueLimits(spans_max=…)",
+                self._spans_max,
+            )
 
 
 def _work(queue: weakref.ref[SpanQueue], delay_s: float) -> Generator[float, None, None]:

@@ -1,0 +1,95 @@
+"""What is wrong with how looptrace was set up in a process, so that it watches nothing or little.
+
+Each fault is warned of once, with what to do. An agent that is not watched runs on as if all were
+well, and nobody would learn of it before the first loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from looptrace import semconv
+from looptrace.bounded_dict import BoundedDict
+
+_logger = logging.getLogger(__name__)
+
+# The first steps may well ask before their spans have ended.
+ASKED_MIN = 3
+NAMES_MAX = 1_000
+NAMES_SHOWN_MAX = 5
+# Attributes that name a session or a task. The table of dialects has them too, but imports what an
+# agent's process need not have.
+NAMING = (
+    *(semconv.TASK_ID, semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID, "langfuse.session.id"),
+    *("langsmith.metadata.session_id", "langsmith.metadata.thread_id"),
+    "traceloop.association.properties.session_id",
+    "traceloop.association.properties.thread_id",
+    *("ai.settings.context.sessionId", "ai.telemetry.metadata.sessionId"),
+)
+# JSON, in which other keys do.
+METADATA = "metadata"
+
+
+class SetupCheck:
+    """Watches spans and questions for what cannot work; `knows_trace` tells a trace's id (hex)."""
+
+    def __init__(self, knows_trace: Callable[[str], bool]) -> None:
+        self.cut = 0  # spans that had lost attributes
+        self._knows_trace = knows_trace
+        self._has_spans = False
+        self._reads_all = True  # of spans with metadata the names are not known here
+        self._names: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of sessions and tasks
+        self._asked: BoundedDict[str, int] = BoundedDict(NAMES_MAX)  # times, by task
+        self._warned: Counter[str] = Counter()
+
+    def began(self) -> None:
+        """Note that a span has reached looptrace."""
+        self._has_spans = True
+
+    def ended(self, span: ReadableSpan) -> None:
+        """Note whose a span is, and whether the SDK has cut it."""
+        attributes = span.attributes or {}
+        for key in NAMING:
+            if (name := attributes.get(key)) is not None:
+                self._names[str(name)] = None
+        self._reads_all &= METADATA not in attributes
+        if span.dropped_attributes:
+            self.cut += 1
+            self._warn(
+                "cut",
+                "a span has lost %d attributes to a limit of the SDK, perhaps its session or its "
+                "messages: set OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096",
+                span.dropped_attributes,
+            )
+
+    def asked(self, task: str) -> None:
+        """Note that the gate of a task was looked at."""
+        times = self._asked[task] = self._asked.get(task, 0) + 1
+        if times != ASKED_MIN:
+            return
+        if not self._has_spans:
+            self._warn(
+                "no spans",
+                "looptrace has seen no span of this process, and can find no loop in it: add the "
+                "processor to the provider that the agent's framework uses (`use(provider)`), or "
+                "call looptrace.instrument() before the framework is set up",
+            )
+        elif self._reads_all and task not in self._names and not self._knows_trace(task):
+            shown = ", ".join(list(self._names)[-NAMES_SHOWN_MAX:]) or "none"
+            self._warn(
+                "unknown task",
+                "no span of this process is of the task %r, whose gate was asked for; the spans "
+                "name %s: name the gate as the spans do (looptrace.task.id, "
+                "gen_ai.conversation.id, session.id), unless the task runs in another process",
+                task,
+                shown,
+            )
+
+    def _warn(self, fault: str, message: str, *values: object) -> None:
+        self._warned[fault] += 1
+        if self._warned[fault] == 1:
+            _logger.warning(message, *values)

@@ -1,0 +1,122 @@
+"""A set-up that watches nothing says so, once and with what to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+from opentelemetry.util._once import Once
+
+import looptrace
+from looptrace.analyzer.normalize.dialects import attribute_keys
+from looptrace.collector import LoopSpanProcessor
+from looptrace.collector.sdk.setup_check import METADATA, NAMING
+
+WARNED = "looptrace.collector.sdk.setup_check"
+
+
+@pytest.fixture
+def processor() -> Iterator[LoopSpanProcessor]:
+    """Make a processor that is in no provider yet."""
+    made = LoopSpanProcessor.local()
+    yield made
+    made.shutdown()
+
+
+def steps(processor: LoopSpanProcessor, task: str, count: int = 5) -> None:
+    """Ask for the gate of a task before each of a few steps."""
+    gate = processor.gate(task)
+    for _ in range(count):
+        gate.raise_if_open()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was warned of."""
+    return [record.getMessage() for record in caplog.records if record.name == WARNED]
+
+
+def test_a_processor_that_no_span_reaches(
+    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was never added to a provider, as the author forgot; the first steps say nothing yet."""
+    steps(processor, "ticket-42", 2)
+    assert warnings(caplog) == []
+    steps(processor, "ticket-42")
+    steps(processor, "ticket-43")
+    (warning,) = warnings(caplog)
+    assert "has seen no span of this process" in warning
+    assert "use(provider)" in warning
+
+
+def test_a_gate_that_is_not_called_as_the_spans_are(
+    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The spans are of another task, which is named; the gate of that one is right."""
+    tracer = processor.use(TracerProvider())._provider.get_tracer("agent")  # type: ignore[union-attr]
+    with tracer.start_as_current_span("chat", attributes={"session.id": "ticket-42"}) as span:
+        own = trace.format_trace_id(span.get_span_context().trace_id)
+    steps(processor, "ticket-42")
+    steps(processor, own)
+    assert warnings(caplog) == []
+    steps(processor, "ticket 42")
+    (warning,) = warnings(caplog)
+    assert "of the task 'ticket 42'" in warning
+    assert "name ticket-42:" in warning
+
+
+def test_a_span_that_the_sdk_has_cut(
+    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A conversation in numbered keys is longer than what the SDK keeps; all such are counted."""
+    provider = TracerProvider(span_limits=SpanLimits(max_span_attributes=128))
+    tracer = processor.use(provider)._provider.get_tracer("agent")  # type: ignore[union-attr]
+    keys = {f"llm.input_messages.{n}.message.content": "Go on." for n in range(150)}
+    for _ in range(3):
+        tracer.start_span("chat", attributes=keys).end()
+    (warning,) = warnings(caplog)
+    assert "lost 22 attributes" in warning
+    assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in warning
+    assert processor.counts.cut == 3
+
+
+@pytest.mark.parametrize(
+    ("environment", "kept"), [({}, 150), ({"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "128"}, 128)]
+)
+def test_instrument_lets_a_conversation_fit(
+    environment: Mapping[str, str], kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of the SDK is raised, unless the user has set one."""
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    processor = looptrace.instrument(environment)
+    span = trace.get_tracer("agent").start_span("chat")
+    span.set_attributes({f"key.{n}": n for n in range(150)})
+    span.end()
+    processor.shutdown()
+    assert len(span.attributes) == kept  # type: ignore[attr-defined]
+
+
+def test_every_dialect_names_its_tasks() -> None:
+    """A dialect that is added with another key must not be warned of."""
+    assert {*NAMING, METADATA} == attribute_keys(("session", "task"))
+
+
+def test_a_set_up_that_works_is_silent(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever did all as the page says reads nothing."""
+    with caplog.at_level(logging.WARNING):
+        processor = LoopSpanProcessor.local().use(TracerProvider())
+        gate = processor.gate("ticket-42")
+        provider = processor._provider
+        assert provider is not None
+        with provider.get_tracer("a").start_as_current_span(
+            "invoke_agent fixer", attributes={"gen_ai.conversation.id": "ticket-42"}
+        ):
+            gate.raise_if_open()
+        steps(processor, "ticket-42")
+        processor.shutdown()
+    assert caplog.records == []
