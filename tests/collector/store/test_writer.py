@@ -229,6 +229,19 @@ def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:
         assert len(gates.gates()) == 3
 
 
+def test_spans_of_a_clock_that_was_not_set_go_like_others(tmp_path: Path) -> None:
+    """1970 is the day of the files that give tables their columns, which stay."""
+    folder, days = tmp_path / "s", ["1970-01-01", "2026-03-02"]
+    names = [f"{day} {number}" for day in days for number in range(8)]  # in several buckets
+    writer.ingest(spans_of(*(looping(n, at=f"{n[:10]}T09:00:00+00:00") for n in names)), folder)
+    with writing(folder) as open_store:
+        assert open_store.expire(1, BYTES_MANY) == days[:1]
+        assert open_store.expire(1, BYTES_MANY) == []
+    assert set(pl.concat(reader.read_turns(folder))["task"]) == set(names[8:])
+    with ask_typed(folder, "SELECT count(*) FROM spans WHERE start_ns < 1e15") as answer:
+        assert [row for batch in answer.batches for row in batch] == [(0,)]
+
+
 def test_a_trace_moves_to_the_bucket_of_the_session_that_it_turns_out_to_have(
     tmp_path: Path,
 ) -> None:

@@ -166,10 +166,7 @@ def prepare_files(store_dir: Path) -> None:
     Raises:
         StoreError: if a file cannot be written.
     """
-    empty = {
-        _file(store_dir, table, _FIRST_DAY, 0): schema.to_frame()
-        for table, schema in TABLES.items()
-    }
+    empty = {_template(store_dir, table): schema.to_frame() for table, schema in TABLES.items()}
     _write_files(store_dir, empty)
 
 
@@ -184,8 +181,8 @@ def expire(store_dir: Path, days_max: int, bytes_max: int) -> list[str]:
     sizes: dict[str, int] = defaultdict(int)
     for table in TABLES:
         for path in store_dir.glob(f"{table}/day=*/bucket=*/{DATA}"):
-            sizes[path.parent.parent.name] += path.stat().st_size
-    del sizes[_day_folder(_FIRST_DAY)]  # Gives the tables their columns.
+            if path != _template(store_dir, table) or _has_rows(path):
+                sizes[path.parent.parent.name] += path.stat().st_size
     oldest = _day_folder(str(datetime.now(UTC).date() - timedelta(days=days_max)))
     gone: list[str] = []
     for day in sorted(sizes)[:-1]:
@@ -193,6 +190,8 @@ def expire(store_dir: Path, days_max: int, bytes_max: int) -> list[str]:
             break
         del sizes[day]
         gone.append(day)
+    if _day_folder(_FIRST_DAY) in gone:
+        prepare_files(store_dir)
     _delete(store_dir, gone)
     return [day.partition("=")[2] for day in gone]
 
@@ -203,8 +202,10 @@ def _delete(store_dir: Path, days: list[str]) -> None:
     try:
         with replacing(store_dir):
             for table, day in product(TABLES, days):
-                if (folder := store_dir / table / day).exists():
-                    shutil.rmtree(folder)
+                kept, folder = _template(store_dir, table).parent, store_dir / table / day
+                for gone in folder.glob("*") if folder == kept.parent else [folder]:
+                    if gone != kept and gone.exists():
+                        shutil.rmtree(gone)
     except OSError as error:
         raise StoreError(
             f"{error.filename}: cannot be deleted ({error.strerror}); check permissions."
@@ -296,6 +297,19 @@ def _files(store_dir: Path, table: str, bucket: int) -> list[Path]:
 
 def _file(store_dir: Path, table: str, day: str, bucket: int) -> Path:
     return store_dir / table / _day_folder(day) / _bucket_folder(bucket) / DATA
+
+
+def _template(store_dir: Path, table: str) -> Path:
+    """Return the file that gives a table its columns; it may have rows, too."""
+    return _file(store_dir, table, _FIRST_DAY, 0)
+
+
+def _has_rows(path: Path) -> bool:
+    """Return whether a file has rows, as one has that cannot be read."""
+    try:
+        return bool(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+    except _BAD_PARQUET:
+        return True
 
 
 def _day_folder(day: str) -> str:
