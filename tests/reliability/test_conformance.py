@@ -383,6 +383,24 @@ def test_chunks_are_put_together(receiver: Receiver) -> None:
     assert large.status_code == 413
 
 
+@pytest.mark.parametrize("said", ["0", "7"])
+def test_a_body_of_two_lengths_ends_the_connection(receiver: Receiver, said: str) -> None:
+    """P6: what follows may be somebody else's request, smuggled past a proxy."""
+    host, _, port = receiver.http.removeprefix("http://").partition(":")
+    head = f"POST /v1/traces HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {JSON}\r\n"
+    both = (
+        f"{head}content-length: {said}\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
+    )
+    after = f"{head}content-length: {len(JSON_BODY)}\r\n\r\n".encode() + JSON_BODY
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(both.encode() + after)
+        answers = b"".join(iter(lambda: client.recv(4096), b""))
+    assert answers.count(b"HTTP/1.1 ") == 1
+    assert answers.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in answers
+    assert not receiver.sink.names
+
+
 def test_who_asks_before_sending_is_answered(receiver: Receiver) -> None:
     """P6: `Expect: 100-continue` is told to go on, or refused before the body is sent."""
     host, _, port = receiver.http.removeprefix("http://").partition(":")

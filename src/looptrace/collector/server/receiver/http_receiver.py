@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from looptrace.analyzer.settings.server_limits import Limits
@@ -22,6 +23,8 @@ from looptrace.collector.server.receiver.receiver_metrics import Reason
 from looptrace.collector.server.receiver.strangers import KNOWN, Strangers
 
 _FORMS = {form.value: form for form in WireFormat}
+# Headers that each say where a body ends.
+_LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 _NO_PACKING = ("", "identity")
 _ALIASES = {"x-gzip": "gzip"}
 
@@ -83,6 +86,12 @@ class _BoundedHttp(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._wait()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.scope is not None and _LENGTHS.issubset(name for name, _ in self.headers):
+            # Whoever is in between may have read another length, so that nothing follows this.
+            self.headers.append(CLOSE_HEADER)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
