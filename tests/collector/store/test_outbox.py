@@ -179,3 +179,13 @@ def test_disabling_lasts_until_somebody_enables(path: Path, out: Outbox) -> None
         assert not later.enable("other")
     assert out.endpoint("all").disabled_ns is None
     assert (first(out)).tries == 1
+
+
+def test_the_end_of_a_gate_comes_with_its_beginning(path: Path, out: Outbox) -> None:
+    """Alertmanager takes an alert that starts when it ends for another one, or for none."""
+    recorded(path, opened(5), resolved(7), event(8))
+    starts = {}
+    while (delivery := out.next("all")) is not None:
+        starts[delivery.event.type] = delivery.opened_ns
+        out.delivered(delivery)
+    assert starts == {"gate_opened": 5, "gate_resolved": 5, "loop_detected": None}

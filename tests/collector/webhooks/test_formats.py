@@ -134,6 +134,15 @@ def test_both_ends_of_a_gate_are_one_incident() -> None:
     assert firing["alerts"][0]["endsAt"] < "1900" < over["alerts"][0]["endsAt"]
 
 
+def test_an_alert_that_ended_starts_when_its_gate_opened() -> None:
+    """Alertmanager shows how long an alert lasted, and history is told by when it began."""
+    opening, end = opened(1_000_000_000), resolved(9_000_000_000)
+    data, _ = body_of("alertmanager", end, "", "", opening.at_ns)
+    (over,), (firing,) = json.loads(data)["alerts"], body("alertmanager", opening)["alerts"]
+    assert over["startsAt"] == firing["startsAt"] == "1970-01-01T00:00:01.000Z"
+    assert over["endsAt"] == "1970-01-01T00:00:09.000Z"
+
+
 @pytest.mark.parametrize("form", ["pagerduty", "alertmanager"])
 def test_receivers_of_states_are_told_of_gates_alone(form: Format) -> None:
     """A warning would stay open there for ever, because nothing ends it."""

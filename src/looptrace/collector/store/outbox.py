@@ -26,7 +26,10 @@ _ADD = "INSERT INTO outbox VALUES (?1, ?2, ?3, ?3, 0, NULL, NULL)"
 _KNOW = "INSERT INTO endpoints (name) VALUES (?) ON CONFLICT (name) DO NOTHING"
 _DROP = "UPDATE endpoints SET dropped = dropped + 1 WHERE name = ?"
 _DUE = """
-    SELECT events.body, outbox.tries, outbox.next_try_ns
+    SELECT events.body, outbox.tries, outbox.next_try_ns, (
+        SELECT opening.at_ns FROM gates JOIN events AS opening ON opening.id = gates.event
+        WHERE gates.id = json_extract(events.body, '$.gate')
+    )
     FROM outbox JOIN events ON events.id = outbox.event
     WHERE outbox.endpoint = ? AND outbox.dead_ns IS NULL
     ORDER BY outbox.next_try_ns, events.seq LIMIT 1
@@ -66,6 +69,7 @@ class Delivery:
     endpoint: str
     tries: int
     next_try_ns: int
+    opened_ns: int | None = None  # when the gate of the event opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +113,9 @@ class Outbox(GateFile):
 
     def next(self, endpoint: str) -> Delivery | None:
         """Return what is to be tried next at an endpoint, be it due or not; None is nothing."""
-        for body, tries, next_try_ns in self._rows(_DUE, endpoint):
+        for body, tries, next_try_ns, opened_ns in self._rows(_DUE, endpoint):
             event = read_json(body, GateEvent, self.path, GATES)
-            return Delivery(event, endpoint, tries, next_try_ns)
+            return Delivery(event, endpoint, tries, next_try_ns, opened_ns)
         return None
 
     def failing_ns(self, endpoint: str) -> int | None:

@@ -44,10 +44,14 @@ class Receiver:
     def __repr__(self) -> str:
         return f"Receiver({self.webhook.name!r})"
 
-    def request(self, event: GateEvent, now_ns: int) -> WebhookRequest:
-        """Return what is sent of an event at this time."""
+    def request(
+        self, event: GateEvent, now_ns: int, opened_ns: int | None = None
+    ) -> WebhookRequest:
+        """Return what is sent of an event at this time; its gate opened at `opened_ns`."""
         hook = self.webhook
-        body, content_type = body_of(hook.format, event, hook.gate_url, self.integration_key)
+        body, content_type = body_of(
+            hook.format, event, hook.gate_url, self.integration_key, opened_ns
+        )
         headers = {
             "content-type": content_type,
             "user-agent": f"looptrace/{__version__}",
@@ -126,7 +130,8 @@ class EndpointWorker:
         wait_ns = max(delivery.next_try_ns, self._rest_until_ns) - self._now_ns()
         if wait_ns > 0:
             return min(wait_ns / NS_PER_S, POLL_S)
-        answer = await self._net.send(self._receiver.request(delivery.event, self._now_ns()))
+        event, opened_ns = delivery.event, delivery.opened_ns
+        answer = await self._net.send(self._receiver.request(event, self._now_ns(), opened_ns))
         self._remember(delivery.event, answer)
         if answer.error:
             self._failed(delivery, answer)

@@ -8,7 +8,7 @@ others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -33,9 +33,24 @@ _SLACK_CHARS_MAX = 3_000
 Body = tuple[bytes, str]
 
 
-def body_of(form: Format, event: GateEvent, gate_url: str, key: str) -> Body:
-    """Return the body of an event and its content type; `key` is PagerDuty's integration key."""
-    return _FORMATS[form](event, link(event, gate_url), key)
+class _Context(NamedTuple):
+    """What a body says beside the event."""
+
+    url: str  # of the gate, for people
+    key: str
+    opened_ns: int
+
+
+def body_of(
+    form: Format, event: GateEvent, gate_url: str, key: str, opened_ns: int | None = None
+) -> Body:
+    """Return the body of an event and its content type.
+
+    `key` is PagerDuty's integration key, and `opened_ns` when the event's gate opened, which is by
+    default the time of the event.
+    """
+    began_ns = event.at_ns if opened_ns is None else opened_ns
+    return _FORMATS[form](event, _Context(link(event, gate_url), key, began_ns))
 
 
 def link(event: GateEvent, gate_url: str) -> str:
@@ -45,16 +60,16 @@ def link(event: GateEvent, gate_url: str) -> str:
     return gate_url.replace(GATE, _quoted(event.gate)).replace(TASK, _quoted(event.task))
 
 
-def _standard(event: GateEvent, url: str, _key: str) -> Body:
+def _standard(event: GateEvent, context: _Context) -> Body:
     message = {
         "type": NAMES[event.type].webhook,
         "timestamp": _time(event),
-        "data": _data(event, url),
+        "data": _data(event, context.url),
     }
     return _json(message), _JSON
 
 
-def _cloudevents(event: GateEvent, url: str, _key: str) -> Body:
+def _cloudevents(event: GateEvent, context: _Context) -> Body:
     message = {
         "specversion": "1.0",
         "id": event.id,
@@ -63,14 +78,14 @@ def _cloudevents(event: GateEvent, url: str, _key: str) -> Body:
         "subject": _cut(event.task),
         "time": _time(event),
         "datacontenttype": _JSON,
-        "data": _data(event, url),
+        "data": _data(event, context.url),
     }
     return _json(message), "application/cloudevents+json"
 
 
-def _slack(event: GateEvent, url: str, _key: str) -> Body:
+def _slack(event: GateEvent, context: _Context) -> Body:
     """Write a message for an incoming webhook, in Slack's markup."""
-    title = f"*{NAMES[event.type].title}*" + (f" (<{url}|open>)" if url else "")
+    title = f"*{NAMES[event.type].title}*" + (f" (<{context.url}|open>)" if context.url else "")
     facts = [
         f"{name} `{_escaped(_cut(value))}`"
         for name in ("task", "agent", "service", "rule", "action", "gate", "decision")
@@ -83,10 +98,10 @@ def _slack(event: GateEvent, url: str, _key: str) -> Body:
     return _json({"text": _escaped(_headline(event)), "blocks": [section]}), _JSON
 
 
-def _pagerduty(event: GateEvent, url: str, key: str) -> Body:
+def _pagerduty(event: GateEvent, context: _Context) -> Body:
     """Write an Events API v2 event; the gate is the incident."""
     message: dict[str, Any] = {
-        "routing_key": key,
+        "routing_key": context.key,
         "event_action": "resolve" if event.type == "gate_resolved" else "trigger",
         "dedup_key": f"looptrace {event.gate}",
         "payload": {
@@ -95,15 +110,15 @@ def _pagerduty(event: GateEvent, url: str, key: str) -> Body:
             "severity": "error",
             "timestamp": _time(event),
             "class": event.rule,
-            "custom_details": _data(event, url),
+            "custom_details": _data(event, context.url),
         },
     }
-    if url:
-        message["links"] = [{"href": url, "text": "Gate"}]
+    if context.url:
+        message["links"] = [{"href": context.url, "text": "Gate"}]
     return _json(message), _JSON
 
 
-def _alertmanager(event: GateEvent, url: str, _key: str) -> Body:
+def _alertmanager(event: GateEvent, context: _Context) -> Body:
     """Write what Alertmanager sends to its webhook receivers, version 4: an alert is a gate.
 
     The labels of both ends of a gate are the same, because they say which alert it is.
@@ -115,7 +130,7 @@ def _alertmanager(event: GateEvent, url: str, _key: str) -> Body:
         "rule": event.rule,
         "task": _cut(event.task),
     }
-    data = _data(event, url)
+    data = _data(event, context.url)
     names = ("agent", "service", "reason", "signature", "decision", "note")
     notes = {name: str(data[name]) for name in names if data[name] is not None}
     status = "resolved" if resolved else "firing"
@@ -123,9 +138,9 @@ def _alertmanager(event: GateEvent, url: str, _key: str) -> Body:
         "status": status,
         "labels": labels,
         "annotations": {"summary": _headline(event), **notes},
-        "startsAt": _time(event),
+        "startsAt": _utc(context.opened_ns),
         "endsAt": _time(event) if resolved else "0001-01-01T00:00:00Z",
-        "generatorURL": url,
+        "generatorURL": context.url,
         "fingerprint": event.gate,
     }
     message = {
@@ -137,13 +152,13 @@ def _alertmanager(event: GateEvent, url: str, _key: str) -> Body:
         "groupLabels": {"gate": event.gate},
         "commonLabels": labels,
         "commonAnnotations": {},
-        "externalURL": url,
+        "externalURL": context.url,
         "alerts": [alert],
     }
     return _json(message), _JSON
 
 
-_FORMATS: dict[Format, Callable[[GateEvent, str, str], Body]] = {
+_FORMATS: dict[Format, Callable[[GateEvent, _Context], Body]] = {
     "standard": _standard,
     "cloudevents": _cloudevents,
     "slack": _slack,
@@ -192,7 +207,11 @@ def _quoted(text: str) -> str:
 
 
 def _time(event: GateEvent) -> str:
-    return utc_ms(event.at_ns).replace("+00:00", "Z")
+    return _utc(event.at_ns)
+
+
+def _utc(at_ns: int) -> str:
+    return utc_ms(at_ns).replace("+00:00", "Z")
 
 
 def _json(message: dict[str, Any]) -> bytes:
