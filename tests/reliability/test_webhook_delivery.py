@@ -25,7 +25,12 @@ from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks.client import WebhookRequest
 from looptrace.collector.webhooks.endpoint_worker import EndpointWorker, Receiver
-from looptrace.collector.webhooks.retry_policy import FAILING_MAX_S, WAITS_S, EndpointResponse
+from looptrace.collector.webhooks.retry_policy import (
+    FAILING_MAX_S,
+    WAIT_MAX_S,
+    WAITS_S,
+    EndpointResponse,
+)
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.store.test_outbox import HOOK, event
 
@@ -94,6 +99,7 @@ class World:
     ) -> None:
         self.path = path
         self.now_ns = START_NS
+        self.set_ns = 0  # by how much somebody set the clock
         self.answer = answer  # by the number of the try, from 0
         self.tries: list[tuple[float, str]] = []  # seconds since the start, id
         self.accepted: Counter[str] = Counter()
@@ -129,7 +135,13 @@ class World:
     def courier(self, disk: sqlite3.Connection, chance: Random) -> tuple[EndpointWorker, Outbox]:
         """Start a process."""
         outbox = Outbox(self.path, disk)
-        return self.kind(RECEIVER, outbox, self, lambda: self.now_ns, chance, self.results), outbox
+        clocks = (lambda: self.now_ns, lambda: self.now_ns - self.set_ns)
+        return self.kind(RECEIVER, outbox, self, *clocks, chance, self.results), outbox
+
+    def set_clock(self, seconds: int) -> None:
+        """Set the clock forward or back."""
+        self.set_ns += seconds * NS_PER_S
+        self.now_ns += seconds * NS_PER_S
 
     def deliver(self, chance: Random | None = None) -> None:
         """Run a process until nothing is to be sent any more, or until it is killed."""
@@ -337,6 +349,39 @@ def test_retry_after_is_kept_up_to_a_day(world: World, asked_s: int, waited_s: i
     assert [name for _, name in world.tries] == [first, second, first]
     assert world.tries[1][0] == pytest.approx(min(max(asked_s, 4), waited_s))
     assert world.tries[2][0] == pytest.approx(waited_s)
+
+
+@pytest.mark.parametrize("days", [-10, -1, 1, 400])
+def test_a_clock_that_is_set_holds_nothing_back(world: World, days: int) -> None:
+    """P12: a wait lasts as long as it was to be, by a clock that nobody sets."""
+    world.answer = lambda number: OK if number > 1 else ERROR
+    world.record(1, 2)
+    with closing(world.disk()) as disk:
+        courier, outbox = world.courier(disk, Chance(0.5))
+        assert run(courier.step()) == 0.0
+        world.set_clock(days * 86_400)
+        waited_s = 0.0
+        while outbox.next("all") and waited_s < HOUR_S:
+            wait_s = run(courier.step())
+            world.now_ns += round(wait_s * NS_PER_S)
+            waited_s += wait_s
+        assert outbox.endpoint("all").disabled_why is None
+    assert world.accepted == {event(1).id: 1, event(2).id: 1}
+    assert waited_s == 4 + 8  # as long as the endpoint rests
+
+
+def test_a_new_process_waits_no_longer_than_any_wait_lasts(world: World) -> None:
+    """P12: it cannot know how the clock was set while none ran."""
+    world.answer = lambda number: OK if number else ERROR
+    world.record(1, 2)
+    with closing(world.disk()) as disk:
+        run(world.courier(disk, Chance(0.5))[0].step())
+    world.set_clock(-10 * 86_400)
+    world.deliver()
+    assert world.accepted == {event(1).id: 1, event(2).id: 1}
+    first, second = (at + 10 * 86_400 for at, _ in world.tries[1:])
+    assert first == 0
+    assert second == pytest.approx(WAIT_MAX_S)
 
 
 def test_gone_disables_until_somebody_enables(world: World) -> None:

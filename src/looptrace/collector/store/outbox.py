@@ -41,6 +41,14 @@ _TRIED = """
     WHERE event = ? AND endpoint = ?
 """
 _FAILING = "UPDATE endpoints SET failing_ns = coalesce(failing_ns, ?) WHERE name = ?"
+# What was never tried is due at once.
+_RESCHEDULE = """
+    UPDATE outbox SET next_try_ns = CASE tries
+        WHEN 0 THEN min(next_try_ns, ?2) ELSE min(next_try_ns + ?3, ?2 + ?4)
+    END
+    WHERE endpoint = ?1 AND dead_ns IS NULL
+"""
+_FAILING_SINCE = "UPDATE endpoints SET failing_ns = min(failing_ns + ?3, ?2) WHERE name = ?1"
 _DISABLE = "UPDATE endpoints SET disabled_ns = ?, disabled_why = ? WHERE name = ?"
 _ENABLE = """
     UPDATE endpoints SET disabled_ns = NULL, disabled_why = NULL, failing_ns = NULL WHERE name = ?
@@ -152,6 +160,15 @@ class Outbox(GateFile):
             self._sql.execute(_FAILING, (now_ns, delivery.endpoint))
             if disabled_why:
                 self._sql.execute(_DISABLE, (now_ns, disabled_why, delivery.endpoint))
+
+    def reschedule(self, endpoint: str, now_ns: int, jump_ns: int, wait_ns_max: int) -> None:
+        """Move the times of an endpoint by as much as the clock jumped.
+
+        Nothing waits for longer than `wait_ns_max`, whatever the clock was when it was planned.
+        """
+        with self._transaction():
+            self._sql.execute(_RESCHEDULE, (endpoint, now_ns, jump_ns, wait_ns_max))
+            self._sql.execute(_FAILING_SINCE, (endpoint, now_ns, jump_ns))
 
     def enable(self, endpoint: str) -> bool:
         """Let an endpoint be tried again; says whether there is one of this name."""

@@ -114,7 +114,7 @@ class Dispatcher:
         with Outbox.open(self._path) as outbox:
             tasks = [asyncio.ensure_future(self._sweep(outbox))]
             for receiver in self._receivers:
-                courier = self._courier(receiver, outbox)
+                courier = _worker(receiver, outbox, self._net, self._results)
                 self._couriers[receiver.webhook.name] = courier
                 tasks.append(asyncio.ensure_future(self._deliver(receiver.webhook.name, courier)))
             await self._stopping.wait()
@@ -122,10 +122,6 @@ class Dispatcher:
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _courier(self, receiver: Receiver, outbox: Outbox) -> EndpointWorker:
-        chance = SystemRandom()
-        return EndpointWorker(receiver, outbox, self._net, time.time_ns, chance, self._results)
 
     async def _sweep(self, outbox: Outbox) -> None:
         while not self._stopping.is_set():
@@ -169,9 +165,7 @@ def deliver_due(
     results: Counter[tuple[str, str]] = Counter()
 
     async def emptied(receiver: Receiver, outbox: Outbox) -> None:
-        courier = EndpointWorker(
-            receiver, outbox, net or Http(), time.time_ns, SystemRandom(), results
-        )
+        courier = _worker(receiver, outbox, net or Http(), results)
         while not await courier.step():
             pass
 
@@ -182,3 +176,10 @@ def deliver_due(
 
     asyncio.run(run())
     return dict(results)
+
+
+def _worker(
+    receiver: Receiver, outbox: Outbox, net: Net, results: Counter[tuple[str, str]]
+) -> EndpointWorker:
+    clocks = (time.time_ns, time.monotonic_ns)
+    return EndpointWorker(receiver, outbox, net, *clocks, SystemRandom(), results)

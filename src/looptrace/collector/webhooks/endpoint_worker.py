@@ -18,6 +18,7 @@ from looptrace.collector.store.outbox import Delivery, Outbox
 from looptrace.collector.webhooks.client import Net, WebhookRequest
 from looptrace.collector.webhooks.formats import body_of
 from looptrace.collector.webhooks.retry_policy import (
+    WAIT_MAX_S,
     EndpointResponse,
     RetryDecision,
     retry_decision,
@@ -30,6 +31,8 @@ from looptrace.rules.vocabulary import NS_PER_S
 DELIVERIES_KEPT = 10
 # How often an outbox is looked into that another process may have written to.
 POLL_S = 5.0
+# What the clock is ahead or behind by more was set, and did not pass.
+_JUMP_MIN_NS = NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,10 @@ class PastDelivery:
 
 
 class EndpointWorker:
-    """Sends what is due at one endpoint, and notes what came of it."""
+    """Sends what is due at one endpoint, and notes what came of it.
+
+    `now_ns` is the clock, by which times are stored, and `steady_ns` one that nobody sets.
+    """
 
     def __init__(
         self,
@@ -100,6 +106,7 @@ class EndpointWorker:
         outbox: Outbox,
         net: Net,
         now_ns: Callable[[], int],
+        steady_ns: Callable[[], int],
         chance: Random,
         results: Counter[tuple[str, str]],
     ) -> None:
@@ -108,6 +115,8 @@ class EndpointWorker:
         self._outbox = outbox
         self._net = net
         self._now_ns = now_ns
+        self._steady_ns = steady_ns
+        self._ahead_ns: int | None = None  # of the clock, before the steady one
         self._chance = chance
         self._results = results
         self._rest_until_ns = 0
@@ -122,6 +131,7 @@ class EndpointWorker:
             StoreError: if the outbox cannot be used; what was accepted is noted by the next step.
         """
         self._note_accepted()
+        self._follow_clock()
         if self._outbox.is_disabled(self._name):
             return POLL_S
         delivery = self._outbox.next(self._name)
@@ -140,6 +150,16 @@ class EndpointWorker:
             self._note_accepted()
         return 0.0
 
+    def _follow_clock(self) -> None:
+        """Keep the waits as long as they were to be when the clock is set."""
+        now_ns = self._now_ns()
+        ahead_ns = now_ns - self._steady_ns()
+        jump_ns = 0 if self._ahead_ns is None else ahead_ns - self._ahead_ns
+        if self._ahead_ns is None or abs(jump_ns) >= _JUMP_MIN_NS:
+            self._outbox.reschedule(self._name, now_ns, jump_ns, round(WAIT_MAX_S * NS_PER_S))
+            self._rest_until_ns += jump_ns
+            self._ahead_ns = ahead_ns
+
     def _remember(self, event: GateEvent, answer: EndpointResponse) -> None:
         tried = (self._now_ns(), event.type, event.task, event.gate, answer.error)
         self.past.appendleft(PastDelivery(*tried))
@@ -153,6 +173,7 @@ class EndpointWorker:
         self._results[self._name, "delivered"] += 1
 
     def _failed(self, delivery: Delivery, answer: EndpointResponse) -> None:
+        self._follow_clock()
         now_ns = self._now_ns()
         self._failures += 1
         found = self._verdict(delivery, answer, now_ns)

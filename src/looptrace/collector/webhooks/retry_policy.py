@@ -14,6 +14,8 @@ WAITS_S = (0, 5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 # together.
 JITTER = 0.2
 RETRY_AFTER_MAX_S = 86_400
+# No wait is longer, whether by the schedule or because a receiver asked for time.
+WAIT_MAX_S = max(*WAITS_S, RETRY_AFTER_MAX_S) * (1 + JITTER)
 # An endpoint of which every try failed for so long is disabled.
 FAILING_MAX_S = 120 * 3_600
 # After a failure the whole endpoint rests, for longer with each: at first no longer than the first
