@@ -13,12 +13,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
+from looptrace.cli.main import main
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.writer import ingest
 from tests.otlp import Trace
 from tests.reliability.serving import OK, looping, served, stored, until
 
@@ -119,3 +122,19 @@ def _spans() -> pl.DataFrame:
 
 def _commit(log: IngestLog, spans: pl.DataFrame) -> None:
     asyncio.run(log.accept(spans))
+
+
+def test_whoever_reads_a_store_is_told_what_is_only_in_the_log(tmp_path: Path) -> None:
+    """A server that was stopped leaves spans in its log, which figures of the store lack."""
+    ingest(_spans(), tmp_path)
+    query = ["query", "--store", str(tmp_path), "--sql", "SELECT count(*) AS n FROM spans"]
+    commands = [[*query, "--format", "csv"], ["analyze", str(tmp_path), "--format", "json"]]
+    before = [CliRunner().invoke(main, command) for command in commands]
+    log = IngestLog(tmp_path / FILE_NAME, BYTES_MAX)
+    _commit(log, _spans())
+    log.close()
+    for command, past in zip(commands, before, strict=True):
+        now = CliRunner().invoke(main, command)
+        assert past.stderr == ""
+        assert f"{_spans().height} spans that a server took are not stored yet" in now.stderr
+        assert now.stdout == past.stdout

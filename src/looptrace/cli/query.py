@@ -13,6 +13,7 @@ import click
 from looptrace import queries
 from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows, stdout_console
 from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.cli.shared.traces import warn_of_waiting
 from looptrace.collector.store.sql import QueryResult, ask, ask_typed
 
 
@@ -51,6 +52,7 @@ def query(
         raise click.UsageError("Missing option '--store': the folder of the store to ask.")
     shipped = None if name is None else _query(name)
     values = _values(shipped, params)
+    warn_of_waiting(store_dir)
     asking = ask(store_dir, shipped.sql, values) if shipped else ask_typed(store_dir, sql or "")
     with asking as answer:
         _FORMATS[form](answer)

@@ -24,6 +24,7 @@ from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
 from looptrace.errors import InstallError
 from looptrace.processes import Processes, cores
@@ -84,8 +85,20 @@ def turns(
     return list(_stored(folder, settings)), []
 
 
+def warn_of_waiting(store_dir: Path) -> None:
+    """Name on standard error the spans that a server took and has not stored yet."""
+    if spans := spans_waiting(store_dir):
+        click.echo(
+            f"{store_dir}: {spans} spans that a server took are not stored yet, and are missing "
+            "here. A server that runs stores them within seconds; one that was stopped does so "
+            "when it is started again.",
+            err=True,
+        )
+
+
 def _stored(folder: Path, settings: Settings) -> Iterator[pl.DataFrame]:
     """Read the turns of a store, as they compare by the settings in force."""
+    warn_of_waiting(folder)
     return (compared_by(part, settings.policy.sameness) for part in reader.read_turns(folder))
 
 

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,20 @@ class Logged:
     seq: int
     spans: pl.DataFrame
     has_more: bool
+
+
+def spans_waiting(store_dir: Path) -> int:
+    """Return how many spans a server of this store took that may not be in its files yet.
+
+    Raises:
+        StoreError: if the log cannot be read.
+    """
+    path = store_dir / FILE_NAME
+    if not path.exists():
+        return 0
+    with explained(path, _LOG), closing(connect(path, _LOG)) as sql:
+        spans: int = sql.execute(_SIZES).fetchone()[1]
+        return spans
 
 
 class IngestLog:
