@@ -75,6 +75,32 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     until(lambda: "reviewed" in reader.read_turns_of(server.store_dir, "s1")["name"].to_list())
 
 
+def test_metrics_of_a_server_are_those_of_its_store(server: Served) -> None:
+    """Whoever runs no shell on the machine of the store asks for them, too."""
+    assert server.send(looping("s1", 6).request()) == OK
+    until(lambda: gates(server))
+    asked = cli("gates", "metrics", f"http://{server.address}", "--format", "json")
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout)["gates_open"] == 1
+    assert asked.stdout == cli("gates", "metrics", str(server.store_dir), "--format", "json").stdout
+
+
+def test_tasks_are_listed_those_that_wait_first(server: Served) -> None:
+    """Who follows many agents sees at once which one waits for a person, and the id to ask by."""
+    for trace in (looping("stuck/1", 6), looping("fine", 1, at="2026-03-03T09:00:00+00:00")):
+        assert server.send(trace.request()) == OK
+    until(lambda: gates(server))
+    listed = until(lambda: (found := server.ask("GET", "/v1/tasks")[1])["total"] == 2 and found)
+    assert [task["task"] for task in listed["tasks"]] == ["stuck/1", "fine"]
+    stuck, fine = listed["tasks"]
+    assert (stuck["status"], fine["status"]) == ("paused_for_intervention", "active")
+    assert fine["last_turn"].startswith("2026-03-03T09:00:")
+    for task in listed["tasks"]:
+        shown = server.ask("GET", f"/v1/tasks/{task['task']}")[1]
+        same = shown.keys() & task.keys()
+        assert {name: shown[name] for name in same} == {name: task[name] for name in same}
+
+
 @requirement("B8")
 def test_a_task_says_how_far_it_has_come(server: Served) -> None:
     """Attempts and the last of them, with what blocked it."""

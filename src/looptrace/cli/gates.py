@@ -44,7 +44,6 @@ _OF_LIKE: Mapping[Likeness, str] = {
 }
 
 _where = click.argument("where", metavar="STORE|URL")
-_store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
 _format = click.option(
     "--format",
     "form",
@@ -133,12 +132,11 @@ def watch(url: str, form: str) -> None:
 
 
 @gates.command()
-@_store
+@_where
 @_format
-def metrics(store_dir: Path, form: str) -> None:
-    """Print how often the tasks of STORE loop, and how often they are stopped."""
-    with open_gates(store_dir) as store:
-        counts = metrics_of(store, worked(store_dir))
+def metrics(where: str, form: str) -> None:
+    """Print how often the tasks of a store or a server loop, and how often they are stopped."""
+    counts = RemoteGates(_server(where)).metrics() if _is_url(where) else _metrics(Path(where))
     if form == "json":
         _print_json(counts)
     else:
@@ -153,6 +151,11 @@ class _GateSource(Protocol):
     def gate(self, gate_id: str, meaning: Meaning | None, /) -> GateDetails: ...
 
     def resolve(self, gate_id: str, decision: str, note: str | None, /) -> StoredGate: ...
+
+
+def _metrics(store_dir: Path) -> GateMetrics:
+    with open_gates(store_dir) as store:
+        return metrics_of(store, worked(store_dir))
 
 
 def _is_url(where: str) -> bool:

@@ -75,6 +75,26 @@ class ShownTask(msgspec.Struct):
     gates: list[StoredGate]
 
 
+class ListedTask(msgspec.Struct):
+    """A task in a list."""
+
+    task: str
+    status: TaskStatus
+    loop_count: int
+    pivots: Annotated[int, Meta(description="New approaches that were asked for.")]
+    service: str
+    agents: list[str]
+    turns: Annotated[int, Meta(description="Steps that are in the store.")]
+    last_turn: Annotated[str | None, Meta(description="End of the last of them, ISO 8601.")]
+
+
+class TaskList(msgspec.Struct):
+    """At most 1,000 tasks: those that wait for a person first, then those last at work."""
+
+    tasks: list[ListedTask]
+    total: Annotated[int, Meta(description="Tasks that there are.")]
+
+
 class Readiness(msgspec.Struct):
     """Whether each part works."""
 

@@ -15,7 +15,9 @@ from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_bodies import ApiError, DecisionBody, GateAnswer, GateList
+from looptrace.collector.api_paths import GATE_METRICS_PATH
 from looptrace.collector.sdk.gate_stream import Server, TokenError, events_of
+from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
 
@@ -49,6 +51,10 @@ class RemoteGates:
         body = msgspec.json.encode(DecisionBody(decision, note)).decode()
         path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
         return self._asked("POST", path, GateAnswer, body).gate
+
+    def metrics(self) -> GateMetrics:
+        """Return how often tasks loop, and how often they are stopped."""
+        return self._asked("GET", GATE_METRICS_PATH, GateMetrics)
 
     def watch(self) -> Iterator[GateNotice]:
         """Follow what is told, beginning with the gates that are open, until the server ends."""

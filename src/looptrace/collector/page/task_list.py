@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.tuning.explain import REPEATED, progress_of
 from looptrace.collector.store import reader
+from looptrace.collector.store.gate_metrics import standing_of
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -31,11 +31,7 @@ STATES = {
 PERIODS_H = {"1": "the last hour", "24": "the last day", "168": "the last 7 days"}
 
 _HOUR_NS = 3_600 * NS_PER_S
-_TURN_COLUMNS = ["task", "kind", "agent", "service", "start_ns", "end_ns", "failed"]
-_TOKEN_COLUMNS = ["input_tokens", "output_tokens"]
 _FINDING_COLUMNS = ["task", "rule", "action", "reason", "attempts"]
-_STANDING = "SELECT task, status FROM tasks"
-_STANDING_SCHEMA = pl.Schema({"task": pl.String(), "status": pl.String()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +107,13 @@ class TaskList:
         return TaskPage(list(rows.iter_rows(named=True)), first, fitting.height, choices)
 
     def _read(self) -> pl.DataFrame:
-        turns = reader.read_rows(
-            self.store_dir, "turns", pl.lit(value=True), [*_TURN_COLUMNS, *_TOKEN_COLUMNS]
-        )
         findings = reader.read_rows(
             self.store_dir, "findings", pl.lit(value=True), _FINDING_COLUMNS
         )
         with reader.open_gates(self.store_dir) as gates:
-            standing = gates.table(_STANDING, _STANDING_SCHEMA)
+            standing = standing_of(gates).select("task", "status")
         table = (
-            _by_task(turns)
+            reader.read_tasks(self.store_dir)
             .join(_loops_by_task(findings), on="task", how="left")
             .join(standing, on="task", how="left")
             .with_columns(
@@ -154,18 +147,6 @@ class TaskList:
                 if reached >= REPEATED and reached == needed - 1:
                     nearest.setdefault(name, f"{rule.rule} {reached} of {needed}")
         return pl.DataFrame(list(nearest.items()), schema, orient="row")
-
-
-def _by_task(turns: pl.DataFrame) -> pl.DataFrame:
-    return turns.group_by("task").agg(
-        service=pl.col("service").drop_nulls().first().fill_null(""),
-        agents=pl.col("agent").filter(pl.col("agent") != "").unique(maintain_order=True),
-        turns=IS_STEP.sum(),
-        failed=pl.col("failed").sum(),
-        tokens=pl.sum_horizontal(_TOKEN_COLUMNS).sum(),
-        first_ns=pl.col("start_ns").min(),
-        last_ns=pl.col("end_ns").max(),
-    )
 
 
 def _loops_by_task(findings: pl.DataFrame) -> pl.DataFrame:

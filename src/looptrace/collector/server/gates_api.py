@@ -39,22 +39,26 @@ from looptrace.collector.api_bodies import (
     DecisionBody,
     GateAnswer,
     GateList,
+    ListedTask,
     ShownGate,
     ShownTask,
+    TaskList,
 )
-from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.api_paths import GATE_METRICS_PATH, RESOLVE_PATH, STREAM_PATH
 from looptrace.collector.server.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, document, operation
 from looptrace.collector.store import reader
+from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
 from looptrace.collector.store.gates import GateDetails, GateStatus, NoGateError, StoredGate
 from looptrace.collector.store.locks import StoreError
 
 _logger = logging.getLogger(__name__)
 
 GATES_PATH = "/v1/gates"
-TASK_PATH = "/v1/tasks/{id:path}"
+TASKS_PATH = "/v1/tasks"
+TASK_PATH = TASKS_PATH + "/{id:path}"
 API_PATH = "/openapi.json"
-GATES_MAX = 1_000
+GATES_MAX = TASKS_MAX = 1_000
 BODY_BYTES_MAX = 64 * 1024
 # Tasks that one stream may ask for.
 STREAM_TASKS_MAX = 100
@@ -82,12 +86,14 @@ class GatesApi:
     stored: Callable[[], Awaitable[None]]
 
     def routes(self) -> list[Route]:
-        """Return the routes; the stream comes before the gates, whose ids it might be one of."""
+        """Return the routes; the stream and metrics come before gates, whose ids they might be."""
         return [
             Route(STREAM_PATH, self.stream, methods=["GET"]),
+            Route(GATE_METRICS_PATH, self.metrics, methods=["GET"]),
             Route(GATES_PATH, self.gates, methods=["GET"]),
             Route(GATES_PATH + "/{id}", self.gate, methods=["GET"]),
             Route(RESOLVE_PATH, self.resolve, methods=["POST"]),
+            Route(TASKS_PATH, self.tasks, methods=["GET"]),
             Route(TASK_PATH, self.task, methods=["GET"]),
             Route(API_PATH, _described, methods=["GET"]),
         ]
@@ -152,6 +158,18 @@ class GatesApi:
             return _wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
         return _answer(GateAnswer(gate))
 
+    @operation("gateMetrics", Answer("The figures.", {JSON: GateMetrics}))
+    async def metrics(self, _request: Request) -> Response:
+        """Show how often tasks loop, how often they are stopped, and how often that was wrong."""
+        await self.stored()
+        return _answer(await run_in_threadpool(self._metrics))
+
+    @operation("listTasks", Answer("The tasks.", {JSON: TaskList}))
+    async def tasks(self, _request: Request) -> Response:
+        """List tasks, those that wait for a person first, then those last at work."""
+        await self.stored()
+        return _answer(await run_in_threadpool(self.task_list))
+
     @operation(
         "showTask",
         Answer("The task.", {JSON: ShownTask}),
@@ -204,6 +222,38 @@ class GatesApi:
         """Return gates, the open ones first, then the newest."""
         with reader.open_gates(self.store_dir) as gates:
             return GateList(gates.gates(status, task, limit), gates.count(status, task))
+
+    def _metrics(self) -> GateMetrics:
+        with reader.open_gates(self.store_dir) as gates:
+            return metrics_of(gates, reader.worked(self.store_dir))
+
+    def task_list(self, limit: int = TASKS_MAX) -> TaskList:
+        """Return the tasks that have turns in the store, or of which gates know."""
+        with reader.open_gates(self.store_dir) as gates:
+            standing = standing_of(gates)
+        table = reader.read_tasks(self.store_dir).join(
+            standing, on="task", how="full", coalesce=True
+        )
+        table = table.sort(
+            pl.col("status").fill_null("active") == "active",
+            -pl.col("last_ns"),
+            "task",
+            nulls_last=False,
+        )
+        listed = [
+            ListedTask(
+                task=row["task"],
+                status=row["status"] or "active",
+                loop_count=row["loop_count"] or 0,
+                pivots=row["pivots"] or 0,
+                service=row["service"] or "",
+                agents=row["agents"] or [],
+                turns=row["turns"] or 0,
+                last_turn=None if row["last_ns"] is None else utc_ms(row["last_ns"]),
+            )
+            for row in table.head(limit).iter_rows(named=True)
+        ]
+        return TaskList(listed, table.height)
 
     def resolve_gate(self, gate_id: str, decision: str, note: str | None) -> StoredGate:
         """Record what a person decided, and let the agent know at once.

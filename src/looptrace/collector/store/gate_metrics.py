@@ -30,6 +30,11 @@ _GATES = pl.Schema(
     }
 )
 
+_STANDING = "SELECT task, status, pivot_count, loop_count FROM tasks"
+_STANDING_SCHEMA = pl.Schema(
+    {"task": pl.String, "status": pl.String, "pivots": pl.Int64, "loop_count": pl.Int64}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class AgentMetrics:
@@ -66,6 +71,15 @@ class GateMetrics:
     transitions_blocked: int
     cycles_detected: int
     agents: tuple[AgentMetrics, ...]  # those that loop most come first
+
+
+def standing_of(store: GateStore) -> pl.DataFrame:
+    """Return how each task stands of which a gate store holds a state.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    return store.table(_STANDING, _STANDING_SCHEMA)
 
 
 def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:

@@ -19,6 +19,8 @@ from looptrace.collector.store.locks import reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket, read_where
 
 _SPAN = ["trace_id", "span_id"]
+_TURN_COLUMNS = ["task", "kind", "agent", "service", "start_ns", "end_ns", "failed"]
+_TOKEN_COLUMNS = ["input_tokens", "output_tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,24 @@ def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Find
     rows = read_rows(store_dir, "findings", pl.col("task").is_in(list(tasks)))
     rows = rows.sort("task", "turn_first", "turn_last", "rule", "id")
     return [_finding(row) for row in rows.iter_rows(named=True)]
+
+
+def read_tasks(store_dir: Path) -> pl.DataFrame:
+    """Read each task that has turns: a row with what is counted of these.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    turns = read_rows(store_dir, "turns", pl.lit(value=True), [*_TURN_COLUMNS, *_TOKEN_COLUMNS])
+    return turns.group_by("task").agg(
+        service=pl.col("service").drop_nulls().first().fill_null(""),
+        agents=pl.col("agent").filter(pl.col("agent") != "").unique(maintain_order=True),
+        turns=IS_STEP.sum(),
+        failed=pl.col("failed").sum(),
+        tokens=pl.sum_horizontal(_TOKEN_COLUMNS).sum(),
+        first_ns=pl.col("start_ns").min(),
+        last_ns=pl.col("end_ns").max(),
+    )
 
 
 def read_rows(
