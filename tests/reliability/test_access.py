@@ -223,9 +223,11 @@ def test_tokens_are_read_from_where_others_do_not_look(tmp_path: Path) -> None:
     environ = {"LOOPTRACE_TOKENS": f"{GOOD} {OTHER}"}
     file.write_text(f"{OTHER}\n\n{SHORT}\n")
 
-    assert read_tokens(None, environ) == (GOOD, OTHER)
-    assert read_tokens(None, {}) == ()
-    assert read_tokens(file, environ) == (OTHER, SHORT)
+    assert read_tokens(None, environ) == {GOOD: "", OTHER: ""}
+    assert read_tokens(None, {}) == {}
+    assert read_tokens(file, environ) == {OTHER: "", SHORT: ""}
+    file.write_text(f"{OTHER}\nAda Lovelace {GOOD}\n")
+    assert read_tokens(file, environ) == {OTHER: "", GOOD: "Ada Lovelace"}
 
     file.write_text("\n")
     with pytest.raises(AccessError, match="holds no token"):

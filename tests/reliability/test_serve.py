@@ -62,12 +62,23 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     assert "failures before it" in cli("gates", "show", url, gate["id"][:6]).stdout
 
     decided = cli(
-        "gates", "resolve", url, gate["id"][:6], "--decision", "reviewed", "--note", "Go on."
+        "gates",
+        "resolve",
+        url,
+        gate["id"][:6],
+        "--decision",
+        "reviewed",
+        "--note",
+        "Go on.",
+        "--by",
+        "Ada",
     )
     assert decided.returncode == 0, decided.stderr
     assert "The agent is told now." in decided.stdout
     (resolved,) = until(lambda: gates(server, "?status=resolved"))
     assert (resolved["decision"], resolved["note"]) == ("reviewed", "Go on.")
+    assert resolved["resolved_by"] == "Ada"
+    assert "resolved by" in cli("gates", "show", url, gate["id"]).stdout
     again = cli("gates", "resolve", url, gate["id"], "--decision", "cancel")
     assert again.returncode == 2
     assert "is resolved already, by reviewed" in again.stderr

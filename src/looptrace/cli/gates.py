@@ -103,13 +103,14 @@ def show(where: str, gate_id: str, form: str, settings: Settings) -> None:
 @click.argument("gate_id", metavar="ID")
 @click.option("--decision", required=True, type=click.Choice(DECISIONS), help="What you decide.")
 @click.option("--note", help="What the agent, and whoever meets this loop again, should know.")
-def resolve(where: str, gate_id: str, decision: str, note: str | None) -> None:
+@click.option("--by", "who", help="Your name; where your token has one, that is recorded.")
+def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str | None) -> None:
     """Resolve the gate ID, as a message of a person to the agent would.
 
     `continue` means with another approach, and `not_a_loop` that there was no need to stop.
     """
     with _gates_at(where) as source:
-        gate = source.resolve(gate_id, decision, note)
+        gate = source.resolve(gate_id, decision, note, who=who)
     effect = (
         "The agent is told now."
         if _is_url(where)
@@ -150,7 +151,9 @@ class _GateSource(Protocol):
 
     def gate(self, gate_id: str, meaning: Meaning | None, /) -> GateDetails: ...
 
-    def resolve(self, gate_id: str, decision: str, note: str | None, /) -> StoredGate: ...
+    def resolve(
+        self, gate_id: str, decision: str, note: str | None, /, *, who: str | None
+    ) -> StoredGate: ...
 
 
 def _metrics(store_dir: Path) -> GateMetrics:
@@ -207,6 +210,8 @@ def _print_details(details: GateDetails) -> None:
     ]
     if gate.resolved_ns is not None:
         about.append(("resolved", utc_s(gate.resolved_ns)))
+    if gate.resolved_by:
+        about.append(("resolved by", gate.resolved_by))
     if gate.note:
         about.append(("note", gate.note))
     failures = [

@@ -69,12 +69,14 @@ def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any
         grpc = f", OTLP over gRPC at {at.grpc}" if at.grpc else ""
         click.echo(f"looptrace listens: OTLP over HTTP and gates at {at.http}{grpc}")
 
+    tokens = access.read_tokens(options["token_file"], os.environ)
     serving = service.Options(
         store_dir,
         settings,
         access.Access(
             options["host"],
-            access.read_tokens(options["token_file"], os.environ),
+            tuple(tokens),
+            tokens,
             options["tls_cert"],
             options["tls_key"],
             options["client_ca"],

@@ -56,6 +56,10 @@ class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
         str | None,
         Meta(description="What the agent, and whoever meets this loop again, should know."),
     ] = None
+    who: Annotated[
+        str | None,
+        Meta(description="Who decides; where the token has a name, that one is recorded."),
+    ] = None
 
 
 class ShownTask(msgspec.Struct):

@@ -46,9 +46,11 @@ class RemoteGates:
         """Return a gate with what led to it; how meaning is compared is the server's setting."""
         return self._asked("GET", f"{_GATES}/{quote(gate_id, safe='')}", GateDetails)
 
-    def resolve(self, gate_id: str, decision: str, note: str | None) -> StoredGate:
-        """Record what a person decided; returns the gate."""
-        body = msgspec.json.encode(DecisionBody(decision, note)).decode()
+    def resolve(
+        self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
+    ) -> StoredGate:
+        """Record what a person decided, and who; returns the gate."""
+        body = msgspec.json.encode(DecisionBody(decision, note, who)).decode()
         path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
         return self._asked("POST", path, GateAnswer, body).gate
 

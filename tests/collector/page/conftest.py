@@ -12,6 +12,7 @@ import pytest
 from tests.reliability.serving import OK, Served, looping, served, until
 
 TOKEN = "a-token-of-20-letters"  # noqa: S105
+NAMED = "another-token-of-letters"
 SETTINGS = """
 [server]
 retention_days = 36500
@@ -43,10 +44,10 @@ class Browser(httpx.Client):
 
 
 @contextmanager
-def signed_in(address: str) -> Iterator[Browser]:
+def signed_in(address: str, token: str = TOKEN) -> Iterator[Browser]:
     """Open a browser, and sign in."""
     with Browser(address) as browser:
-        assert browser.sign_in(TOKEN).status_code == 303
+        assert browser.sign_in(token).status_code == 303
         yield browser
 
 
@@ -54,7 +55,7 @@ def signed_in(address: str) -> Iterator[Browser]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a store with a gate that is open."""
     folder = tmp_path_factory.mktemp("page")
-    (folder / "tokens").write_text(f"{TOKEN}\nanother-token-of-letters\n")
+    (folder / "tokens").write_text(f"{TOKEN}\nAda Lovelace {NAMED}\n")
     (folder / "looptrace.toml").write_text(SETTINGS)
     files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
     with served(folder / "store", *files) as found:

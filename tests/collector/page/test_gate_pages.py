@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from looptrace.analyzer.gates.decisions import DECISIONS, NOTE_CHARS_MAX
 from looptrace.collector.page.gate_cards import DECISIONS as OFFERED
 from tests.analyzer.report.test_report import Page
-from tests.collector.page.conftest import Browser, gate_ids, send
+from tests.collector.page.conftest import NAMED, TOKEN, Browser, gate_ids, send, signed_in
 from tests.reliability.serving import Served, looping, until
 
 
@@ -76,6 +78,35 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     again = browser.post(f"{path}/resolve", data=fields, headers=headers)
     assert again.status_code == 409
     assert f"is resolved already, by {decision}" in again.text
+
+
+@pytest.mark.parametrize(
+    ("token", "asks", "typed", "shown"),
+    [
+        (TOKEN, True, "Grace\u202e H.", "By Grace"),
+        (TOKEN, True, " ", "Resolved: continue."),
+        (NAMED, False, "Grace H.", "By Ada Lovelace."),
+    ],
+)
+def test_who_decided_is_the_name_of_the_token_or_of_the_form(
+    server: Served, token: str, asks: bool, typed: str, shown: str
+) -> None:
+    """A team sees whom to ask about a decision; nobody decides in the name of another's token."""
+    task = f"who-{asks}-{len(typed)}"
+    send(server, looping(task, 6).request())
+    with signed_in(server.address, token) as browser:
+        listed = f"/v1/gates?task={task}"
+        headers = {"authorization": f"Bearer {token}"}
+        ask = partial(browser.get, listed, headers=headers)
+        (gate,) = until(lambda: ask().json()["gates"])
+        path = f"/gates/{gate['id']}"
+        assert ('name="who"' in browser.get(path).text) == asks
+        browser.submit(path, f"{path}/resolve", decision="continue", who=typed)
+        assert shown in words(browser, path)
+        assert ("By " in words(browser, path)) == shown.startswith("By")
+        (gate,) = until(lambda: [g for g in ask().json()["gates"] if g["status"] == "resolved"])
+    by = {"By Grace": "Grace\ufffd H.", "By Ada Lovelace.": "Ada Lovelace"}.get(shown)
+    assert gate["resolved_by"] == by
 
 
 def test_what_cannot_be_decided_is_said_and_the_note_kept(browser: Browser) -> None:

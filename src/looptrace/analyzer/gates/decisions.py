@@ -20,6 +20,10 @@ class GateError(InputError):
     """A gate cannot be shown or resolved; the message is one line that says why."""
 
 
+class NoGateError(GateError):
+    """There is no gate with this id."""
+
+
 def check_decision(decision: str, note: str | None) -> None:
     """Refuse a decision that there is not, and a note that is too long.
 

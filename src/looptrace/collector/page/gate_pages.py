@@ -11,12 +11,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError
+from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError, NoGateError
 from looptrace.collector.page.gate_cards import DECISIONS, GateCard, cards_of
 from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.page.trace_links import TraceLinks
+from looptrace.collector.server.access import WHO
 from looptrace.collector.server.gates_api import GatesApi
-from looptrace.collector.store.gates import NoGateError, StoredGate
+from looptrace.collector.store.gates import WHO_CHARS_MAX, StoredGate
 
 # Open gates that are shown in full; of more, the rest is listed.
 CARDS_MAX = 8
@@ -37,16 +38,16 @@ class GatePages:
 
     async def gates(self, request: Request) -> Response:
         """Show the open gates with all that is needed to decide, and those before them."""
-        content = await run_in_threadpool(self._gates)
+        content = await run_in_threadpool(self._gates, request)
         return await self.renderer.answer(request, "gates.html.j2", **content)
 
-    def _gates(self) -> dict[str, Any]:
+    def _gates(self, request: Request) -> dict[str, Any]:
         state = self.renderer.state()  # First: what comes meanwhile is news.
         listed = self.api.gate_list("open", limit=CARDS_MAX + MORE_MAX)
         waiting = [gate for gate in listed.gates if gate.decision is None]
         decided = [gate for gate in listed.gates if gate.decision is not None]
         past = self.api.gate_list("resolved", limit=PAST_MAX)
-        return self._shared() | {
+        return self._shared(request) | {
             "state": state,
             "cards": self._cards(waiting[:CARDS_MAX]),
             "more": waiting[CARDS_MAX:],
@@ -62,9 +63,10 @@ class GatePages:
     async def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
         """Decide on a gate, and show it; what cannot be is said, and the note is kept."""
         gate_id, note = request.path_params["id"], form.get("note", "").replace("\r\n", "\n")
-        decision = form.get("decision", "")
+        who = request.scope.get(WHO) or form.get("who", "").strip() or None
+        said = (gate_id, form.get("decision", ""), note.strip() or None, who)
         try:
-            await run_in_threadpool(self.api.resolve_gate, gate_id, decision, note.strip() or None)
+            await run_in_threadpool(self.api.resolve_gate, *said)
         except NoGateError as error:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
         except GateError as error:
@@ -79,7 +81,12 @@ class GatePages:
             card = await run_in_threadpool(self._card, request.path_params["id"])
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
-        content = self._shared() | {"card": card, "error": error, "note": note, "state": state}
+        content = self._shared(request) | {
+            "card": card,
+            "error": error,
+            "note": note,
+            "state": state,
+        }
         return await self.renderer.answer(request, "gate.html.j2", status=status, **content)
 
     def _card(self, gate_id: str) -> GateCard:
@@ -92,5 +99,7 @@ class GatePages:
             self.store_soon()
         return cards
 
-    def _shared(self) -> dict[str, Any]:
-        return {"decisions": DECISIONS, "note_max": NOTE_CHARS_MAX, "links": self.links}
+    def _shared(self, request: Request) -> dict[str, Any]:
+        bounds = {"note_max": NOTE_CHARS_MAX, "who_max": WHO_CHARS_MAX}
+        who = request.scope.get(WHO)
+        return {"decisions": DECISIONS, "links": self.links, "who": who} | bounds

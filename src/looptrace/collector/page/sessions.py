@@ -17,7 +17,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from looptrace.collector.server.access import Access, is_allowed, known_token
+from looptrace.collector.server.access import Access, known_token, token_of
 
 SESSION_COOKIE, FORM_COOKIE = "looptrace_session", "looptrace_form"
 _SESSION_USE, _FORM_USE = b"looptrace page session ", b"looptrace page form "
@@ -46,16 +46,29 @@ class Sessions:
 
     def may_enter(self, request: Request, now_s: float) -> bool:
         """Return whether a request comes with a token, as the API asks for it, or signed in."""
+        return not self.is_asked or self._token(request, now_s) is not None
+
+    def who(self, request: Request, now_s: float) -> str | None:
+        """Return whose request it is, None where its token has no name."""
+        return self.access.names.get(self._token(request, now_s) or "") or None
+
+    def _token(self, request: Request, now_s: float) -> str | None:
+        """Return the token that a request comes with, or that its browser signed in with."""
         given = request.headers.getlist("authorization")
-        if not self.is_asked or (given and is_allowed(given, self.access)):
-            return True
+        if given and (token := token_of(given, self.access)):
+            return token
         until, _, sign = request.cookies.get(SESSION_COOKIE, "").partition(".")
         if not (until.isdecimal() and len(until) <= _DIGITS_MAX and int(until) > now_s):
-            return False
-        known = [_sign(token.encode(), _SESSION_USE, until) for token in self.access.tokens]
+            return None
         # Each is compared, so that the time tells nothing.
-        same = [hmac.compare_digest(sign.encode(), each.encode()) for each in known]
-        return any(same)
+        same = [
+            token
+            for token in self.access.tokens
+            if hmac.compare_digest(
+                sign.encode(), _sign(token.encode(), _SESSION_USE, until).encode()
+            )
+        ]
+        return same[0] if same else None
 
     def sign_in(self, response: Response, token: str, now_s: float) -> bool:
         """Set the cookie of a browser that gives a token; returns whether it is one."""

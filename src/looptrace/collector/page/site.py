@@ -25,7 +25,7 @@ from looptrace.collector.page.sessions import Sessions
 from looptrace.collector.page.task_list import TaskList
 from looptrace.collector.page.task_pages import TaskPages
 from looptrace.collector.page.trace_links import TraceLinks
-from looptrace.collector.server.access import Receive, Scope, Send
+from looptrace.collector.server.access import WHO, Receive, Scope, Send
 from looptrace.collector.server.gates_api import bounded_body
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store.key import content_key
@@ -82,6 +82,7 @@ class Site:
         # The path that is routed: that of `request.url` is read out of the Host header as well.
         path = scope["path"]
         if path.startswith(_OPEN) or self._sessions.may_enter(request, time.time()):
+            scope[WHO] = self._sessions.who(request, time.time())
             await self._app(scope, receive, send_guarded)
         else:
             await self._turned_away(request)(scope, receive, send_guarded)

@@ -30,6 +30,8 @@ from looptrace.errors import InputError
 
 TOKEN_CHARS_MIN = 16
 TOKENS_VARIABLE = "LOOPTRACE_TOKENS"
+# In the scope of a request whose it is: the name of its token.
+WHO = "looptrace.who"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _OPEN_SERVICE = "/grpc.health.v1.Health/"
 _HTTP_STATUS = {
@@ -53,13 +55,14 @@ class AccessError(InputError):
 class Access:
     """Where the server listens, and what it asks for.
 
-    Of several tokens each is good, so that one can follow the other. With `client_ca_file` only
-    clients with a certificate of it get in. `hosts` are names under which a server on a loopback
-    address is also called. No representation shows a token.
+    Of several tokens each is good, so that one can follow the other, or each person has one. With
+    `client_ca_file` only clients with a certificate of it get in. `hosts` are names under which a
+    server on a loopback address is also called. No representation shows a token.
     """
 
     host: str = "127.0.0.1"
     tokens: tuple[str, ...] = field(default=(), repr=False)
+    names: Mapping[str, str] = field(default_factory=dict, repr=False)  # whose, by token
     cert_file: Path | None = None
     key_file: Path | None = None
     client_ca_file: Path | None = None
@@ -71,20 +74,27 @@ class Access:
         return is_loopback(self.host)
 
 
-def read_tokens(file: Path | None, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the tokens of a file, one a line, or else those of the environment, by blanks.
+def read_tokens(file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the tokens of a file, or else those of the environment, each with whose it is.
+
+    A line of a file has a token, or a name and a token; the environment has tokens, by blanks.
 
     Raises:
         AccessError: if the file cannot be read or holds none.
     """
     if file is None:
-        return tuple(environ.get(TOKENS_VARIABLE, "").split())
+        return dict.fromkeys(environ.get(TOKENS_VARIABLE, "").split(), "")
     try:
-        tokens = tuple(file.read_text(encoding="utf-8").split())
+        lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise AccessError(f"{file}: the tokens cannot be read ({_reason(error)}).") from error
+    tokens: dict[str, str] = {}
+    for line in lines:
+        *name, token = line.split() or [""]
+        if token:
+            tokens[token] = " ".join(name)
     if not tokens:
-        raise AccessError(f"{file}: holds no token; write one a line.")
+        raise AccessError(f"{file}: holds no token; write one a line, behind a name or without.")
     return tokens
 
 
@@ -179,11 +189,14 @@ def grpc_credentials(access: Access) -> grpc.ServerCredentials | None:
 
 def is_allowed(authorization: Iterable[str], access: Access) -> bool:
     """Return whether the `Authorization` header holds one of the tokens, where one is needed."""
-    if not access.tokens:
-        return True
+    return not access.tokens or token_of(authorization, access) is not None
+
+
+def token_of(authorization: Iterable[str], access: Access) -> str | None:
+    """Return the token that the `Authorization` header holds; None where it is none of those."""
     given = list(authorization)
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    return bool(known_token(token.strip(), access)) and scheme.lower() == "bearer"
+    return known_token(token.strip(), access) if scheme.lower() == "bearer" else None
 
 
 def known_token(given: str, access: Access) -> str | None:
@@ -244,6 +257,8 @@ class AccessMiddleware:
             await _refuse(send, headers, Status(code=UNAUTHENTICATED, message=_WHO))
         else:
             scope[KNOWN] = True
+            token = token_of(headers.get("authorization", []), self._access)
+            scope[WHO] = self._access.names.get(token or "")
             await self._app(scope, receive, send)
 
 

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.gates.decisions import GateError
+from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
@@ -45,11 +45,12 @@ from looptrace.collector.api_bodies import (
     TaskList,
 )
 from looptrace.collector.api_paths import GATE_METRICS_PATH, RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.server.access import WHO
 from looptrace.collector.server.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, document, operation
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
-from looptrace.collector.store.gates import GateDetails, GateStatus, NoGateError, StoredGate
+from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
 
 _logger = logging.getLogger(__name__)
@@ -150,9 +151,10 @@ class GatesApi:
             return _wrong(
                 HTTPStatus.BAD_REQUEST, f'the body must be like {{"decision": "continue"}}: {error}'
             )
-        gate_id = request.path_params["id"]
+        said = (request.path_params["id"], body.decision, body.note)
+        who = request.scope.get(WHO) or body.who
         try:
-            gate = await run_in_threadpool(self.resolve_gate, gate_id, body.decision, body.note)
+            gate = await run_in_threadpool(self.resolve_gate, *said, who)
         except GateError as error:
             is_none = isinstance(error, NoGateError)
             return _wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
@@ -255,14 +257,16 @@ class GatesApi:
         ]
         return TaskList(listed, table.height)
 
-    def resolve_gate(self, gate_id: str, decision: str, note: str | None) -> StoredGate:
-        """Record what a person decided, and let the agent know at once.
+    def resolve_gate(
+        self, gate_id: str, decision: str, note: str | None, who: str | None
+    ) -> StoredGate:
+        """Record what a person decided, and who, and let the agent know at once.
 
         Raises:
             GateError: if there is no such gate or decision, or the gate is open no longer.
         """
         with reader.open_gates(self.store_dir) as gates:
-            gate = gates.resolve(gate_id, decision, note)
+            gate = gates.resolve(gate_id, decision, note, who=who)
         self.decided()
         return gate
 

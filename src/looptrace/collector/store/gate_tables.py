@@ -103,7 +103,8 @@ _TABLES = (
         gate TEXT NOT NULL REFERENCES gates (id),
         at_ns INTEGER NOT NULL,
         decision TEXT NOT NULL,
-        note TEXT
+        note TEXT,
+        who TEXT -- decided; null where nobody said
     ) STRICT
     """,
     _OPINIONS,
@@ -125,11 +126,12 @@ _STEPS = {
         """,
     ),
     4: (_OPINIONS,),
+    5: ("ALTER TABLE resolutions ADD COLUMN who TEXT",),
 }
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=5,
+    version=6,
     tables=_TABLES,
     steps=_STEPS,
     if_damaged="move it away: the next ingest finds the gates anew, without what people decided",
@@ -206,7 +208,10 @@ _GATES = """
     SELECT gates.id, gates.task, gates.rule, gates.signature, gates.why, events.agent,
         json_extract(events.body, '$.reason') AS reason, gates.loop_count, gates.opened_ns,
         gates.status, gates.resolved_ns, coalesce(gates.decision, resolutions.decision) AS decision,
-        coalesce(gates.note, resolutions.note) AS note
+        coalesce(gates.note, resolutions.note) AS note, (
+            SELECT who FROM resolutions
+            WHERE gate = gates.id AND at_ns > gates.opened_ns ORDER BY at_ns LIMIT 1
+        ) AS resolved_by
     FROM gates
     JOIN events ON events.id = gates.event
     LEFT JOIN resolutions

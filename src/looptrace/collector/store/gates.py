@@ -22,7 +22,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
-from looptrace.analyzer.gates.decisions import PROGRESS, GateError, check_decision
+from looptrace.analyzer.gates.decisions import PROGRESS, GateError, NoGateError, check_decision
 from looptrace.analyzer.gates.events import EventType, GateEvent
 from looptrace.analyzer.gates.resolutions import (
     LIKENESSES,
@@ -36,6 +36,7 @@ from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import PastNote
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
+from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.times import utc_day
 from looptrace.collector.store import gate_tables as queries
@@ -49,6 +50,8 @@ GateStatus = Literal["open", "resolved", "withdrawn"]
 NOTES_MAX = 10
 # Why a gate ends that nobody decided on.
 WITHDRAWN = "spans that came late, or other settings, show no loop here"
+WHO_CHARS_MAX = 100  # of the name of who resolved a gate
+_JUDGE = "judge"
 _NOTES_COMPARED_MAX = 1_000
 _EVENTS_A_BATCH = 1_000
 _IDS_SHOWN_MAX = 5
@@ -79,6 +82,7 @@ class StoredGate:
     resolved_ns: int | None
     decision: str | None
     note: str | None
+    resolved_by: str | None = None  # whose name the token or the form had
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,9 +317,14 @@ class GateStore(GateFile):
         return tuple(notes[:NOTES_MAX])
 
     def resolve(
-        self, gate_id: str, decision: str, note: str | None, at_ns: int | None = None
+        self,
+        gate_id: str,
+        decision: str,
+        note: str | None,
+        at_ns: int | None = None,
+        who: str | None = None,
     ) -> StoredGate:
-        """Record what a person decided, by default now; returns the gate.
+        """Record what a person decided, by default now, and who did; returns the gate.
 
         It holds from after the gate's opening on, also where the agent's clock runs ahead, and
         takes effect when the task's turns are judged with `resolutions`.
@@ -332,13 +341,16 @@ class GateStore(GateFile):
             if gate.status == "resolved" or gate.decision:
                 decided = gate.decision or "a message in the trace"
                 raise GateError(f"gate {gate.id} is resolved already, by {decided}.")
-            self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns)
+            self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns, who)
             return self.gate(gate.id).gate
 
-    def _resolve(self, gate: StoredGate, decision: str, note: str | None, at_ns: int) -> None:
+    def _resolve(
+        self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None
+    ) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
-        row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, _clean(note))
-        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?)", row)
+        known = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns)
+        said = (decision, _clean(note), plain(who, WHO_CHARS_MAX) if who else None)
+        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*known, *said))
 
     def unjudged(self) -> list[StoredGate]:
         """Return the open gates that stand on no exact match and that no judge was asked about."""
@@ -363,7 +375,7 @@ class GateStore(GateFile):
             gate = self.gate(gate_id).gate
             resolves = resolves and gate.status == "open" and not gate.decision
             if resolves and isinstance(opinion, Opinion):
-                self._resolve(gate, PROGRESS, opinion.reasoning, now_ns)
+                self._resolve(gate, PROGRESS, opinion.reasoning, now_ns, _JUDGE)
         return resolves
 
     def opinions(self, gate_id: str | None = None) -> dict[str, Opinion | NoOpinion]:
