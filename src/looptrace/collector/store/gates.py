@@ -24,13 +24,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import PROGRESS, GateError, NoGateError, check_decision
 from looptrace.analyzer.gates.events import EventType, GateEvent
-from looptrace.analyzer.gates.resolutions import (
-    LIKENESSES,
-    Likeness,
-    Resolution,
-    Signs,
-    likeness,
-)
+from looptrace.analyzer.gates.resolutions import LIKENESSES, Likeness, Resolution, Signs, likeness
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import PastNote
@@ -55,10 +49,6 @@ _JUDGE = "judge"
 _NOTES_COMPARED_MAX = 1_000
 _EVENTS_A_BATCH = 1_000
 _IDS_SHOWN_MAX = 5
-
-
-class NoGateError(GateError):
-    """There is no gate with this id, or several begin with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,9 +338,11 @@ class GateStore(GateFile):
         self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None
     ) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
-        known = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns)
-        said = (decision, _clean(note), plain(who, WHO_CHARS_MAX) if who else None)
-        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*known, *said))
+        # A part of a terminal's bytes may be no text.
+        words = note and note.encode("utf-8", "replace").decode()
+        row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, words)
+        name = plain(who, WHO_CHARS_MAX) if who else None
+        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*row, name))
 
     def unjudged(self) -> list[StoredGate]:
         """Return the open gates that stand on no exact match and that no judge was asked about."""
@@ -404,8 +396,3 @@ class GateStore(GateFile):
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _clean(note: str | None) -> str | None:
-    """Replace what is no text, such as a part of a terminal's bytes."""
-    return None if note is None else note.encode("utf-8", "replace").decode()
