@@ -32,8 +32,9 @@ _HEAD = """# The Python API
 <!-- Made from the docstrings by `make docs`; edit them there. -->
 
 These names are public, and only these, imported from the modules named here. Everything else may
-change in any release. `looptrace` and `looptrace.collector` need the base installation alone; the
-others need `looptrace[analyzer]`. A time in `…_ns` is nanoseconds since 1970, one in `…_s` seconds.
+change in any release. `looptrace` and `looptrace.collector` need the base installation alone, but
+for `open`, `analyze` and what they return; these and the other modules need `looptrace[analyzer]`.
+A time in `…_ns` is nanoseconds since 1970, one in `…_s` seconds.
 """
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign

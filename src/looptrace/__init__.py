@@ -8,16 +8,42 @@ from looptrace.errors import InputError, InstallError, LooptraceError, Unavailab
 from looptrace.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from looptrace.analyzer.schema.turn import Turn
     from looptrace.collector import instrument
-else:  # Without OpenTelemetry, which a program that asks for the version does not need.
-    __getattr__ = lazy_names(__name__, {"instrument": "looptrace.collector"})
+    from looptrace.collector.store.gates import StoredGate
+    from looptrace.collector.trace_store import (
+        Records,
+        Task,
+        TraceStore,
+        analyze,
+        open,  # noqa: A004 - read as `looptrace.open`
+    )
+else:  # Without OpenTelemetry and Polars, which a program that asks for the version does not need.
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "StoredGate": "looptrace.collector.store.gates",
+            "Turn": "looptrace.analyzer.schema.turn",
+            "instrument": "looptrace.collector",
+        }
+        | dict.fromkeys(
+            ("Records", "Task", "TraceStore", "analyze", "open"), "looptrace.collector.trace_store"
+        ),
+    )
 
 __all__ = [
     "InputError",
     "InstallError",
     "LooptraceError",
+    "Records",
+    "StoredGate",
+    "Task",
+    "TraceStore",
+    "Turn",
     "UnavailableError",
     "__version__",
+    "analyze",
     "instrument",
+    "open",
 ]
 __version__ = "0.1.0"

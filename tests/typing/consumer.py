@@ -211,6 +211,22 @@ def queries() -> list[Field]:
     return [field for query in loaded for field in (*query.parameters, *query.columns)]
 
 
+def in_a_notebook(folder: Path, files: list[Path]) -> list[str]:
+    """Look at a store, and at files, with objects, frames and SQL."""
+    stored: looptrace.TraceStore = looptrace.open(folder)
+    store = looptrace.analyze(files, looptrace_settings.default())
+    task: looptrace.Task = stored.task(stored.tasks[0])
+    turns: looptrace.Records[looptrace.Turn] = task.turns
+    last: looptrace.Turn = turns[-1]
+    gates: looptrace.Records[looptrace.StoredGate] = store.gates
+    frame: pl.DataFrame = store.findings.to_polars()
+    rows = store.sql("SELECT task FROM turns").height + store.query("gates_by_day").height
+    texts = [finding_line(finding) for finding in store.findings]
+    texts += [f"{gate.status} {gate.note}" for gate in gates[:3]]
+    texts += map(skip, store.skipped)
+    return [*texts, f"{last.kind} {rows} {frame.height} {len(task.events)}"]
+
+
 # A rule of one's own, and its test.
 
 

@@ -92,7 +92,7 @@ def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Find
     """
     rows = read_rows(store_dir, "findings", pl.col("task").is_in(list(tasks)))
     rows = rows.sort("task", "turn_first", "turn_last", "rule", "id")
-    return [_finding(row) for row in rows.iter_rows(named=True)]
+    return [finding_of_row(row) for row in rows.iter_rows(named=True)]
 
 
 def read_tasks(store_dir: Path) -> pl.DataFrame:
@@ -126,7 +126,8 @@ def read_rows(
         return read_where(store_dir, table, which, columns)
 
 
-def _finding(row: dict[str, Any]) -> Finding:
+def finding_of_row(row: dict[str, Any]) -> Finding:
+    """Return a finding out of its row in the table of findings."""
     cost = Cost(**{field.name: row.pop(f"cost_{field.name}") for field in fields(Cost)})
     turns = tuple(LoopTurn(**turn) for turn in row.pop("turns"))
     return Finding(**row, turns=turns, cost=cost)

@@ -1,0 +1,229 @@
+"""Stored traces for programs and notebooks: typed objects, Polars frames, SQL, and the strip."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
+
+import polars as pl
+
+from looptrace import queries
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.notebook import notebook_html
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turn import Turn
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.settings import Settings, default
+from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.collector.files import read_spans
+from looptrace.collector.store import reader, writer
+from looptrace.collector.store.gates import StoredGate
+from looptrace.collector.store.layout import gates_path, is_store, require_store
+from looptrace.collector.store.sql import QueryResult, ask, ask_typed
+from looptrace.errors import InputError
+
+# Loops that a notebook shows of a store; `findings` has all.
+LOOPS_SHOWN_MAX = 5
+
+T = TypeVar("T")
+StrPath = str | os.PathLike[str]
+_ALL = pl.lit(value=True)
+_GATE_SCHEMA = pl.Schema(
+    dict.fromkeys(("id", "task", "rule", "signature", "why", "agent", "reason"), pl.String())
+    | {"loop_count": pl.Int64(), "opened_ns": pl.Int64(), "status": pl.String()}
+    | {"resolved_ns": pl.Int64(), "decision": pl.String(), "note": pl.String()}
+)
+
+
+class Records(Sequence[T], Generic[T]):
+    """Objects of one type, made out of the rows of a frame when they are asked for."""
+
+    def __init__(self, frame: pl.DataFrame, make: Callable[..., T]) -> None:
+        self._frame = frame
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Records[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | Records[T]:
+        if isinstance(index, slice):
+            return Records(self._frame[index], self._make)
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self._make(**self._frame.row(index, named=True))
+
+    def __iter__(self) -> Iterator[T]:
+        return (self._make(**row) for row in self._frame.iter_rows(named=True))
+
+    def __repr__(self) -> str:
+        return repr(self._frame)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the same as a frame, a row an object."""
+        return self._frame
+
+    def _repr_html_(self) -> str:
+        return self._frame._repr_html_()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task with its turns, and with what was found and decided; a notebook shows its strip."""
+
+    id: str
+    turns: Records[Turn]
+    findings: tuple[Finding, ...]
+    events: tuple[GateEvent, ...]
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self.turns.to_polars(), self.findings, self.events)
+
+
+class TraceStore:
+    """A store, read again at each look, so that it shows what a server has written meanwhile."""
+
+    def __init__(self, folder: Path, skipped: Sequence[Skipped] = ()) -> None:
+        self.folder = folder
+        self.skipped = tuple(skipped)  # parts of the input that could not be read
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The ids of all tasks, in alphabetical order."""
+        return tuple(self.sql("SELECT DISTINCT task FROM turns ORDER BY task")["task"])
+
+    @property
+    def turns(self) -> Records[Turn]:
+        """The turns of all tasks, which must fit in memory; `task` reads those of one."""
+        return Records(
+            pl.concat([pl.DataFrame(schema=TURN_SCHEMA), *reader.read_turns(self.folder)]), Turn
+        )
+
+    @property
+    def findings(self) -> Records[Finding]:
+        """The findings, by task and turn."""
+        rows = reader.read_rows(self.folder, "findings", _ALL)
+        return Records(rows.sort("task", "turn_first", "turn_last", "rule", "id"), _finding)
+
+    @property
+    def gates(self) -> Records[StoredGate]:
+        """The gates as they stand, the open ones first, then the newest."""
+        gates: list[StoredGate] = []
+        if gates_path(self.folder).is_file():
+            with reader.open_gates(self.folder) as store:
+                gates = store.gates()
+        return Records(pl.DataFrame([asdict(gate) for gate in gates], _GATE_SCHEMA), StoredGate)
+
+    def task(self, task: str) -> Task:
+        """Return one task.
+
+        Raises:
+            InputError: if the store has no task of this id.
+        """
+        turns = reader.read_turns_of(self.folder, task)
+        if turns.is_empty():
+            raise InputError(f"There is no task {task!r}. {did_you_mean(task, self.tasks)}")
+        findings = reader.read_findings_of_tasks(self.folder, [task])
+        events: list[GateEvent] = []
+        if gates_path(self.folder).is_file():
+            with reader.open_gates(self.folder) as gates:
+                events = [event for _, event in gates.events(task=task)]
+        return Task(task, Records(turns, Turn), tuple(findings), tuple(events))
+
+    def sql(self, sql: str) -> pl.DataFrame:
+        """Return the answer to one statement of DuckDB's SQL, which can only read.
+
+        It sees `spans`, `turns`, `findings`, `events`, `gates`, `pivots`, `opinions` and `tasks`.
+
+        Raises:
+            InputError: if DuckDB refuses the statement, or it takes too much time or memory.
+        """
+        with ask_typed(self.folder, sql) as answer:
+            return _frame(answer)
+
+    def query(self, name: str, **parameters: str) -> pl.DataFrame:
+        """Return the answer to a query that ships with looptrace, as `looptrace query` does.
+
+        Raises:
+            InputError: if there is no query of this name, or its parameters are others.
+        """
+        if name not in queries.names():
+            raise InputError(f"There is no query {name!r}. {did_you_mean(name, queries.names())}")
+        query = queries.load(name)
+        wanted = {parameter.name for parameter in query.parameters}
+        if wanted != parameters.keys():
+            needs = ", ".join(sorted(wanted)) or "none"
+            raise InputError(f"The query {name} has other parameters; it takes: {needs}.")
+        with ask(self.folder, query.sql, parameters) as answer:
+            return _frame(answer)
+
+    def __repr__(self) -> str:
+        return f"TraceStore({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        findings = self.findings
+        named = dict.fromkeys(finding.task for finding in findings)
+        shown = [self.task(task)._repr_html_() for task in list(named)[:LOOPS_SHOWN_MAX]]
+        more = len(named) - len(shown)
+        rest = f"<p>{more:,} more tasks have findings: see findings and task(id).</p>"
+        return "".join(shown) + (rest if more > 0 else "" if named else "<p>No loops found.</p>")
+
+
+def open(store: StrPath) -> TraceStore:  # noqa: A001 - read as `looptrace.open`
+    """Open a store that `looptrace ingest` or `looptrace serve` has made; needs `[analyzer]`.
+
+    Raises:
+        StoreError: if the folder is no store.
+    """
+    folder = Path(store)
+    require_store(folder)
+    return TraceStore(folder)
+
+
+def analyze(paths: StrPath | Sequence[StrPath], settings: Settings | None = None) -> TraceStore:
+    """Find the loops in files, folders and patterns, by these settings; needs `[analyzer]`.
+
+    What is found is kept in a temporary folder for as long as the answer is. Input that cannot be
+    read is in `skipped`.
+
+    Raises:
+        InputError: if a path is a store, which `open` reads.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    names = [os.fspath(path) for path in given]
+    for name in names:
+        if is_store(Path(name)):
+            raise InputError(f"{name} is a store; looptrace.open reads it.")
+    read = read_spans(names)
+    folder = Path(tempfile.mkdtemp(prefix="looptrace-"))
+    try:
+        done = writer.ingest(read.spans, folder, (settings or default()).policy)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    store = TraceStore(folder, (*read.skipped, *done.skipped))
+    weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+    return store
+
+
+def _finding(**row: Any) -> Finding:
+    return reader.finding_of_row(row)
+
+
+def _frame(answer: QueryResult) -> pl.DataFrame:
+    """Return rows as a frame; Polars sees their types, because DuckDB's Arrow needs pyarrow."""
+    rows = list(chain.from_iterable(answer.batches))
+    return pl.DataFrame(rows, answer.columns, orient="row", infer_schema_length=None)
