@@ -113,7 +113,7 @@ def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str 
         gate = source.resolve(gate_id, decision, note, who=who)
     effect = (
         "The agent is told now."
-        if _is_url(where)
+        if is_url(where)
         else "The counters begin anew with the next `looptrace ingest` into this store."
     )
     task = plain(gate.task, _CELL_LENGTH_MAX)
@@ -128,8 +128,8 @@ def watch(url: str, form: str) -> None:
 
     The openings of the gates that are open now come first.
     """
-    for notice in RemoteGates(_server(url)).watch():
-        click.echo(msgspec.json.encode(notice).decode() if form == "json" else _line(notice))
+    for notice in RemoteGates(server_at(url)).watch():
+        click.echo(msgspec.json.encode(notice).decode() if form == "json" else notice_line(notice))
 
 
 @gates.command()
@@ -137,7 +137,7 @@ def watch(url: str, form: str) -> None:
 @_format
 def metrics(where: str, form: str) -> None:
     """Print how often the tasks of a store or a server loop, and how often they are stopped."""
-    counts = RemoteGates(_server(where)).metrics() if _is_url(where) else _metrics(Path(where))
+    counts = RemoteGates(server_at(where)).metrics() if is_url(where) else _metrics(Path(where))
     if form == "json":
         _print_json(counts)
     else:
@@ -161,15 +161,21 @@ def _metrics(store_dir: Path) -> GateMetrics:
         return metrics_of(store, worked(store_dir))
 
 
-def _is_url(where: str) -> bool:
+def is_url(where: str) -> bool:
+    """Return whether gates are asked of a server, and not read from a store."""
     return where.startswith(("http://", "https://"))
 
 
 def _gates_at(where: str) -> AbstractContextManager[_GateSource]:
-    return nullcontext(RemoteGates(_server(where))) if _is_url(where) else open_gates(Path(where))
+    return nullcontext(RemoteGates(server_at(where))) if is_url(where) else open_gates(Path(where))
 
 
-def _server(url: str) -> Server:
+def server_at(url: str) -> Server:
+    """Return the server at an address, with the token of the environment.
+
+    Raises:
+        UsageError: if the address is none.
+    """
     try:
         # In the environment, because a command line is seen by all who are on the machine.
         return Server(url, os.environ.get(TOKEN_VARIABLE))
@@ -177,7 +183,8 @@ def _server(url: str) -> Server:
         raise click.UsageError(str(error)) from error
 
 
-def _line(notice: GateNotice) -> str:
+def notice_line(notice: GateNotice) -> str:
+    """Write what was told of a loop, in a line."""
     what = notice.type.replace("_", " ")
     by = f", {notice.rule}" if notice.rule else ""
     words = [notice.decision, notice.note] if notice.decision else [notice.reason]

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "ingest": "Add traces to a store, with turns, findings and gates.",
         "serve": "Receive traces, find loops as they happen, and stop them.",
         "gates": "Show gates, and record what a person decides.",
+        "watch": "Show gates as they open, on the whole screen, and resolve them by keys.",
         "webhooks": "Try receivers, and list, send and replay what is for them.",
         "export": "Send the gates of a store as spans into the agents' traces.",
         "query": "Ask a store in SQL.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, get_args
 
 import msgspec
@@ -108,3 +109,22 @@ class Readiness(msgspec.Struct):
     backlog_spans: Annotated[
         int, Meta(description="Spans of before the start on which the rules have not run yet.")
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmingTask:
+    """A task at work, and the rule that is one attempt short of a loop there."""
+
+    task: str
+    agent: str
+    service: str
+    last_ns: int
+    rule: str
+    attempts: int
+    needed: int
+
+
+class WarmingList(msgspec.Struct):
+    """Tasks that have no loop yet, the last at work first."""
+
+    tasks: list[WarmingTask]

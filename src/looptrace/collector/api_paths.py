@@ -8,3 +8,4 @@ STREAM_PATH = "/v1/gates/stream"
 GATE_METRICS_PATH = "/v1/gates/metrics"
 
 RESOLVE_PATH = "/v1/gates/{id}/resolve"
+WARMING_PATH = "/v1/warming"

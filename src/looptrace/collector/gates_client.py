@@ -14,8 +14,15 @@ import msgspec
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.collector.api_bodies import ApiError, DecisionBody, GateAnswer, GateList
-from looptrace.collector.api_paths import GATE_METRICS_PATH
+from looptrace.collector.api_bodies import (
+    ApiError,
+    DecisionBody,
+    GateAnswer,
+    GateList,
+    WarmingList,
+    WarmingTask,
+)
+from looptrace.collector.api_paths import GATE_METRICS_PATH, WARMING_PATH
 from looptrace.collector.sdk.gate_stream import Server, TokenError, events_of
 from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
@@ -57,6 +64,10 @@ class RemoteGates:
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""
         return self._asked("GET", GATE_METRICS_PATH, GateMetrics)
+
+    def warming(self) -> list[WarmingTask]:
+        """Return the tasks where a rule is one attempt short of a loop."""
+        return self._asked("GET", WARMING_PATH, WarmingList).tasks
 
     def watch(self) -> Iterator[GateNotice]:
         """Follow what is told, beginning with the gates that are open, until the server ends."""

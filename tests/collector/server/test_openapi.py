@@ -114,6 +114,7 @@ def test_answers_are_as_described(tmp_path: Path) -> None:
         shown = check("ShownGate", "GET", f"/v1/gates/{gate['id']}")
         assert conflicts(shown["report"], "escalation.schema.json") == []
         check("ShownTask", "GET", "/v1/tasks/s1")
+        check("WarmingList", "GET", "/v1/warming")
         assert problems(event(server.address), "GateNotice") == []
         decided = b'{"decision": "continue", "note": "The cart is empty."}'
         assert problems(json.loads(decided), "DecisionBody") == []

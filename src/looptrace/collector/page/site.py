@@ -26,7 +26,7 @@ from looptrace.collector.page.task_list import TaskList
 from looptrace.collector.page.task_pages import TaskPages
 from looptrace.collector.page.trace_links import TraceLinks
 from looptrace.collector.server.access import WHO, Receive, Scope, Send
-from looptrace.collector.server.gates_api import bounded_body
+from looptrace.collector.server.api_responses import bounded_body
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError

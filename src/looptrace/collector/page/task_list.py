@@ -12,15 +12,13 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.analyzer.tuning.explain import REPEATED, progress_of
+from looptrace.collector.server.warming import WARMING_TURNS_MAX, nearest_loops
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_metrics import standing_of
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 
 ROWS_A_PAGE = 50
-# Tasks whose rules are run to see which warm up, the last at work first, and turns of one of them.
-WARMING_TASKS_MAX, WARMING_TURNS_MAX = 50, 500
 STATES = {
     "waiting": "waits for a person",
     "looping": "has a loop",
@@ -131,22 +129,10 @@ class TaskList:
         """Return by task the rule that is one attempt short of a loop, and how far it is."""
         schema = pl.Schema({"task": pl.String(), "warming": pl.String()})
         few = table.filter((pl.col("action") == "") & (pl.col("turns") <= WARMING_TURNS_MAX))
-        tasks = few.sort("last_ns", descending=True).head(WARMING_TASKS_MAX)["task"].to_list()
-        if not tasks:
-            return schema.to_frame()
-        turns = reader.read_turns_of_tasks(self.store_dir, tasks)
-        names = turns["task"].to_list()
-        nearest: dict[str, str] = {}
-        for rule in progress_of(turns, self.rules):
-            last = {
-                name: (reached, needed)
-                for name, reached, needed in zip(names, rule.reached, rule.needed, strict=True)
-                if reached is not None
-            }
-            for name, (reached, needed) in last.items():
-                if reached >= REPEATED and reached == needed - 1:
-                    nearest.setdefault(name, f"{rule.rule} {reached} of {needed}")
-        return pl.DataFrame(list(nearest.items()), schema, orient="row")
+        tasks = few.sort("last_ns", descending=True)["task"].to_list()
+        nearest = nearest_loops(self.store_dir, self.rules, tasks)
+        rows = [(task, f"{rule} {at} of {of}") for task, (rule, at, of) in nearest.items()]
+        return pl.DataFrame(rows, schema, orient="row")
 
 
 def _loops_by_task(findings: pl.DataFrame) -> pl.DataFrame:

@@ -7,17 +7,15 @@ of server-sent events: each has the number of the event in the store as its id, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 import polars as pl
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -32,10 +30,8 @@ from looptrace.analyzer.report.escalation import Escalation, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_ms
 from looptrace.collector.api_bodies import (
-    ApiError,
     DecisionBody,
     GateAnswer,
     GateList,
@@ -43,29 +39,37 @@ from looptrace.collector.api_bodies import (
     ShownGate,
     ShownTask,
     TaskList,
+    WarmingList,
 )
-from looptrace.collector.api_paths import GATE_METRICS_PATH, RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.api_paths import (
+    GATE_METRICS_PATH,
+    RESOLVE_PATH,
+    STREAM_PATH,
+    WARMING_PATH,
+)
 from looptrace.collector.server.access import WHO
+from looptrace.collector.server.api_responses import (
+    API_PATH,
+    answer_of,
+    bounded_body,
+    described,
+    wrong,
+)
 from looptrace.collector.server.event_feed import SILENCE_S, EventFeed
-from looptrace.collector.server.openapi import JSON, Answer, Parameter, document, operation
+from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
+from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
-from looptrace.collector.store.locks import StoreError
-
-_logger = logging.getLogger(__name__)
 
 GATES_PATH = "/v1/gates"
 TASKS_PATH = "/v1/tasks"
 TASK_PATH = TASKS_PATH + "/{id:path}"
-API_PATH = "/openapi.json"
 GATES_MAX = TASKS_MAX = 1_000
-BODY_BYTES_MAX = 64 * 1024
 # Tasks that one stream may ask for.
 STREAM_TASKS_MAX = 100
 # Of the number of an event, so that it fits a column.
 _SEQ_DIGITS_MAX = 18
-_ERROR_LENGTH_MAX = 500
 _MARKDOWN = "text/markdown"
 _STREAM = "text/event-stream"
 _NO_GATE = "There is no such gate, or several begin with this id."
@@ -95,8 +99,9 @@ class GatesApi:
             Route(GATES_PATH + "/{id}", self.gate, methods=["GET"]),
             Route(RESOLVE_PATH, self.resolve, methods=["POST"]),
             Route(TASKS_PATH, self.tasks, methods=["GET"]),
+            Route(WARMING_PATH, self.warming, methods=["GET"]),
             Route(TASK_PATH, self.task, methods=["GET"]),
-            Route(API_PATH, _described, methods=["GET"]),
+            Route(API_PATH, described, methods=["GET"]),
         ]
 
     @operation(
@@ -113,10 +118,10 @@ class GatesApi:
         status = request.query_params.get("status")
         if status not in (None, *get_args(GateStatus)):
             names = ", ".join(get_args(GateStatus))
-            return _wrong(HTTPStatus.BAD_REQUEST, f"status must be one of {names}")
+            return wrong(HTTPStatus.BAD_REQUEST, f"status must be one of {names}")
         task = request.query_params.get("task")
         listed = await run_in_threadpool(self.gate_list, status, task)  # type: ignore[arg-type] # It was checked.
-        return _answer(listed)
+        return answer_of(listed)
 
     @operation(
         "showGate",
@@ -131,7 +136,7 @@ class GatesApi:
         try:
             return await run_in_threadpool(self._gate, gate_id, markdown=markdown)
         except GateError as error:
-            return _wrong(HTTPStatus.NOT_FOUND, str(error))
+            return wrong(HTTPStatus.NOT_FOUND, str(error))
 
     @operation(
         "resolveGate",
@@ -148,7 +153,7 @@ class GatesApi:
         try:
             body = msgspec.json.decode(await bounded_body(request), type=DecisionBody)
         except (ValueError, msgspec.DecodeError) as error:
-            return _wrong(
+            return wrong(
                 HTTPStatus.BAD_REQUEST, f'the body must be like {{"decision": "continue"}}: {error}'
             )
         said = (request.path_params["id"], body.decision, body.note)
@@ -157,20 +162,20 @@ class GatesApi:
             gate = await run_in_threadpool(self.resolve_gate, *said, who)
         except GateError as error:
             is_none = isinstance(error, NoGateError)
-            return _wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
-        return _answer(GateAnswer(gate))
+            return wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
+        return answer_of(GateAnswer(gate))
 
     @operation("gateMetrics", Answer("The figures.", {JSON: GateMetrics}))
     async def metrics(self, _request: Request) -> Response:
         """Show how often tasks loop, how often they are stopped, and how often that was wrong."""
         await self.stored()
-        return _answer(await run_in_threadpool(self._metrics))
+        return answer_of(await run_in_threadpool(self._metrics))
 
     @operation("listTasks", Answer("The tasks.", {JSON: TaskList}))
     async def tasks(self, _request: Request) -> Response:
         """List tasks, those that wait for a person first, then those last at work."""
         await self.stored()
-        return _answer(await run_in_threadpool(self.task_list))
+        return answer_of(await run_in_threadpool(self.task_list))
 
     @operation(
         "showTask",
@@ -182,8 +187,17 @@ class GatesApi:
         await self.stored()
         shown = await run_in_threadpool(self.shown_task, request.path_params["id"])
         if shown is None:
-            return _wrong(HTTPStatus.NOT_FOUND, "there is no such task; give its whole id")
-        return _answer(shown)
+            return wrong(HTTPStatus.NOT_FOUND, "there is no such task; give its whole id")
+        return answer_of(shown)
+
+    @operation(
+        "listWarmingTasks", Answer("The tasks, the last at work first.", {JSON: WarmingList})
+    )
+    async def warming(self, _request: Request) -> Response:
+        """List the tasks at work where a rule is one attempt short of a loop."""
+        await self.stored()
+        rules = self.settings.policy.rule_set
+        return answer_of(WarmingList(await run_in_threadpool(warming_tasks, self.store_dir, rules)))
 
     @operation(
         "followGates",
@@ -207,13 +221,13 @@ class GatesApi:
         """Follow gate events as server-sent events."""
         last = request.headers.get("last-event-id", "")
         if last and not (last.isdecimal() and len(last) <= _SEQ_DIGITS_MAX):
-            return _wrong(
+            return wrong(
                 HTTPStatus.BAD_REQUEST,
                 "Last-Event-ID must be the id of an event, which is a number",
             )
         tasks = set(request.query_params.getlist("task"))
         if len(tasks) > STREAM_TASKS_MAX:
-            return _wrong(HTTPStatus.BAD_REQUEST, f"give at most {STREAM_TASKS_MAX} tasks")
+            return wrong(HTTPStatus.BAD_REQUEST, f"give at most {STREAM_TASKS_MAX} tasks")
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         events = self.feed.follow(tasks, int(last) if last else None)
         return StreamingResponse(events, media_type=_STREAM, headers=headers)
@@ -288,14 +302,14 @@ class GatesApi:
         report = self._report(details, events, finding, opinion)
         if markdown:
             if report is None:
-                return _wrong(
+                return wrong(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "the turns of this gate are not in the store yet; ask again",
                 )
             return Response(escalation_markdown(report), media_type=_MARKDOWN)
         text = escalation_json(report, self.settings.directives) if report else "null"
         report_json = msgspec.Raw(text.encode())
-        return _answer(ShownGate(details.gate, details.event, details.notes, report_json))
+        return answer_of(ShownGate(details.gate, details.event, details.notes, report_json))
 
     def _report(
         self,
@@ -342,54 +356,3 @@ class GatesApi:
             last_blockers=last.get("arguments"),
             gates=listed,
         )
-
-
-async def bounded_body(request: Request) -> bytes:
-    """Read the body of a request.
-
-    Raises:
-        ValueError: if it is too long.
-    """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise ValueError(f"it has more than {BODY_BYTES_MAX} bytes")
-    return bytes(body)
-
-
-def _answer(content: Any, status: int = HTTPStatus.OK) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type=JSON)
-
-
-def _wrong(status: int, error: str) -> Response:
-    return _answer(ApiError(plain(error, _ERROR_LENGTH_MAX)), status)
-
-
-@operation("api", Answer("The document.", {JSON: dict}))
-def _described(request: Request) -> Response:
-    """Show this document."""
-    return _answer(document(request.app.routes))
-
-
-def _not_served(request: Request, error: Exception) -> Response:
-    """Answer where there is nothing at a path, or not by this method."""
-    status, headers = (HTTPStatus.NOT_FOUND.value, None)
-    if isinstance(error, HTTPException):
-        status, headers = error.status_code, error.headers
-    answer = _wrong(status, f"{request.method} {request.url.path}: there is none; see {API_PATH}")
-    answer.headers.update(headers or {})
-    return answer
-
-
-def _not_usable(_request: Request, error: Exception) -> Response:
-    """Answer where the store cannot be used; where that is concerns whoever runs the server."""
-    _logger.warning("%s", error)
-    return _wrong(HTTPStatus.SERVICE_UNAVAILABLE, "the store cannot be used now; try again later")
-
-
-# What a path answers that raises, or is none.
-ERRORS: dict[Any, Callable[[Request, Exception], Response]] = {
-    HTTPException: _not_served,
-    StoreError: _not_usable,
-}

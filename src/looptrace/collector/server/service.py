@@ -37,9 +37,10 @@ from looptrace.collector.server.access import (
     grpc_credentials,
     tls_options,
 )
+from looptrace.collector.server.api_responses import ERRORS
 from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.event_feed import Changes, EventFeed
-from looptrace.collector.server.gates_api import ERRORS, GatesApi
+from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.metrics import Instrument, Metrics

@@ -1,0 +1,70 @@
+"""Keys as they are pressed, one at a time and without waiting for a line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from looptrace.cli.shared.watch_screen import BACKSPACE, DOWN, ENTER, ESCAPE, UP
+
+_BYTES_MAX = 1024
+_POLL_S = 0.05
+_NAMES = {"\r": ENTER, "\n": ENTER, "\x7f": BACKSPACE, "\b": BACKSPACE, "\x1b": ESCAPE}
+_ARROWS = {"\x1b[A": UP, "\x1b[B": DOWN, "\x1bOA": UP, "\x1bOB": DOWN, "\xe0H": UP, "\xe0P": DOWN}
+
+# Returns the keys that were pressed, after at most so many seconds.
+Keys = Callable[[float], list[str]]
+
+
+@contextmanager
+def keyboard() -> Iterator[Keys]:
+    """Take keys from standard input until the end; the terminal is as it was then."""
+    if sys.platform == "win32":
+        yield _windows_keys
+        return
+    import select  # noqa: PLC0415 - terminals other than Windows' alone
+    import termios  # noqa: PLC0415
+    import tty  # noqa: PLC0415
+
+    file = sys.stdin.fileno()
+    before = termios.tcgetattr(file)
+
+    def keys(timeout_s: float) -> list[str]:
+        if not select.select([file], [], [], timeout_s)[0]:
+            return []
+        return keys_in(os.read(file, _BYTES_MAX).decode(errors="replace"))
+
+    try:
+        tty.setcbreak(file)
+        yield keys
+    finally:
+        termios.tcsetattr(file, termios.TCSADRAIN, before)
+
+
+def _windows_keys(timeout_s: float) -> list[str]:
+    import msvcrt  # noqa: PLC0415 - Windows alone has it
+
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        if msvcrt.kbhit():  # type: ignore[attr-defined]
+            key = msvcrt.getwch()  # type: ignore[attr-defined]
+            return keys_in(key + msvcrt.getwch() if key == "\xe0" else key)  # type: ignore[attr-defined]
+        time.sleep(_POLL_S)
+    return []
+
+
+def keys_in(text: str) -> list[str]:
+    """Return the keys of what a terminal sent, arrows as one key each."""
+    keys: list[str] = []
+    while text:
+        arrow = next((code for code in _ARROWS if text.startswith(code)), None)
+        if arrow:
+            keys.append(_ARROWS[arrow])
+            text = text[len(arrow) :]
+        else:
+            keys.append(_NAMES.get(text[0], text[0]))
+            text = text[1:]
+    return keys

@@ -1,0 +1,77 @@
+"""What the API of the gates answers, and how it reads what it is sent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from looptrace.analyzer.text.display import plain
+from looptrace.collector.api_bodies import ApiError
+from looptrace.collector.server.openapi import JSON, Answer, document, operation
+from looptrace.collector.store.locks import StoreError
+
+_logger = logging.getLogger(__name__)
+
+API_PATH = "/openapi.json"
+BODY_BYTES_MAX = 64 * 1024
+_ERROR_LENGTH_MAX = 500
+
+
+async def bounded_body(request: Request) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        ValueError: if it is too long.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise ValueError(f"it has more than {BODY_BYTES_MAX} bytes")
+    return bytes(body)
+
+
+def answer_of(content: Any, status: int = HTTPStatus.OK) -> Response:
+    """Return a response of a body in JSON."""
+    return Response(msgspec.json.encode(content), status, media_type=JSON)
+
+
+def wrong(status: int, error: str) -> Response:
+    """Return a response that says what is wrong."""
+    return answer_of(ApiError(plain(error, _ERROR_LENGTH_MAX)), status)
+
+
+@operation("api", Answer("The document.", {JSON: dict}))
+def described(request: Request) -> Response:
+    """Show this document."""
+    return answer_of(document(request.app.routes))
+
+
+def _not_served(request: Request, error: Exception) -> Response:
+    """Answer where there is nothing at a path, or not by this method."""
+    status, headers = (HTTPStatus.NOT_FOUND.value, None)
+    if isinstance(error, HTTPException):
+        status, headers = error.status_code, error.headers
+    answer = wrong(status, f"{request.method} {request.url.path}: there is none; see {API_PATH}")
+    answer.headers.update(headers or {})
+    return answer
+
+
+def _not_usable(_request: Request, error: Exception) -> Response:
+    """Answer where the store cannot be used; where that is concerns whoever runs the server."""
+    _logger.warning("%s", error)
+    return wrong(HTTPStatus.SERVICE_UNAVAILABLE, "the store cannot be used now; try again later")
+
+
+# What a path answers that raises, or is none.
+ERRORS: dict[Any, Callable[[Request, Exception], Response]] = {
+    HTTPException: _not_served,
+    StoreError: _not_usable,
+}

@@ -1,0 +1,75 @@
+"""Tasks that warm up: those where a rule is one attempt short of a loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.tuning.explain import REPEATED, progress_of
+from looptrace.collector.api_bodies import WarmingTask
+from looptrace.collector.store import reader
+from looptrace.rules.vocabulary import NS_PER_S
+
+# Tasks whose rules are run to see which warm up, the last at work first, and turns of one of them.
+WARMING_TASKS_MAX, WARMING_TURNS_MAX = 50, 500
+
+_COLUMNS = ["task", "agent", "service", "end_ns"]
+
+
+def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) -> list[WarmingTask]:
+    """Return the tasks at work that have no loop yet and warm up, the last at work first.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    since_ns = (time.time_ns() if now_ns is None else now_ns) - rules.counting.idle_s * NS_PER_S
+    turns = reader.read_rows(store_dir, "turns", pl.col("end_ns") > since_ns, _COLUMNS)
+    looping = reader.read_rows(store_dir, "findings", pl.lit(value=True), ["task"])
+    tasks = (
+        turns.join(looping, on="task", how="anti")
+        .group_by("task")
+        .agg(
+            pl.len().alias("turns"),
+            pl.col("agent").filter(pl.col("agent") != "").last().fill_null(""),
+            pl.col("service").drop_nulls().last().fill_null(""),
+            pl.col("end_ns").max().alias("last_ns"),
+        )
+        .filter(pl.col("turns") <= WARMING_TURNS_MAX)
+        .sort("last_ns", "task", descending=[True, False])
+    )
+    nearest = nearest_loops(store_dir, rules, tasks["task"].to_list())
+    rows = tasks.drop("turns").iter_rows()
+    return [
+        WarmingTask(task, agent, service, last_ns, *nearest[task])
+        for task, agent, service, last_ns in rows
+        if task in nearest
+    ]
+
+
+def nearest_loops(
+    store_dir: Path, rules: RuleSet, tasks: Sequence[str]
+) -> dict[str, tuple[str, int, int]]:
+    """Return by task the rule that is one attempt short, its attempts, and those it needs.
+
+    Of many tasks only the first are looked at.
+    """
+    tasks = tasks[:WARMING_TASKS_MAX]
+    if not tasks:
+        return {}
+    turns = reader.read_turns_of_tasks(store_dir, tasks)
+    names = turns["task"].to_list()
+    nearest: dict[str, tuple[str, int, int]] = {}
+    for rule in progress_of(turns, rules):
+        last = {
+            name: (reached, needed)
+            for name, reached, needed in zip(names, rule.reached, rule.needed, strict=True)
+            if reached is not None
+        }
+        for name, (reached, needed) in last.items():
+            if reached >= REPEATED and reached == needed - 1:
+                nearest.setdefault(name, (rule.rule, reached, needed))
+    return nearest
