@@ -17,7 +17,7 @@ import polars as pl
 from looptrace import queries
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.report.notebook import notebook_html
+from looptrace.analyzer.report.strips.notebook import notebook_html
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turn import Turn
 from looptrace.analyzer.schema.turns import TURN_SCHEMA

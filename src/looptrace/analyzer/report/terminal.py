@@ -11,6 +11,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis, Summary
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
+from looptrace.analyzer.report.strips.text import text_strip
 from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,
     HOW_TO_HAND_ON,
@@ -66,6 +67,7 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
         by_task.setdefault(group.lead.task, []).append(group)
     for task, groups in by_task.items():
         _print_task(task, groups, console)
+        _print_strip(task, groups, analysis, console)
         if task in events_of_task:
             print_paragraph(_event_lines(events_of_task[task], opinions), console, _INDENT_COLUMNS)
     if left_over:
@@ -98,6 +100,17 @@ def _print_task(task: str, groups: list[Group], console: Console) -> None:
         _print_line(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"), console)
     for group in groups:
         print_paragraph(_group_lines(group), console, _INDENT_COLUMNS)
+
+
+def _print_strip(task: str, groups: list[Group], analysis: Analysis, console: Console) -> None:
+    strip = text_strip(
+        analysis.turns.filter(task=task),
+        [group.lead for group in groups],
+        [event for event in analysis.events if event.task == task],
+        console.width - _INDENT_COLUMNS,
+        ascii_only=console.options.ascii_only,
+    )
+    print_paragraph(map(Text, strip), console, _INDENT_COLUMNS)
 
 
 def _group_lines(group: Group) -> list[Text]:

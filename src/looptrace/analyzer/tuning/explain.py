@@ -10,8 +10,9 @@ import polars as pl
 from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import evaluate_rules, find_stretches
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import OFF, RuleSet
-from looptrace.analyzer.engine.batch import decide_tasks
+from looptrace.analyzer.engine.batch import decide_tasks, finding_of, in_order
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.tuning.counterfactuals import Change, MovedGate, changes_of_rule, moved_gate
@@ -66,6 +67,7 @@ class Explanation:
     """
 
     rules: tuple[Progress, ...]
+    findings: tuple[Finding, ...]
     events: tuple[GateEvent, ...]
     changes: dict[str, tuple[Change, ...]]
     gates: tuple[MovedGate, ...]
@@ -77,11 +79,13 @@ def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanati
     rules = policy.rule_set
     rows = add_counters(encode_columns(turns), rules.counting)
     progress = tuple(progress_of(turns, rules))
-    _, events = decide_tasks(rows, find_stretches(rows, rules)[0], policy.recovery)
+    stretches = find_stretches(rows, rules)[0]
+    _, events = decide_tasks(rows, stretches, policy.recovery)
     seen = {rule.rule for rule in progress if rule.saw_a_repeat}
     opened = [event for event in events if event.type == "gate_opened"]
     return Explanation(
         rules=progress,
+        findings=tuple(in_order([finding_of(stretch) for stretch in stretches])),
         events=tuple(events),
         changes={
             rule.name: changes_of_rule(rows, rule, policy)

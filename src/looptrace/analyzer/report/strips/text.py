@@ -1,0 +1,105 @@
+"""The strip of a task in text: a character a turn, and marks above and below, without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.strip import BARS, MARKS, mark_of
+from looptrace.analyzer.schema.turns import IS_STEP
+
+# Steps of a round that have a letter each; turns of a longer round all have the first.
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LABELS_WIDTH = len("decided ")
+# Of several turns in one column the last of these is drawn, as in the drawing.
+_RANKS = ("model", "progress", "attempt", "handoff", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """One character for each thing that a strip shows."""
+
+    bars: dict[str, str]
+    marks: dict[str, str]
+    failed: str
+
+
+_UNICODE = _Signs(
+    {"tool": "█", "model": "│", "handoff": "→", "attempt": "▒"},
+    {"gate": "■", "pivot": "◆", "warn": "▲", "person": "●", "reset": "○"},
+    "✗",
+)
+_ASCII = _Signs(
+    {"tool": "#", "model": "|", "handoff": ">", "attempt": "="},
+    {"gate": "G", "pivot": "V", "warn": "W", "person": "P", "reset": "R"},
+    "x",
+)
+
+
+def text_strip(
+    turns: pl.DataFrame,
+    findings: Sequence[Finding],
+    events: Iterable[GateEvent],
+    width: int,
+    *,
+    ascii_only: bool,
+) -> list[str]:
+    """Return the turns of one task (`TURN_SCHEMA`, in order) in lines of at most so many columns.
+
+    A column stands for several turns where there are more turns than columns.
+    """
+    signs = _ASCII if ascii_only else _UNICODE
+    turns = turns.filter(IS_STEP)
+    if turns.is_empty():
+        return []
+    per_column = -(-turns.height // max(1, width - _LABELS_WIDTH))
+    columns = -(-turns.height // per_column)
+    at = {number: row // per_column for row, number in enumerate(turns["turn"].to_list())}
+    kinds, failed, loops, decided = ([""] * columns for _ in range(4))
+    for number, kind, is_failed in turns.select("turn", "kind", "failed").iter_rows():
+        place = at[number]
+        kinds[place] = max(kind, kinds[place] or _RANKS[0], key=_RANKS.index)
+        failed[place] = failed[place] or (signs.failed if is_failed else "")
+    for finding in reversed(findings):  # What the strongest says of a turn is shown.
+        for place, letter in _letters(finding, at):
+            loops[place] = letter
+    order = list(MARKS)
+    for event in events:
+        if (where := at.get(event.turn)) is not None:
+            decided[where] = max(mark_of(event), decided[where] or order[0], key=order.index)
+    bars = ["attempt" if kind == "progress" else kind for kind in kinds]
+    rows = {
+        "loop": loops,
+        "turns": [signs.bars[kind] for kind in bars],
+        "failed": failed,
+        "decided": [signs.marks.get(mark, "") for mark in decided],
+    }
+    lines = [
+        f"{name:<{_LABELS_WIDTH}}{''.join(cell or ' ' for cell in row).rstrip()}"
+        for name, row in rows.items()
+        if any(row)
+    ]
+    return [*lines, _legend(signs, bars, decided, per_column, is_loop=any(loops))]
+
+
+def _letters(finding: Finding, at: dict[int, int]) -> Iterable[tuple[int, str]]:
+    """Return the letters of a loop's columns: of its first turns large, of the repeats small."""
+    period = finding.period if finding.period <= len(_LETTERS) else 1
+    for index, turn in reversed(list(enumerate(finding.turns))):
+        if (place := at.get(turn.turn)) is not None:
+            letter = _LETTERS[index % period]
+            yield place, letter if turn.role == "first" else letter.lower()
+
+
+def _legend(
+    signs: _Signs, bars: list[str], decided: list[str], per_column: int, *, is_loop: bool
+) -> str:
+    parts = [f"{signs.bars[kind]} {BARS[kind]}" for kind in BARS if kind in bars]
+    parts += [f"{signs.marks[mark]} {MARKS[mark]}" for mark in MARKS if mark in decided]
+    parts += ["a repeats A"] if is_loop else []
+    parts += [f"{per_column} turns a column"] if per_column > 1 else []
+    return f"{'':<{_LABELS_WIDTH}}{', '.join(parts)}"
