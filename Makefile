@@ -45,7 +45,7 @@ test-sdk-oldest: SDK := ==1.39.*
 test-sdk-newest: SDK := <2
 test-sdk-oldest test-sdk-newest: test-sdk-%:
 	$(PYTHON) -m venv $(VENV)-sdk-$*
-	grep --invert-match --extended-regexp 'opentelemetry|googleapis|grpcio|protobuf' \
+	grep --invert-match --extended-regexp 'opentelemetry|googleapis|grpcio|importlib|protobuf' \
 		constraints.txt > $(VENV)-sdk-$*/constraints.txt
 	$(VENV)-sdk-$*/bin/pip --disable-pip-version-check --quiet install --upgrade \
 		--constraint $(VENV)-sdk-$*/constraints.txt --editable '.[analyzer]' \

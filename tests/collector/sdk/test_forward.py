@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import threading
 import time
@@ -16,7 +17,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.collector import GateOpenError, LoopSpanProcessor
-from looptrace.collector.sdk.gate_stream import LINE_BYTES_MAX, Server, events_in, notice_of_json
+from looptrace.collector.sdk.gate_stream import (
+    LINE_BYTES_MAX,
+    GateStream,
+    Server,
+    events_in,
+    notice_of_json,
+)
 from looptrace.collector.sdk.processor import QueueLimits
 from tests.collector.sdk.test_processor import AGENT, Setup, actions
 
@@ -245,6 +252,33 @@ def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Set
         assert headers["Authorization"] == f"Bearer {TOKEN}"
         engine: Any = setup.processor._engine
         assert engine._stream.nonsense == 5
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A server that takes no token."""
+
+    def do_GET(self) -> None:
+        """Answer as looptrace's server does."""
+        self.send_response(401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing."""
+
+
+def test_a_wrong_token_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The stream is tried again and again, and an agent without gates must not go unseen."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        stream = GateStream(Server(url, TOKEN), lambda _notice: None)
+        until(lambda: stream.failures == 2)
+        stream.close()
+        server.shutdown()
+    (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert "does not take this token" in warning.getMessage()
+    assert TOKEN not in caplog.text
 
 
 def test_a_server_that_is_away_is_not_felt() -> None:
