@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -232,6 +233,24 @@ def test_a_baseline_lets_known_loops_pass(tmp_path: Path, fail_on: str) -> None:
     junit = run(LOOPING, "--baseline", baseline, "--format", "junit").stdout
     assert "<failure" not in junit
     assert "::notice" in run(LOOPING, "--baseline", baseline, "--format", "github").stdout
+
+
+def test_many_loops_fit_where_people_read(tmp_path: Path) -> None:
+    """GitHub refuses a summary of more than a mebibyte, and nobody reads a thousand rows."""
+    one = (TRACES / "release_notes_cycle_loop.jsonl").read_text("utf-8")
+    for number in range(120):
+        traces = re.sub(r'("traceId": ?)"....', rf'\1"{number:04x}', one)
+        traces = traces.replace("release-v2.4.0", f"release-{number}")
+        (tmp_path / f"{number}.jsonl").write_text(traces, "utf-8")
+        (tmp_path / f"{number}.broken.jsonl").write_text('{"no": "request"}')
+    markdown = run(str(tmp_path), "--format", "markdown").stdout
+    assert markdown.count("went round 4 times") == 100
+    assert "and 20 more loops: all are in `--format json`" in markdown
+    assert markdown.count("Skipped: ") == 20
+    assert "and 100 more parts skipped" in markdown
+    github = run(str(tmp_path), "--format", "github").stdout
+    assert github.count("cycle::") == 10
+    assert len(run(str(tmp_path), "--format", "junit").stdout.split("<failure")) == 121
 
 
 def test_a_baseline_that_is_none(tmp_path: Path) -> None:

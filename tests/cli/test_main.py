@@ -132,3 +132,20 @@ def test_no_encoding_ends_a_command(arguments: list[str], encoding: str) -> None
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(done.stdout.splitlines()) > len(arguments)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("analyze",),
+        ("explain", "--task", "migrations-2026-03-14"),
+        ("backtest", "--a", "conservative", "--b", "aggressive"),
+    ],
+)
+def test_what_is_piped_is_as_wide_as_its_words(command: tuple[str, ...]) -> None:
+    """A layout that fills the width would fill a file with blanks."""
+    name, *options = command
+    arguments = [name, TRACES, *options]
+    shown = CliRunner().invoke(main, arguments, env={"COLUMNS": None})
+    assert shown.exit_code == 0
+    assert 40 < max(map(len, shown.stdout.splitlines())) < 1_000

@@ -5,6 +5,7 @@ import re
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,6 +16,7 @@ from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
+from looptrace.analyzer.report.ci import baseline_of, loops_of
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
@@ -820,3 +822,12 @@ def test_the_loop_that_a_guard_stopped_leads() -> None:
 
     assert (group.lead, group.others) == (loop, (guard,))
     assert [group.lead for group in grouped([guard])] == [guard]
+
+
+def test_a_loop_without_a_signature_is_known_in_its_task_alone(tmp_path: Path) -> None:
+    """Else one of them in a baseline would let all others of its rule pass."""
+    blank = replace(finding(), signature="")
+    baseline = tmp_path / "known.json"
+    for task, count in (("fix-cart", 0), ("another", 1)):
+        baseline.write_text(json_report(analysis(replace(blank, task=task))))
+        assert len(loops_of(analysis(blank), baseline_of(baseline)).new) == count

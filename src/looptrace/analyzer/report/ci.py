@@ -36,17 +36,21 @@ _SARIF_SCHEMA = (
 )
 # What makes a loop the same one in the next run; the second name is the one that GitHub reads.
 _FINGERPRINTS = ("looptraceLoop/v1", "primaryLocationLineHash")
-# GitHub takes ten annotations of a step, and more results than this of no file.
+# GitHub takes more results than this of no file, and more annotations than these of no step.
 _RESULTS_MAX = 5_000
 _ANNOTATIONS_MAX = 10
+# A job summary, a comment or the failure of a test is read by a person.
+_ROWS_MAX = 100
 _LINES_MAX = 20
 
-LoopKey = tuple[str, str]  # rule and signature: what is the same in the next run of an agent
+# What is the same in the next run of an agent: the rule and the signature, or without one the task.
+LoopKey = tuple[str, str]
 
 
 class _KnownFinding(msgspec.Struct):
     rule: str
     signature: str
+    task: str
 
 
 class _Baseline(msgspec.Struct):
@@ -102,7 +106,7 @@ def baseline_of(file: Path) -> frozenset[LoopKey]:
         raise InputError(
             f"{file} is no baseline ({error}); write one with --format json --output {file}."
         ) from error
-    return frozenset((finding.rule, finding.signature) for finding in report.findings)
+    return frozenset(map(_key, report.findings))
 
 
 def junit_report(loops: Loops) -> str:
@@ -190,11 +194,13 @@ def github_report(loops: Loops) -> str:
 
 def markdown_report(loops: Loops) -> str:
     """Write the loops as Markdown, for a comment or the summary of a job."""
+    new_first = sorted(loops.groups, key=loops.is_known)
     return template("findings.md.j2").render(
         verdict=verdict(loops.analysis, loops.groups),
-        rows=[(group.lead, loops.is_known(group)) for group in loops.groups[:_RESULTS_MAX]],
-        left_out=max(0, len(loops.groups) - _RESULTS_MAX),
-        skipped=loops.analysis.skipped,
+        rows=[(group.lead, loops.is_known(group)) for group in new_first[:_ROWS_MAX]],
+        left_out=max(0, len(new_first) - _ROWS_MAX),
+        skipped=loops.analysis.skipped[:_LINES_MAX],
+        more_skipped=max(0, len(loops.analysis.skipped) - _LINES_MAX),
     )
 
 
@@ -207,8 +213,8 @@ def failure_text(loops: Loops) -> str:
     return "\n".join(lines)
 
 
-def _key(finding: Finding) -> LoopKey:
-    return finding.rule, finding.signature
+def _key(finding: Finding | _KnownFinding) -> LoopKey:
+    return finding.rule, finding.signature or f"task {finding.task}"
 
 
 def _level(group: Group) -> str:

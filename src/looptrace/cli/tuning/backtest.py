@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from looptrace.analyzer.report.backtest_report import json_backtest, print_backtest
-from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.settings.profiles import PROFILES
 from looptrace.analyzer.settings.sections import Settings, load, of_profile
 from looptrace.analyzer.settings.toml_reader import SettingsError
@@ -82,6 +82,6 @@ def backtest(
     if form == "json":
         click.echo(json_backtest(comparison, names, skipped), nl=False)
     else:
-        print_backtest(comparison, names, stdout_console())
+        print_backtest(comparison, names, Console())
     traces.warn_of(skipped)
     context.exit(EXIT_UNREADABLE if skipped else 0)
