@@ -141,6 +141,7 @@ def test_inputs_of_the_action(repository: Path) -> None:
     unreadable = act(repository, "traces/")
     assert unreadable.returncode == 2
     assert "Skipped: " in unreadable.summary
+    assert "::error title=looptrace::" in unreadable.stdout
     assert act(repository, "traces/", baseline="nowhere.json").returncode == 2
 
 

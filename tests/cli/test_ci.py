@@ -114,6 +114,8 @@ def test_sarif() -> None:
     assert location["region"] == {"startLine": 1}
     assert (result["level"], "baselineState" in result) == ("error", False)
     again = json.loads(run(LOOPING, OTHER, "--format", "sarif").stdout)["runs"][0]["results"]
+    places = [each["locations"][0]["physicalLocation"]["artifactLocation"] for each in again]
+    assert {place["uri"].rpartition("/examples/")[2] for place in places} == {"traces"}
     prints = [each["partialFingerprints"]["primaryLocationLineHash"] for each in again]
     assert prints.count(result["partialFingerprints"]["primaryLocationLineHash"]) == 1
     assert json.loads(run(HEALTHY, "--format", "sarif").stdout)["runs"][0]["results"] == []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from urllib.parse import quote
@@ -95,11 +96,19 @@ def analyze(
     if form == "terminal" and output is None:
         print_report(analysis, stdout_console(), answers)
     else:
-        traces.write(_report(loops, answers, form, settings, paths[0]), output)
+        traces.write(_report(loops, answers, form, settings, _common(paths)), output)
     traces.warn_of(analysis.skipped)
     for sentence in known_text(loops):
         click.echo(sentence, err=True)
     context.exit(_exit_code(loops, fail_on))
+
+
+def _common(paths: Sequence[str]) -> str:
+    """Return the path of all the input: a loop may have its spans in several files."""
+    try:
+        return os.path.commonpath(paths) or "."
+    except ValueError:  # Some are absolute, and some are not.
+        return "."
 
 
 def _report(loops: Loops, answers: Opinions, form: str, settings: Settings, source: str) -> str:
