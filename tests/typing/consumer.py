@@ -59,7 +59,7 @@ from looptrace.collector import (
     progress,
     turn,
 )
-from looptrace.collector.files import SpansRead, read_spans
+from looptrace.collector.files import SpansRead, read_spans, sdk_spans
 from looptrace.queries import Field, Query, load, names
 from looptrace.rules import contract, turns, vocabulary
 from looptrace.rules.contract import Action, Evaluation, Loop, Rule, Rung, SettingError
@@ -300,7 +300,9 @@ def test_too_polite() -> None:
 @pytest.mark.looptrace(fail_on="gate", ignore=["max_runtime"])
 def test_agent(looptrace_spans: InMemorySpanExporter, tmp_path: Path) -> None:
     """Check an agent by its spans, and an earlier run by its file."""
-    assert_no_loops(looptrace_spans.get_finished_spans(), settings={"profile": "aggressive"})
+    spans = looptrace_spans.get_finished_spans()
+    assert_no_loops(spans, settings={"profile": "aggressive"})
+    assert analyse(sdk_spans(spans)).summary.turns
     assert_no_loops(tmp_path / "run.jsonl", settings=looptrace_settings.default(), baseline="k")
     with pytest.raises(AssertionError):
         assert_no_loops("run.jsonl", fail_on="finding", select=("repeated_call",))

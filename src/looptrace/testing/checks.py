@@ -15,8 +15,7 @@ from looptrace.analyzer.report.ci import Loops, baseline_of, failure_text, loops
 from looptrace.analyzer.settings.rule_selection import selected
 from looptrace.analyzer.settings.sections import FILE_NAME, Settings, in_force, parsed
 from looptrace.collector.files.reader import SpansRead, read_spans
-from looptrace.collector.otlp.sdk_spans import row_of
-from looptrace.collector.otlp.span_table import span_table
+from looptrace.collector.otlp.sdk_spans import sdk_spans
 from looptrace.errors import InputError
 
 _NOTHING = (
@@ -61,7 +60,7 @@ def loops_in(
     if isinstance(traces, str | Path):
         spans_read = read_spans([str(traces)])
     else:
-        spans_read = SpansRead(span_table([row_of(span) for span in traces]), ())
+        spans_read = SpansRead(sdk_spans(traces), ())
     analysis = analyse(spans_read.spans, spans_read.skipped, settings.policy)
     if analysis.skipped:
         parts = "; ".join(f"{part.where}: {part.why}" for part in analysis.skipped)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import polars as pl
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.collector.otlp.span_rows import SpanRow, service_name, span_row
+from looptrace.collector.otlp.span_table import span_table
+
+
+def sdk_spans(spans: Iterable[ReadableSpan]) -> pl.DataFrame:
+    """Return spans of the SDK, such as its in-memory exporter has, as SPAN_SCHEMA has them."""
+    return span_table([row_of(span) for span in spans])
 
 
 def row_of(span: ReadableSpan) -> SpanRow:

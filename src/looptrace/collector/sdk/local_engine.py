@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-import polars as pl
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.analyzer.engine.live import Fed
@@ -16,8 +15,7 @@ from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
 from looptrace.analyzer.settings.sections import Settings, default
-from looptrace.collector.otlp.sdk_spans import row_of
-from looptrace.collector.otlp.span_table import span_table
+from looptrace.collector.otlp.sdk_spans import sdk_spans
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.errors import LooptraceError
 
@@ -60,7 +58,7 @@ class LocalEngine:
         """
         self._enter()
         with self._lock:
-            _, fed = self._live.take(_table(spans), _table(above))
+            _, fed = self._live.take(sdk_spans(spans), sdk_spans(above))
             notices = self._notices(fed)
         self._notify(notices)
 
@@ -114,7 +112,3 @@ class LocalEngine:
             self._live.engine.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         return [notice_of(event, self._directives) for event in (*fed.moved, *fed.events)]
-
-
-def _table(spans: Iterable[ReadableSpan]) -> pl.DataFrame:
-    return span_table([row_of(span) for span in spans])
