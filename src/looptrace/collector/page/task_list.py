@@ -181,4 +181,6 @@ def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:
 
 
 def _values(column: pl.Series) -> list[str]:
-    return sorted({value for value in column.unique().to_list() if value})
+    """Return what can be chosen; what has control characters would stand in the page as it is."""
+    values = column.drop_nulls().unique().to_list()
+    return sorted(value for value in values if value and value.isprintable())
