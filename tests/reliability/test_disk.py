@@ -8,6 +8,7 @@ import random
 import resource
 import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -21,9 +22,19 @@ from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.reader import read_spans
 from looptrace.collector.store.writer import ingest
 from tests.otlp import Trace
-from tests.reliability.serving import OK, looping, served, stored, until
+from tests.reliability.serving import (
+    DEADLINE_S,
+    OK,
+    SERVE,
+    Served,
+    looping,
+    served,
+    stored,
+    until,
+)
 
 UNAVAILABLE = 503
 BYTES_MAX = 1 << 30
@@ -55,6 +66,51 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
         until(lambda: server.send(trace.request()) == OK)
         until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
     assert set(acknowledged) <= set(stored(tmp_path / "store")["trace_id"])
+
+
+# A command in a file system of its own, which ends with it.
+MOUNTED = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && "$@"')
+
+
+def may_mount(folder: Path) -> bool:
+    """Return whether this machine lets the test mount a file system for itself alone."""
+    if shutil.which(MOUNTED[0]) is None:
+        return False
+    tried = subprocess.run([*MOUNTED, "sh", "1m", folder, "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
+    """P24: where no file at all can grow, neither log nor store nor gates nor their indices."""
+    if not may_mount(tmp_path):
+        pytest.skip("this machine lets nobody mount a tmpfs of their own")
+    mounted = [*MOUNTED[:-1], MOUNTED[-1].replace('"$@"', 'exec "$@"'), "sh", "24m", str(tmp_path)]
+    server = Served(tmp_path / "store", "--content", "full", command=[*mounted, *SERVE])
+    try:
+        inside = Path(f"/proc/{server.process.pid}/root/{tmp_path}")
+        ballast = inside / "ballast"
+        ballast.write_bytes(bytes(16 << 20))
+        answers, is_ready, acknowledged = list[int](), list[int](), list[str]()
+        while answers.count(UNAVAILABLE) < 20 and len(answers) < 500:
+            trace = large(len(answers))
+            answers.append(server.send(trace.request()))
+            if answers[-1] == OK:
+                acknowledged.append(trace.trace_id)
+            else:
+                is_ready.append(server.ask("GET", "/readyz")[0])
+        assert set(answers) == {OK, UNAVAILABLE}
+        assert UNAVAILABLE in is_ready
+        ballast.unlink()
+        until(lambda: server.send(looping("s1", 6).request()) == OK)
+        until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        # Whoever asks for tasks lets the store take what the log holds.
+        until(lambda: server.ask("GET", "/v1/tasks") and not server.number("looptrace_log_spans"))
+        kept = {trace for part in read_spans(inside / "store") for trace in part["trace_id"]}
+        assert set(acknowledged) <= kept
+        assert server.stop() < DEADLINE_S
+    finally:
+        server.kill()
 
 
 @pytest.fixture(scope="module")
