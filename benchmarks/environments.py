@@ -28,11 +28,13 @@ from tests.wheels import built_wheel
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 # Frameworks and distributions whose pins of OpenTelemetry have been in the way.
 BESIDE = (
-    *("strands-agents", "google-adk", "agent-framework", "openlit", "traceloop-sdk"),
+    *("strands-agents", "google-adk", "agent-framework-core"),
     *("azure-monitor-opentelemetry", "aws-opentelemetry-distro"),
 )
 MIB = 2**20
 _SDK = "opentelemetry-sdk"
+# pip may try older and older versions for hours where two distributions pin what both need.
+TIMEOUT_S = 600
 TIMES = 3  # The least of so many counts, because the first one reads from the disk.
 
 _TRACES = str(ROOT / "examples/traces")
@@ -181,12 +183,16 @@ def _works(python: str, folder: Path) -> bool:
 
 
 def _run(command: Sequence[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    said = f"`{' '.join(command)}`"
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BrokenEnvironmentError(f"{said} took more than {TIMEOUT_S} s") from error
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise BrokenEnvironmentError(
-            f"`{' '.join(command)}` exited with {done.returncode}: {''.join(last)}"
-        )
+        raise BrokenEnvironmentError(f"{said} exited with {done.returncode}: {''.join(last)}")
     return done.stdout
 
 
