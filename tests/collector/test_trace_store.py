@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from looptrace.analyzer.schema.turn import Turn
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.files import read_spans
 from looptrace.collector.store import writer
+from looptrace.collector.store.gates import StoredGate
 from looptrace.errors import InputError
 from tests.paths import ROOT
 
@@ -45,6 +47,7 @@ def test_files_and_their_store_say_the_same(tmp_path: Path) -> None:
     assert list(stored.findings) == list(read.findings) != []
     assert stored.findings[0].turns[0].role == "first"
     assert list(stored.gates) == list(read.gates) != []
+    assert set(read.gates.to_polars().columns) == {field.name for field in fields(StoredGate)}
     assert stored.turns.to_polars().equals(read.turns.to_polars())
     assert [turn.kind for turn in read.turns[:3]] == ["user", "model", "tool"]
     assert read.task(read.tasks[0]).events

@@ -39,7 +39,8 @@ _ALL = pl.lit(value=True)
 _GATE_SCHEMA = pl.Schema(
     dict.fromkeys(("id", "task", "rule", "signature", "why", "agent", "reason"), pl.String())
     | {"loop_count": pl.Int64(), "opened_ns": pl.Int64(), "status": pl.String()}
-    | {"resolved_ns": pl.Int64(), "decision": pl.String(), "note": pl.String()}
+    | {"resolved_ns": pl.Int64()}
+    | dict.fromkeys(("decision", "note", "resolved_by"), pl.String())
 )
 
 
