@@ -28,6 +28,7 @@ from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.rule_selection import selected
 from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.tuning import prices
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
@@ -63,6 +64,12 @@ _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Report of an earlier run (--format json), whose loops do not fail.",
 )
+@click.option(
+    "--prices",
+    "prices_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that says what models cost, for the money in --format html.",
+)
 @select_option
 @ignore_option
 @traces.jobs_option
@@ -76,6 +83,7 @@ def analyze(
     output: Path | None,
     fail_on: str,
     baseline: Path | None,
+    prices_file: Path | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     jobs: int,
@@ -89,6 +97,7 @@ def analyze(
     """
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
+    money = prices.load(prices_file) if prices_file else None
     asked = judge_of(judge, settings)
     analysis = traces.analysis(paths, settings, jobs)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
@@ -96,7 +105,12 @@ def analyze(
     if form == "terminal" and output is None:
         print_report(analysis, stdout_console(), answers)
     else:
-        traces.write(_report(loops, answers, form, settings, _common(paths)), output)
+        report = (
+            html_report(analysis, answers, money)
+            if form == "html"
+            else _report(loops, answers, form, settings, _common(paths))
+        )
+        traces.write(report, output)
     traces.warn_of(analysis.skipped)
     for sentence in known_text(loops):
         click.echo(sentence, err=True)
@@ -114,8 +128,6 @@ def _common(paths: Sequence[str]) -> str:
 def _report(loops: Loops, answers: Opinions, form: str, settings: Settings, source: str) -> str:
     if form == "json":
         return json_report(loops.analysis, answers, settings.directives)
-    if form == "html":
-        return html_report(loops.analysis, answers)
     if form == "sarif":
         return sarif_report(loops, quote(PurePath(source).as_posix()))
     if form in _OF_PIPELINES:

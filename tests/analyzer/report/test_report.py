@@ -32,6 +32,7 @@ from looptrace.analyzer.report.wording import (
 )
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.tuning.prices import Price, Prices
 from looptrace.rules.contract import ACTIONS, Action
 from tests.paths import ROOT
 from tests.schemas import conflicts, fields
@@ -638,6 +639,32 @@ def test_strip_is_at_the_top_of_a_finding() -> None:
     assert section.index('class="strip"') < section.index('class="facts"')
     classes = {path["class"] for path in strip_paths(Page(text))}
     assert {"arc", "axis", "cross", "bar tool", "bar tool aside", "bar model aside"} == classes
+
+
+def test_costs_are_what_people_read() -> None:
+    """Whoever pays asks how much, how long, and how much of the task that was."""
+    rows = pytest_turns(12)
+    for row in rows:
+        if row["kind"] == "model":
+            row |= {"input_tokens": 400, "output_tokens": 20}
+    content = analysis(finding(), finding("cycle", (2, 3, 4, 5), period=2), rows=rows)
+    prices = Prices("EUR", (Price("g*", 1_000, 5_000),))
+
+    page = Page(html_report(content, prices=prices)).text
+    # Of six responses four are within turns 2 to 10, and 790 of 2,520 tokens are the loop's.
+    assert "790 tokens, EUR 2.00, 46 s in the loop, 31 % of the task" in page
+    assert "EUR" not in Page(html_report(content)).text
+    assert "what has no price" in Page(html_report(content, prices=Prices("EUR", ()))).text
+    assert "Loops by rule and agent" in page
+
+
+def test_a_share_without_tokens_is_one_of_time() -> None:
+    """Logs of sessions without tokens still say how much of the task a loop was."""
+    free = replace(finding(), cost=Cost(6.0, 0, 0))
+    rows = [row | {"start_ns": 0, "end_ns": row["turn"] * 10**9} for row in pytest_turns(12)]
+
+    page = Page(html_report(analysis(free, rows=rows))).text
+    assert "6.0 s in the loop, 50 % of the task" in page
 
 
 def test_finding_without_its_turns_is_still_shown() -> None:

@@ -18,6 +18,7 @@ from looptrace.analyzer.report.wording import (
     SENTENCE_LENGTH_MAX,
     counted,
     duration_text,
+    money_text,
     tokens_text,
 )
 from looptrace.analyzer.schema.spans import Skipped
@@ -36,8 +37,6 @@ NO_PRICES = "There is no money without a table of prices: --prices FILE."
 _MODELS_SHOWN_MAX = 10
 # Fewer than a float holds, so that sums in JSON read as they were meant.
 _MONEY_DECIMALS = 6
-# Smaller sums would look like none.
-_SMALLEST_AMOUNT = 0.01
 _INDENT_COLUMNS = 2
 _GAP_COLUMNS = 2
 # What is piped has no width; nobody reads across more than this.
@@ -170,11 +169,7 @@ def _spent_lines(when: str, spent: Spent, currency: str | None) -> list[str]:
 
 
 def _money_text(spent: Spent, currency: str) -> str:
-    """Write `EUR 0.12`, with a sign where a part of it has no price."""
-    amount = f"{spent.money:,.2f}"
-    is_small = 0 < spent.money < _SMALLEST_AMOUNT
-    written = f"under {currency} {_SMALLEST_AMOUNT}" if is_small else f"{currency} {amount}"
-    return f"{written}, and what has no price" if spent.unpriced else written
+    return money_text(spent.money, currency, has_unpriced=bool(spent.unpriced))
 
 
 def _notes(backtest: Backtest) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from looptrace import __version__
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
@@ -27,6 +28,8 @@ from looptrace.analyzer.report.wording import (
     events_by_task,
     grouped,
     left_over_text,
+    loop_cost_text,
+    money_text,
     opinion_text,
     outage_more,
     outage_text,
@@ -37,6 +40,9 @@ from looptrace.analyzer.report.wording import (
 )
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
+from looptrace.analyzer.tuning.backtest import money_of
+from looptrace.analyzer.tuning.prices import Prices
+from looptrace.rules.vocabulary import NS_PER_S
 
 # Turns shown before and after a loop, to see how the agent came in and out.
 _CONTEXT_TURNS = 3
@@ -46,6 +52,8 @@ _ROWS_HEAD_MAX = 40
 _ROWS_TAIL_MAX = 20
 
 _SKIPPED_SHOWN_MAX = 500
+# Rows of the table of rules and agents.
+_RULES_SHOWN_MAX = 50
 _LABEL_LENGTH_MAX = 120
 _OUTCOME_LENGTH_MAX = 160
 
@@ -97,6 +105,7 @@ class _Section:
     group: Group
     strip: Strip
     cycle: tuple[CycleStep, ...]
+    cost: str
     head: list[TurnRow]
     turns_between: int
     tail: list[TurnRow]
@@ -111,16 +120,33 @@ class _Section:
         return any(row.agent for row in self.rows)
 
 
-def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
-    """Write the analysis as one self-contained HTML page."""
+@dataclass(frozen=True, slots=True)
+class _OfRule:
+    """The loops that one rule found of one agent, of which each is counted once."""
+
+    rule: str
+    agent: str
+    loops: int
+    tasks: int
+    tokens: int
+    seconds: float
+
+
+def html_report(
+    analysis: Analysis, opinions: Opinions = NOBODY_ASKED, prices: Prices | None = None
+) -> str:
+    """Write the analysis as one self-contained HTML page, with money where there are prices."""
     groups = grouped(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
-    sections = _sections(analysis, shown, events_of_task, opinions)
+    sections = _sections(analysis, shown, events_of_task, opinions, prices)
+    by_rule = _by_rule(groups)
     page = template("report.html.j2").render(
         summary=analysis.summary,
         verdict=verdict(analysis, groups),
         sections=sections,
+        by_rule=by_rule[:_RULES_SHOWN_MAX],
+        rules_left_over=max(0, len(by_rule) - _RULES_SHOWN_MAX),
         outages=[
             (outage_text(each), outage_more(each, analysis.events)) for each in analysis.outages
         ],
@@ -141,6 +167,7 @@ def _sections(
     shown: Sequence[Group],
     events_by_tasks: dict[str, TaskEvents],
     opinions: Opinions,
+    prices: Prices | None,
 ) -> list[_Section]:
     """Make a section of each loop; what was decided of a task stands in its first."""
     turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
@@ -154,8 +181,53 @@ def _sections(
         turns = turns_of_task.get(task, analysis.turns.clear())
         decided = _decided(events_by_tasks.pop(task), opinions) if task in events_by_tasks else None
         events, places = raw_events.get(task, []), events_of_task.get(task, {})
-        sections.append(_section(f"loop-{number}", group, turns, events, places, decided))
+        cost = loop_cost_text(
+            group.lead.cost, _money(group.lead, turns, prices), _share(group.lead, turns)
+        )
+        sections.append(_section(f"loop-{number}", group, turns, events, places, decided, cost))
     return sections
+
+
+def _by_rule(groups: Sequence[Group]) -> list[_OfRule]:
+    """Return how often each rule found which agent, the most frequent first."""
+    leads: dict[tuple[str, str], list[Finding]] = {}
+    for group in groups:
+        leads.setdefault((group.lead.rule, group.lead.agent), []).append(group.lead)
+    rows = [
+        _OfRule(
+            *key,
+            loops=len(found),
+            tasks=len({finding.task for finding in found}),
+            tokens=sum(each.cost.input_tokens + each.cost.output_tokens for each in found),
+            seconds=sum(finding.cost.seconds for finding in found),
+        )
+        for key, found in leads.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.loops, row.rule, row.agent))
+
+
+def _share(lead: Finding, turns: pl.DataFrame) -> float | None:
+    """Return how much of its task a loop is: of its tokens, else of its time."""
+    tokens = int(turns["input_tokens"].sum()) + int(turns["output_tokens"].sum())
+    if tokens:
+        return min(1.0, (lead.cost.input_tokens + lead.cost.output_tokens) / tokens)
+    lasted = turns.select((pl.col("end_ns").max() - pl.col("start_ns").min()) / NS_PER_S).item()
+    return min(1.0, lead.cost.seconds / lasted) if lasted else None
+
+
+def _money(lead: Finding, turns: pl.DataFrame, prices: Prices | None) -> str:
+    """Write what the responses of a loop have cost, where there are prices for them."""
+    if prices is None:
+        return ""
+    inside = (pl.col("kind") == "model") & pl.col("turn").is_between(
+        lead.turn_first, lead.turn_last
+    )
+    if lead.agent:
+        inside &= pl.col("agent") == lead.agent
+    responses = turns.filter(inside).select("name", "input_tokens", "output_tokens")
+    priced = prices.of(responses["name"].drop_nulls().unique().to_list())
+    spent, unpriced = money_of(responses, priced)
+    return money_text(spent, plain(prices.currency, NAME_LENGTH_MAX), has_unpriced=bool(unpriced))
 
 
 def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFrame]:
@@ -210,12 +282,13 @@ def _section(
     events: Sequence[GateEvent],
     places: EventPlaces,
     decided: _Decided | None,
+    cost: str,
 ) -> _Section:
     roles = {turn.turn: turn.role for finding in reversed(group.findings) for turn in finding.turns}
     head, turns_between, tail = _rows_around(group, turns, roles, places)
     strip = strip_of(turns, (group.lead,), events)
     cycle = cycle_of(group.lead, turns)
-    return _Section(anchor, group, strip, cycle, head, turns_between, tail, decided)
+    return _Section(anchor, group, strip, cycle, cost, head, turns_between, tail, decided)
 
 
 def _rows_around(

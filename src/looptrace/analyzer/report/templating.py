@@ -14,7 +14,10 @@ from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
     cost_text,
+    count_text,
     counted,
+    duration_text,
+    loop_cost_text,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_us
@@ -41,8 +44,11 @@ def template(name: str) -> Template:
     environment.filters |= {
         "code": code,
         "cost": cost_text,
+        "count": count_text,
         "counted": counted,
+        "duration": duration_text,
         "fenced": fenced,
+        "loop_cost": loop_cost_text,
         "name": partial(plain, length_max=NAME_LENGTH_MAX),
         "number": "{:,}".format,
         "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),

@@ -54,6 +54,8 @@ _RESET_TEXTS = {
 
 SESSIONS_SHOWN_MAX = 5
 
+# Smaller sums would look like none.
+_SMALLEST_AMOUNT = 0.01
 _MINUTE_SECONDS = 60
 _HOUR_MINUTES = 60
 # Below this a tenth of a second tells two loops apart.
@@ -249,6 +251,27 @@ def cost_text(cost: Cost) -> str:
     if not cost.input_tokens and not cost.output_tokens:
         return duration_text(cost.seconds)
     return f"{duration_text(cost.seconds)}, {tokens_text(cost.input_tokens, cost.output_tokens)}"
+
+
+def money_text(money: float, currency: str, *, has_unpriced: bool) -> str:
+    """Write `EUR 0.12`, with a sign where a part of it has no price."""
+    is_small = 0 < money < _SMALLEST_AMOUNT
+    written = f"under {currency} {_SMALLEST_AMOUNT}" if is_small else f"{currency} {money:,.2f}"
+    return f"{written}, and what has no price" if has_unpriced else written
+
+
+def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> str:
+    """Write `11.9 k tokens, EUR 0.42, 38 s in the loop, 31 % of the task`.
+
+    Without tokens, money or a share of the task these are left out.
+    """
+    tokens = cost.input_tokens + cost.output_tokens
+    parts = [f"{count_text(tokens)} tokens"] if tokens else []
+    parts += [money] if money else []
+    parts.append(f"{duration_text(cost.seconds)} in the loop")
+    if share is not None:
+        parts.append(f"{share:.0%} of the task".replace("%", " %"))
+    return ", ".join(parts)
 
 
 def verdict(analysis: Analysis, groups: Sequence[Group]) -> str:

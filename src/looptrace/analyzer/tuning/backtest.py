@@ -190,7 +190,7 @@ def _spent(turns: pl.DataFrame, since_ns: int, prices: Mapping[str, Price] | Non
     responses = turns.filter(pl.col("kind") == "model").select(
         "name", "input_tokens", "output_tokens"
     )
-    money, unpriced = (0.0, {}) if prices is None else _money(responses, prices)
+    money, unpriced = (0.0, {}) if prices is None else money_of(responses, prices)
     return Spent(
         turns=turns.height,
         duration_ns=max(turns.select(pl.col("end_ns").max()).item() - since_ns, 0),
@@ -202,8 +202,11 @@ def _spent(turns: pl.DataFrame, since_ns: int, prices: Mapping[str, Price] | Non
     )
 
 
-def _money(responses: pl.DataFrame, prices: Mapping[str, Price]) -> tuple[float, dict[str, int]]:
-    """Return what responses cost, and how many of each model have no price."""
+def money_of(responses: pl.DataFrame, prices: Mapping[str, Price]) -> tuple[float, dict[str, int]]:
+    """Return what responses cost, and how many of each model have no price.
+
+    `responses` has the name of the model, its input tokens and its output tokens.
+    """
     money, unpriced = 0.0, Counter[str]()
     for name, input_tokens, output_tokens in responses.iter_rows():
         if (price := prices.get(name)) is None:

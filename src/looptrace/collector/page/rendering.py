@@ -24,10 +24,10 @@ from looptrace.analyzer.report.templating import SHORT_LENGTH_MAX
 from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
-    cost_text,
     count_text,
     counted,
     duration_text,
+    loop_cost_text,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
@@ -122,8 +122,8 @@ def environment() -> Environment:
     }
     environment.filters |= {
         "block": block,
-        "cost": cost_text,
         "count": count_text,
+        "loop_cost": loop_cost_text,
         "counted": counted,
         "duration": duration_text,
         "instant": instant,
