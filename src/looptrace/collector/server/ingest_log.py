@@ -60,6 +60,7 @@ _LOG = Schema(
     if_damaged="move it away; what it held was acknowledged and not yet in the store",
     shrinks=True,
 )
+_OLDEST = "SELECT min(received_ns) FROM requests WHERE seq > ?"
 _ADD = "INSERT INTO requests (received_ns, spans, digest, body) VALUES (?, ?, ?, ?)"
 _LISTED = """
     SELECT seq, spans, length(body) FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq
@@ -156,6 +157,15 @@ class IngestLog:
         """
         seq: int = self._rows(_LAST)[0][0]
         return seq
+
+    def waiting_since_ns(self, after_seq: int) -> int | None:
+        """Return when the oldest row after a number came, None where there is none.
+
+        Raises:
+            StoreError: if the file cannot be read.
+        """
+        since_ns: int | None = self._rows(_OLDEST, after_seq)[0][0]
+        return since_ns
 
     def read(self, after_seq: int, spans_max: int, up_to_seq: int = SEQ_MAX) -> Logged | None:
         """Return the spans after a number, None where there are none.

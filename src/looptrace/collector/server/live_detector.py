@@ -19,6 +19,7 @@ from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.turn_block import AT
 from looptrace.analyzer.fingerprint.single_turns import Turn
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -86,7 +87,7 @@ class LiveDetector:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        on_events: Callable[[], None],
+        on_events: Callable[[Sequence[GateEvent]], None],
         on_damaged: Callable[[DamagedFileError], None],
     ) -> None:
         """Judge spans of `log`.
@@ -174,7 +175,7 @@ class _Judge:
         log: IngestLog,
         judged: DetectorCounts,
         pause: Callable[[float], bool],
-        on_events: Callable[[], None],
+        on_events: Callable[[Sequence[GateEvent]], None],
         gates: GateStore,
     ) -> None:
         self._dir = store_dir
@@ -228,7 +229,7 @@ class _Judge:
         self._seen.update(each.id for each in self._pending)
         self._judged.seq = max(read_seq, self._judged.seq)
         self._judged.is_current = 1
-        self._on_events()  # What was judged may be stored now.
+        self._on_events([])  # What was judged may be stored now.
 
     def _named(self, end_seq: int) -> set[str]:
         """Return what the spans of the log, and decisions that are not judged yet, belong to."""
@@ -363,7 +364,7 @@ class _Judge:
                 _logger.warning("%s", error)
         self._judged.events += len(new)
         if new:
-            self._on_events()
+            self._on_events(new)
 
     def _tell_outages(self, turns: Sequence[Turn]) -> None:
         """Log each outage once; tasks are told of their own failures as ever."""
@@ -381,8 +382,7 @@ class _Judge:
     def _forget_outages(self, now_ns: int) -> None:
         self._outages.forget(now_ns)
         since_ns = now_ns - DAY_S * NS_PER_S
-        outages = self._outages_emitted.items()
-        self._outages_emitted = {key: at_ns for key, at_ns in outages if at_ns > since_ns}
+        self._outages_emitted = {o: at for o, at in self._outages_emitted.items() if at > since_ns}
 
     def _note(self, states: Iterable[TaskState]) -> list[TaskState]:
         """Return the states that differ from what is recorded."""

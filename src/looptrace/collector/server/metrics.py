@@ -21,7 +21,12 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -39,6 +44,8 @@ _logger = logging.getLogger(__name__)
 
 # Label sets of one instrument; of more those that come first are shown.
 LABEL_SETS_MAX = 100
+# Beside the bounds of a histogram: the sum of what it counts.
+SUM = "sum"
 _SCOPE = "looptrace"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -96,6 +103,9 @@ class Metrics:
         yield InfoMetricFamily("target", "Target metadata", value=self._target)
         for instrument in self._instruments:
             name = instrument.name.replace(".", "_")
+            if instrument.kind == "histogram":
+                yield _histogram(name, instrument)
+                continue
             family = _FAMILIES[instrument.kind](name, instrument.doc, labels=instrument.labels)
             for values, number in _read(instrument):
                 family.add_metric(values, number)
@@ -194,14 +204,28 @@ def _read(instrument: Instrument) -> Iterable[tuple[tuple[str, ...], float]]:
     return islice(instrument.read().items(), LABEL_SETS_MAX)
 
 
+def _histogram(name: str, instrument: Instrument) -> HistogramMetricFamily:
+    """Return a histogram; its values are counts up to each bound, and the sum."""
+    values = {bound: number for (bound,), number in _read(instrument)}
+    family = HistogramMetricFamily(name, instrument.doc)
+    if values:
+        total = values.pop(SUM)
+        family.add_metric((), list(values.items()), total)
+    return family
+
+
 def _observe(meter: Meter, instrument: Instrument) -> None:
     def callback(_options: CallbackOptions) -> Iterable[Observation]:
         for values, number in _read(instrument):
+            if instrument.kind == "histogram" and values == (SUM,):
+                continue
             yield Observation(number, dict(zip(instrument.labels, values, strict=True)))
 
     create: dict[str, Callable[..., Any]] = {
         "counter": meter.create_observable_counter,
         "gauge": meter.create_observable_gauge,
+        # OTLP has no histogram that is read when asked for: counts up to each bound, as a label.
+        "histogram": meter.create_observable_counter,
     }
     create[instrument.kind](instrument.name, [callback], description=instrument.doc)
 

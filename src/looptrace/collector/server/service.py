@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.content.policy import Content, with_content
@@ -43,6 +44,7 @@ from looptrace.collector.server.event_feed import Changes, EventFeed
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
+from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Instrument, Metrics
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
@@ -145,6 +147,7 @@ class Service:
             with_content, content=options.content, key=content_key(options.store_dir)
         )
         self.pipeline = Pipeline(self.log, options.settings.server, self.counts, reduce_content)
+        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
         self.gates = GatesApi(
@@ -175,6 +178,7 @@ class Service:
             *metrics.of_counts(self.counts),
             *metrics.of_fields("detection", self.detector.counts),
             *metrics.of_fields("storing", self.archiver.counts),
+            *self.loops.instruments(),
             Instrument(
                 "looptrace.log.bytes",
                 "Bytes that are acknowledged and not in the store yet.",
@@ -206,7 +210,8 @@ class Service:
     def _on_damaged(self, error: DamagedFileError) -> None:
         self.archiver.set_aside(error)
 
-    def _on_events(self) -> None:
+    def _on_events(self, events: Sequence[GateEvent]) -> None:
+        log_events(events)
         self.changes.tell()
         self.dispatcher.wake()
         if self.exporter:

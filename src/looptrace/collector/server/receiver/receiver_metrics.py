@@ -9,7 +9,7 @@ from http import HTTPStatus
 from threading import Lock
 from typing import Any, Literal
 
-InstrumentKind = Literal["counter", "gauge"]
+InstrumentKind = Literal["counter", "gauge", "histogram"]
 
 
 def number(doc: str, kind: InstrumentKind = "counter") -> Any:

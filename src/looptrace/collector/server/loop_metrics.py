@@ -1,0 +1,217 @@
+"""Loops and gates in numbers for Prometheus, read out of the store; and a line of the log for each.
+
+Labels are rules, actions and decisions, of which the settings know all.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from threading import Lock
+
+import polars as pl
+
+from looptrace import queries
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.live_detector import DetectorCounts
+from looptrace.collector.server.metrics import Instrument, Values
+from looptrace.collector.store import reader
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.sql import QueryError, ask_each
+from looptrace.rules.vocabulary import NS_PER_S
+
+_logger = logging.getLogger(__name__)
+
+# Bounds of the histogram of the time until somebody has decided: from at once to over the weekend.
+RESOLUTION_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 259_200.0)
+# What loops cost takes a look at every turn of theirs, and changes slowly.
+COST_EVERY_S = 60.0
+# Somebody wrote to the agent, and decided by no word that there is.
+_BY_MESSAGE = "message"
+_COST_QUERY = "loop_cost_by_day"
+
+_NEW_EVENTS = """
+    SELECT rule, coalesce(json_extract(body, '$.action'), ''), count(*), max(seq) FROM events
+    WHERE seq > {seq} AND type IN ('loop_detected', 'pivot_issued', 'gate_opened')
+    GROUP BY 1, 2
+"""
+_EVENT_COUNTS = pl.Schema(
+    {"rule": pl.String(), "action": pl.String(), "count": pl.Int64(), "seq": pl.Int64()}
+)
+_GATES = "SELECT rule, status, decision, opened_ns, resolved_ns FROM gates"
+_GATE_ROWS = pl.Schema(
+    dict.fromkeys(("rule", "status", "decision"), pl.String())
+    | dict.fromkeys(("opened_ns", "resolved_ns"), pl.Int64())
+)
+
+
+@dataclass(slots=True)
+class LoopMetrics:
+    """What a store says of loops and gates; it is read when somebody asks for the numbers.
+
+    Where the store cannot be read, the numbers are those of the last time.
+    """
+
+    store_dir: Path
+    log: IngestLog
+    detection: DetectorCounts
+    _events: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _seq: int = 0
+    _gates: pl.DataFrame = field(default_factory=_GATE_ROWS.to_frame)
+    _costs: dict[str, float] = field(default_factory=dict)
+    _costs_at_s: float = -inf
+    _lock: Lock = field(default_factory=Lock)
+
+    def instruments(self) -> list[Instrument]:
+        """Return the instruments; the first reads the gates for those that follow."""
+        gates = "looptrace.gates"
+        return [
+            Instrument(
+                "looptrace.loops.events",
+                "Loops that were warned of, pivots and gates, by rule and action.",
+                self._read_events,
+                labels=("rule", "action"),
+            ),
+            Instrument(
+                "looptrace.loops.pivots",
+                "Times that an agent was told to change course.",
+                lambda: {(): self._of_action("pivot")},
+            ),
+            Instrument(
+                f"{gates}.opened", "Gates that opened, by rule.", self._opened, labels=("rule",)
+            ),
+            Instrument(
+                f"{gates}.resolved",
+                "Gates that were resolved, by decision; message is a word to the agent itself.",
+                self._resolved,
+                labels=("decision",),
+            ),
+            Instrument(
+                f"{gates}.open",
+                "Gates that are open.",
+                lambda: {(): self._read_gates().filter(status="open").height},
+                "gauge",
+            ),
+            Instrument(
+                f"{gates}.oldest_open_seconds",
+                "Age of the gate that has been open for longest, 0 where none is open.",
+                self._oldest,
+                "gauge",
+            ),
+            Instrument(
+                f"{gates}.resolution_seconds",
+                "Time from the opening of a gate to its resolution.",
+                self._resolution,
+                "histogram",
+                ("le",),
+            ),
+            Instrument(
+                "looptrace.loops.tokens",
+                "Tokens inside the loops that are stored, each turn once.",
+                lambda: {(kind,): self._cost(f"{kind}_tokens") for kind in ("input", "output")},
+                "gauge",
+                ("kind",),
+            ),
+            Instrument(
+                "looptrace.loops.seconds",
+                "Time inside the loops that are stored.",
+                lambda: {(): self._cost("seconds")},
+                "gauge",
+            ),
+            Instrument(
+                "looptrace.loops.stored",
+                "Loops that are stored; findings that share turns are one.",
+                lambda: {(): self._cost("loops")},
+                "gauge",
+            ),
+            Instrument(
+                "looptrace.detection.lag_seconds",
+                "Age of the oldest request that was acknowledged and on which no rule has run.",
+                self._lag,
+                "gauge",
+            ),
+        ]
+
+    def _read_events(self) -> Values:
+        with self._lock:
+            new = self._table(_NEW_EVENTS.format(seq=self._seq), _EVENT_COUNTS)
+            for rule, action, count, seq in () if new is None else new.iter_rows():
+                self._events[rule, action] += count
+                self._seq = max(self._seq, seq)
+            return {key: float(count) for key, count in self._events.items()}
+
+    def _of_action(self, action: str) -> float:
+        return sum(count for (*_, of), count in self._read_events().items() if of == action)
+
+    def _read_gates(self) -> pl.DataFrame:
+        gates = self._table(_GATES, _GATE_ROWS)
+        self._gates = self._gates if gates is None else gates
+        return self._gates
+
+    def _opened(self) -> Values:
+        return {(rule,): count for rule, count in Counter(self._read_gates()["rule"]).items()}
+
+    def _resolved(self) -> Values:
+        decisions = self._read_gates().filter(status="resolved")["decision"]
+        counts = Counter(decisions.fill_null(_BY_MESSAGE))
+        return {(decision,): count for decision, count in counts.items()}
+
+    def _oldest(self) -> Values:
+        opened = self._read_gates().filter(status="open")["opened_ns"]
+        return {(): _age_s(min(opened, default=None))}
+
+    def _resolution(self) -> Values:
+        resolved = self._read_gates().filter(status="resolved")
+        waits = ((resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S).drop_nulls().sort()
+        values = waits.to_list()
+        at_most = {bound: float(bisect_left(values, bound + 1e-9)) for bound in RESOLUTION_BOUNDS_S}
+        buckets: dict[tuple[str, ...], float] = {
+            (f"{bound:g}",): count for bound, count in at_most.items()
+        }
+        return {**buckets, ("+Inf",): float(len(values)), ("sum",): float(sum(values))}
+
+    def _cost(self, name: str) -> float:
+        with self._lock:
+            if time.monotonic() - self._costs_at_s > COST_EVERY_S:
+                self._costs_at_s = time.monotonic()
+                try:
+                    days = ask_each(self.store_dir, {"": queries.load(_COST_QUERY).sql})[""]
+                    names = ("loops", "seconds", "input_tokens", "output_tokens")
+                    self._costs = {each: float(sum(day[each] for day in days)) for each in names}
+                except (StoreError, QueryError) as error:
+                    _logger.warning("%s", error)
+            return self._costs.get(name, 0.0)
+
+    def _lag(self) -> Values:
+        try:
+            return {(): _age_s(self.log.waiting_since_ns(self.detection.seq))}
+        except StoreError as error:
+            _logger.warning("%s", error)
+            return {}
+
+    def _table(self, sql: str, schema: pl.Schema) -> pl.DataFrame | None:
+        """Read a table of the gates; None where it cannot be read."""
+        try:
+            with reader.open_gates(self.store_dir) as gates:
+                return gates.table(sql, schema)
+        except StoreError as error:
+            _logger.warning("%s", error)
+            return None
+
+
+def _age_s(since_ns: int | None) -> float:
+    return 0.0 if since_ns is None else max(0.0, (time.time_ns() - since_ns) / NS_PER_S)
+
+
+def log_events(events: Iterable[GateEvent]) -> None:
+    """Log a line for each loop, gate and decision; ids alone lead to what the trace says."""
+    for event in events:
+        about = (event.type, event.rule or "-", event.action or event.decision or "-")
+        _logger.info("%s: rule %s, %s; event %s, gate %s", *about, event.id, event.gate or "-")

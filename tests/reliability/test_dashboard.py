@@ -1,0 +1,97 @@
+"""The dashboard and the alerts ask for numbers that a server shows, as Prometheus takes them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+from tests.reliability.serving import OK, Served, looping, served, until
+
+DASHBOARD = ROOT / "deploy/grafana/looptrace.json"
+ALERTS = ROOT / "deploy/alerts.yml"
+_NAME = re.compile(r"\blooptrace_\w+")
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+
+
+def scraped(server: Served) -> str:
+    """Read what Prometheus reads."""
+    connection = http.client.HTTPConnection(server.address, timeout=30)
+    connection.request("GET", "/metrics")
+    page = connection.getresponse().read().decode()
+    connection.close()
+    return page
+
+
+def queries() -> list[str]:
+    """Return the queries of all panels."""
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def test_a_gate_is_in_the_numbers_until_it_is_resolved(tmp_path: Path) -> None:
+    """What the dashboard and the alerts name is shown, and says what happened to a gate."""
+    with served(tmp_path / "store") as server:
+        assert server.send(looping("s1", 6).request()) == OK
+        (gate,) = until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        page = scraped(server)
+        assert "looptrace_gates_open 1.0" in page
+        assert re.search(r'looptrace_loops_events_total\{action="gate",rule="\w+"\} 1\.0', page)
+        assert server.number("looptrace_gates_oldest_open_seconds") > 0
+        decided = json.dumps({"decision": "not_a_loop"}).encode()
+        assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", decided)[0] == OK
+        until(lambda: "looptrace_gates_open 0.0" in scraped(server))
+        page = scraped(server)
+
+    assert 'looptrace_gates_resolved_total{decision="not_a_loop"} 1.0' in page
+    assert 'looptrace_gates_resolution_seconds_bucket{le="+Inf"} 1.0' in page
+    assert "looptrace_gates_resolution_seconds_count 1.0" in page
+    assert "looptrace_detection_lag_seconds 0.0" in page
+    families = set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE))
+    shown = families | {f"{name}_bucket" for name in families}
+    shown.add("looptrace_webhooks_results_total")  # Shown when something was to be sent.
+    named = {
+        name for text in [*queries(), ALERTS.read_text("utf-8")] for name in _NAME.findall(text)
+    }
+    assert len(queries()) > 10
+    assert named - shown == set()
+
+
+@needs_promtool
+def test_promtool_takes_the_alerts_and_the_queries(tmp_path: Path) -> None:
+    """A query that Prometheus refuses is an empty panel, at night."""
+    rules = "groups:\n- name: dashboard\n  rules:\n" + "".join(
+        f"  - record: dashboard:query:{number}\n    expr: {json.dumps(query)}\n"
+        for number, query in enumerate(queries())
+    )
+    (tmp_path / "dashboard.yml").write_text(rules.replace("$__rate_interval", "5m"))
+    for path in (ALERTS, tmp_path / "dashboard.yml"):
+        done = subprocess.run(
+            [PROMTOOL or "", "check", "rules", str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@needs_promtool
+def test_promtool_takes_the_numbers(tmp_path: Path) -> None:
+    """The page of a server is one that Prometheus reads, with the histogram in it."""
+    with served(tmp_path / "store") as server:
+        page = scraped(server)
+    done = subprocess.run(
+        [PROMTOOL or "", "check", "metrics"],
+        input=page,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
