@@ -117,6 +117,7 @@ MARKS = {
         "tests/collector/sdk",
         "tests/collector/server",
         "tests/collector/store",
+        "tests/collector/test_trace_store.py",
         "tests/collector/webhooks",
         "tests/queries/test_queries.py",
         "tests/rules/test_external_failure.py",

@@ -6,6 +6,7 @@ Labels are rules, actions and decisions, of which the settings know all.
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -33,6 +34,8 @@ _logger = logging.getLogger(__name__)
 RESOLUTION_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 259_200.0)
 # What loops cost takes a look at every turn of theirs, and changes slowly.
 COST_EVERY_S = 60.0
+# All numbers of one page are of the same look at the gates.
+GATES_EVERY_S = 1.0
 # Somebody wrote to the agent, and decided by no word that there is.
 _BY_MESSAGE = "message"
 _COST_QUERY = "loop_cost_by_day"
@@ -65,13 +68,26 @@ class LoopMetrics:
     _events: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seq: int = 0
     _gates: pl.DataFrame = field(default_factory=_GATE_ROWS.to_frame)
+    _gates_at_s: float = -inf
     _costs: dict[str, float] = field(default_factory=dict)
     _costs_at_s: float = -inf
     _lock: Lock = field(default_factory=Lock)
 
     def instruments(self) -> list[Instrument]:
-        """Return the instruments; the first reads the gates for those that follow."""
-        gates = "looptrace.gates"
+        """Return the instruments."""
+        return [
+            *self._of_events(),
+            *self._of_gates(),
+            *self._of_costs(),
+            Instrument(
+                "looptrace.detection.lag_seconds",
+                "Age of the oldest request that was acknowledged and on which no rule has run.",
+                self._lag,
+                "gauge",
+            ),
+        ]
+
+    def _of_events(self) -> list[Instrument]:
         return [
             Instrument(
                 "looptrace.loops.events",
@@ -84,6 +100,11 @@ class LoopMetrics:
                 "Times that an agent was told to change course.",
                 lambda: {(): self._of_action("pivot")},
             ),
+        ]
+
+    def _of_gates(self) -> list[Instrument]:
+        gates = "looptrace.gates"
+        return [
             Instrument(
                 f"{gates}.opened", "Gates that opened, by rule.", self._opened, labels=("rule",)
             ),
@@ -112,6 +133,10 @@ class LoopMetrics:
                 "histogram",
                 ("le",),
             ),
+        ]
+
+    def _of_costs(self) -> list[Instrument]:
+        return [
             Instrument(
                 "looptrace.loops.tokens",
                 "Tokens inside the loops that are stored, each turn once.",
@@ -131,12 +156,6 @@ class LoopMetrics:
                 lambda: {(): self._cost("loops")},
                 "gauge",
             ),
-            Instrument(
-                "looptrace.detection.lag_seconds",
-                "Age of the oldest request that was acknowledged and on which no rule has run.",
-                self._lag,
-                "gauge",
-            ),
         ]
 
     def _read_events(self) -> Values:
@@ -151,9 +170,12 @@ class LoopMetrics:
         return sum(count for (*_, of), count in self._read_events().items() if of == action)
 
     def _read_gates(self) -> pl.DataFrame:
-        gates = self._table(_GATES, _GATE_ROWS)
-        self._gates = self._gates if gates is None else gates
-        return self._gates
+        with self._lock:
+            if time.monotonic() - self._gates_at_s > GATES_EVERY_S:
+                self._gates_at_s = time.monotonic()
+                gates = self._table(_GATES, _GATE_ROWS)
+                self._gates = self._gates if gates is None else gates
+            return self._gates
 
     def _opened(self) -> Values:
         return {(rule,): count for rule, count in Counter(self._read_gates()["rule"]).items()}
@@ -192,7 +214,7 @@ class LoopMetrics:
     def _lag(self) -> Values:
         try:
             return {(): _age_s(self.log.waiting_since_ns(self.detection.seq))}
-        except StoreError as error:
+        except (StoreError, sqlite3.ProgrammingError) as error:  # The log is closed at the end.
             _logger.warning("%s", error)
             return {}
 

@@ -1,0 +1,75 @@
+"""Loops and gates in numbers: what the store says, and no content in labels or lines of the log."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.live_detector import DetectorCounts
+from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
+from looptrace.collector.server.metrics import Metrics
+from looptrace.collector.store import reader, writer
+from looptrace.rules.vocabulary import NS_PER_S
+from tests.collector.store.test_writer import looping, spans_of
+from tests.reliability.test_metrics import samples
+
+
+def shown(store: Path) -> dict[str, float]:
+    """Read what Prometheus would read of a store."""
+    log = IngestLog(store / "looptrace-store.log.db", 1_000_000)
+    try:
+        metrics = Metrics(LoopMetrics(store, log, DetectorCounts()).instruments(), {})
+        page = samples(metrics.page())
+        metrics.close(1)
+        return page
+    finally:
+        log.close()
+
+
+def test_the_store_is_counted(tmp_path: Path) -> None:
+    """Gates by how they stand, the time to resolution, and what loops have cost."""
+    writer.ingest(spans_of(looping("s1"), looping("s2")), tmp_path)
+    with reader.open_gates(tmp_path) as gates:
+        first, _ = gates.gates("open")
+        gates.resolve(first.id, "not_a_loop", None)
+    writer.ingest(spans_of(looping("s1"), looping("s2")), tmp_path)
+    page = shown(tmp_path)
+    with reader.open_gates(tmp_path) as gates:
+        resolved = gates.gate(first.id).gate
+
+    assert page["looptrace_gates_open"] == 1
+    assert page['looptrace_gates_resolved_total{decision="not_a_loop"}'] == 1
+    assert page["looptrace_loops_stored"] == 2
+    assert page["looptrace_loops_seconds"] > 0
+    assert page["looptrace_gates_oldest_open_seconds"] > 0
+    waited_s = ((resolved.resolved_ns or 0) - resolved.opened_ns) / NS_PER_S
+    assert page["looptrace_gates_resolution_seconds_sum"] == pytest.approx(waited_s)
+    assert page['looptrace_gates_resolution_seconds_bucket{le="+Inf"}'] == 1
+    assert page['looptrace_gates_resolution_seconds_bucket{le="10"}'] == (waited_s <= 10)
+
+
+def test_a_store_without_loops_has_its_numbers(tmp_path: Path) -> None:
+    """A panel of a server that is well shows zeros, and no error."""
+    writer.prepare(tmp_path)
+    page = shown(tmp_path)
+
+    assert page["looptrace_gates_open"] == page["looptrace_detection_lag_seconds"] == 0
+    assert page["looptrace_gates_resolution_seconds_count"] == 0
+
+
+def test_a_line_of_the_log_has_ids_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has no content: neither the task's name, nor what repeats."""
+    writer.ingest(spans_of(looping("secret-task")), tmp_path)
+    with reader.open_gates(tmp_path) as gates:
+        events = [event for _, event in gates.events()]
+    with caplog.at_level(logging.INFO, "looptrace"):
+        log_events(events)
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == len(events) > 0
+    assert any(line.startswith("gate_opened: rule ") for line in lines)
+    assert "secret-task" not in "".join(lines)
+    assert "total is" not in "".join(lines)
