@@ -190,7 +190,8 @@ def carriers(rows: Columns, persons: Persons) -> Flags:
     marked[lasts_of([task, rows["agent_code"]])] = True
     calls = np.flatnonzero(_calls(rows))
     if len(calls):
-        marked[calls[lasts_of([task[calls], rows["agent_code"][calls]], OWN_LOOKBACK)]] = True
+        # Earlier looks are kept by the rules that tell polls, which look back further than those.
+        marked[calls[lasts_of([task[calls], rows["agent_code"][calls]])]] = True
     current = epoch == epoch[tasks][np.cumsum(changes(task)) - 1]
     transition = ("phase_code", "converging", "phase_before_code")
     for names in (transition[:2], transition, ("measured_code",)):

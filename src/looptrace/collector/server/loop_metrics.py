@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -193,7 +193,7 @@ class LoopMetrics:
         resolved = self._read_gates().filter(status="resolved")
         waits = ((resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S).drop_nulls().sort()
         values = waits.to_list()
-        at_most = {bound: float(bisect_left(values, bound + 1e-9)) for bound in RESOLUTION_BOUNDS_S}
+        at_most = {bound: float(bisect_right(values, bound)) for bound in RESOLUTION_BOUNDS_S}
         buckets: dict[tuple[str, ...], float] = {
             (f"{bound:g}",): count for bound, count in at_most.items()
         }
