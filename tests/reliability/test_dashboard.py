@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask for numbers that a server shows, as Prometheus takes them."""
+"""P8: dashboard and alerts ask for numbers that a server shows, as Prometheus takes them."""
 
 from __future__ import annotations
 

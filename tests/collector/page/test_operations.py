@@ -48,9 +48,9 @@ def operator(hooked: Served) -> Iterator[Browser]:
 def test_the_overview_says_what_the_queries_say(operator: Browser) -> None:
     """One loop in one task, its gate, its cost, and what was decided."""
     until(lambda: "100.0 % of 1 task had a loop" in flat(operator, "/overview"))
+    until(lambda: "1 gates opened, 1 open now" in flat(operator, "/overview"))
     text = words(operator, "/overview")
 
-    assert "1 gates opened, 1 open now" in flat(operator, "/overview")
     assert "repeated_failure" in text
     assert "Nothing was decided yet." in text
     assert set(QUERIES) <= set(queries.names())

@@ -634,7 +634,7 @@ def test_what_cannot_be_resolved(gates: GateStore) -> None:
     """One line says why."""
     recorded(gates, f"{CALL} x5")
     (gate,) = gates.gates()
-    with pytest.raises(GateError, match=r"no gate 'nope'.*There is"):
+    with pytest.raises(GateError, match=r"no gate 'nope'.*Known"):
         gates.resolve("nope", "continue", None, NOW_NS)
     with pytest.raises(GateError, match="Did you mean continue"):
         gates.resolve(gate.id, "continu", None, NOW_NS)
