@@ -67,7 +67,9 @@ def test_is_not_checked():
     assert "run_tests(tests/test_cart.py) gave the same result 5 times, turns 1" in ran.stdout
     assert "FAILED test_agent.py::test_loops" in ran.stdout
     assert "Traceback" not in ran.stdout
-    assert ran.stdout.count("gave the same result") == 1
+    # Where CI is set, pytest writes the whole message into the line of its summary as well.
+    report, _, _ = ran.stdout.partition("FAILED test_agent.py")
+    assert report.count("gave the same result") == 1
     assert "assert_no_loops" not in ran.stdout
 
 
