@@ -67,6 +67,20 @@ def test_a_gate_that_is_not_called_as_the_spans_are(
     assert "name ticket-42:" in warning
 
 
+def test_a_task_that_only_an_open_span_names(
+    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An agent asks within its own span, which names the task, perhaps late, and ends last."""
+    tracer = processor.use(TracerProvider())._provider.get_tracer("agent")  # type: ignore[union-attr]
+    with tracer.start_as_current_span("invoke_agent") as agent:
+        agent.set_attribute("session.id", "ticket-42")
+        for _ in range(3):
+            with tracer.start_as_current_span("execute_tool"):
+                pass
+        steps(processor, "ticket-42")
+    assert warnings(caplog) == []
+
+
 def test_a_span_that_the_sdk_has_cut(
     processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -55,9 +55,13 @@ class OpenSpans:
         except ValueError:
             return False
 
+    def all(self) -> list[Span]:
+        """Return all open spans."""
+        return list(self._open.values())
+
     def of(self, traces: set[int]) -> list[ReadableSpan]:
         """Return the open spans of these traces."""
-        return [s for s in list(self._open.values()) if s.context.trace_id in traces]
+        return [span for span in self.all() if span.context.trace_id in traces]
 
     def nearest(self, span_id: int) -> Span | None:
         """Return the nearest open span above this one that is an agent's, else the nearest."""

@@ -142,7 +142,7 @@ class LoopSpanProcessor(SpanProcessor):
             stuck_s=limits.stuck_s,
         )
         queue = self._queue
-        self._setup = setup = SetupCheck(self._spans.knows)
+        self._setup = setup = SetupCheck(self._spans)
         self._gates = Gates(lambda: queue.failing, setup.asked)
         # Tasks by name whose gate was asked for, and until when what is known of them holds.
         self._known_until_s: BoundedDict[str, float] = BoundedDict(TASKS_MAX)

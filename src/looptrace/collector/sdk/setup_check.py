@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace import semconv
 from looptrace.bounded_dict import BoundedDict
+from looptrace.collector.sdk.open_spans import OpenSpans
 
 _logger = logging.getLogger(__name__)
 
@@ -35,11 +35,11 @@ METADATA = "metadata"
 
 
 class SetupCheck:
-    """Watches spans and questions for what cannot work; `knows_trace` tells a trace's id (hex)."""
+    """Watches spans and questions for what cannot work; `spans` are those still open."""
 
-    def __init__(self, knows_trace: Callable[[str], bool]) -> None:
+    def __init__(self, spans: OpenSpans) -> None:
         self.cut = 0  # spans that had lost attributes
-        self._knows_trace = knows_trace
+        self._spans = spans
         self._has_spans = False
         self._reads_all = True  # of spans with metadata the names are not known here
         self._names: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of sessions and tasks
@@ -52,11 +52,7 @@ class SetupCheck:
 
     def ended(self, span: ReadableSpan) -> None:
         """Note whose a span is, and whether the SDK has cut it."""
-        attributes = span.attributes or {}
-        for key in NAMING:
-            if (name := attributes.get(key)) is not None:
-                self._names[str(name)] = None
-        self._reads_all &= METADATA not in attributes
+        self._learn(span)
         if span.dropped_attributes:
             self.cut += 1
             self._warn(
@@ -78,7 +74,11 @@ class SetupCheck:
                 "processor to the provider that the agent's framework uses (`use(provider)`), or "
                 "call looptrace.instrument() before the framework is set up",
             )
-        elif self._reads_all and task not in self._names and not self._knows_trace(task):
+            return
+        # The span that names the task is often the agent's, which ends last.
+        for span in self._spans.all():
+            self._learn(span)
+        if self._reads_all and task not in self._names and not self._spans.knows(task):
             shown = ", ".join(list(self._names)[-NAMES_SHOWN_MAX:]) or "none"
             self._warn(
                 "unknown task",
@@ -88,6 +88,13 @@ class SetupCheck:
                 task,
                 shown,
             )
+
+    def _learn(self, span: ReadableSpan) -> None:
+        attributes = span.attributes or {}
+        for key in NAMING:
+            if (name := attributes.get(key)) is not None:
+                self._names[str(name)] = None
+        self._reads_all &= METADATA not in attributes
 
     def _warn(self, fault: str, message: str, *values: object) -> None:
         self._warned[fault] += 1
