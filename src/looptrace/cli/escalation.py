@@ -87,7 +87,7 @@ def _notes(paths: Sequence[str], gate: GateEvent, meaning: Meaning | None) -> li
     if folder is None:
         return []
     with reader.open_gates(folder) as gates:
-        return [note.reported() for note in gates.notes(gate, meaning)]
+        return [PastNote.of(note) for note in gates.notes(gate, meaning)]
 
 
 def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent:

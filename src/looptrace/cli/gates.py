@@ -14,8 +14,8 @@ import msgspec
 
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import DECISIONS
+from looptrace.analyzer.gates.notes import Likeness
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.resolutions import Likeness
 from looptrace.analyzer.report.tables import (
     number_text,
     print_numbers,

@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import GateEvent, TaskStatus
-from looptrace.collector.store.gates import ResolutionNote, StoredGate
+from looptrace.analyzer.gates.notes import ResolutionNote
+from looptrace.collector.store.gates import StoredGate
 
 
 class ApiError(msgspec.Struct):

@@ -27,6 +27,7 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.notes import ResolutionNote
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -36,7 +37,7 @@ from looptrace.analyzer.testing.notation import tasks_in
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store import reader, sqlite_file, writer
 from looptrace.collector.store.gate_metrics import AgentMetrics, metrics_of
-from looptrace.collector.store.gates import GateStore, ResolutionNote
+from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.rules.vocabulary import NS_PER_S

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.gates.events import Failure, GateEvent
-from looptrace.analyzer.gates.resolutions import Likeness
+from looptrace.analyzer.gates.notes import Likeness, ResolutionNote
 from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX, NAME_LENGTH_MAX, NoOpinion, Opinion
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
+from looptrace.analyzer.text.times import utc_day
 from looptrace.rules.docs import summary
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -75,6 +76,11 @@ class PastNote:
     text: str
     date: str
     likeness: Likeness = "same"
+
+    @classmethod
+    def of(cls, note: ResolutionNote) -> Self:
+        """Return a note that a store keeps as it is shown."""
+        return cls(note.note, utc_day(note.resolved_ns), note.likeness)
 
 
 @dataclass(frozen=True, slots=True)

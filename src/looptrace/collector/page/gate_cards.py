@@ -10,11 +10,12 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.notes import ResolutionNote
 from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
 from looptrace.analyzer.report.wording import WHY_TEXTS, counted
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store import reader
-from looptrace.collector.store.gates import ResolutionNote, StoredGate
+from looptrace.collector.store.gates import GateDetails, GateStore, StoredGate
 
 _MINUTE_S = 60
 # Under this a rate says more of a clock than of a loop.
@@ -76,18 +77,20 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
     turns = reader.read_turns_of_tasks(api.store_dir, tasks)
     stored = reader.read_findings_of_tasks(api.store_dir, tasks)
     findings = {finding.id: finding for finding in stored}
-    return [_card(api, gate, findings, turns.filter(pl.col("task") == gate.task)) for gate in gates]
+    meaning = api.settings.policy.rule_set.meaning
+    with reader.open_gates(api.store_dir) as store:
+        return [
+            _card(store, details, findings, turns.filter(task=details.gate.task))
+            for details in store.details([gate.id for gate in gates], meaning)
+        ]
 
 
 def _card(
-    api: GatesApi, gate: StoredGate, findings: Mapping[str, Finding], turns: pl.DataFrame
+    store: GateStore, details: GateDetails, findings: Mapping[str, Finding], turns: pl.DataFrame
 ) -> GateCard:
-    details = api.gate_details(gate.id)
-    with reader.open_gates(api.store_dir) as store:
-        opening = store.finding(gate.id)
-        events = [event for _, event in store.events(task=gate.task)]
+    events = [event for _, event in store.events(task=details.gate.task)]
     # As it stands, where the store has it; it may have grown since the gate opened.
-    finding = findings.get(details.event.finding) or opening
+    finding = findings.get(details.event.finding) or store.finding(details.gate.id)
     is_drawn = finding is not None and not turns.is_empty()
     return GateCard(
         gate=details.gate,

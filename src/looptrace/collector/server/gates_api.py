@@ -26,7 +26,7 @@ from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
-from looptrace.analyzer.report.escalation import Escalation, escalation_of
+from looptrace.analyzer.report.escalation import Escalation, PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
@@ -326,7 +326,7 @@ class GatesApi:
         turns = None if finding is None else reader.read_turns_around(self.store_dir, finding)
         if finding is None or turns is None:
             return None
-        notes = [note.reported() for note in details.notes]
+        notes = [PastNote.of(note) for note in details.notes]
         return escalation_of(details.event, finding, turns, events, opinion, notes)
 
     def _detected(self, details: GateDetails) -> Finding | None:

@@ -42,6 +42,14 @@ _OPINIONS = """
         no_opinion TEXT
     ) STRICT
 """
+# A gate is shown with who resolved it, and with the newest notes that resolved others.
+_INDEXES_OF_GATES = (
+    "CREATE INDEX resolutions_of_gate ON resolutions (gate, at_ns)",
+    """
+    CREATE INDEX gates_with_note ON gates (resolved_ns DESC, id)
+    WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel'
+    """,
+)
 # No event is ever deleted, so that `seq` grows without AUTOINCREMENT, which would write for known
 # events, too.
 _TABLES = (
@@ -107,6 +115,7 @@ _TABLES = (
         who TEXT -- decided; null where nobody said
     ) STRICT
     """,
+    *_INDEXES_OF_GATES,
     _OPINIONS,
     *_OUTBOX,
 )
@@ -127,11 +136,12 @@ _STEPS = {
     ),
     4: (_OPINIONS,),
     5: ("ALTER TABLE resolutions ADD COLUMN who TEXT",),
+    6: _INDEXES_OF_GATES,
 }
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=6,
+    version=7,
     tables=_TABLES,
     steps=_STEPS,
     if_damaged="move it away: the next ingest finds the gates anew, without what people decided",
@@ -221,7 +231,8 @@ _GATES = """
 GATE = f"{_GATES} WHERE gates.id = ?"
 # Of an id that is whole, only this one, although it may begin others.
 IDS_OF_PREFIX = """
-    SELECT id FROM gates WHERE substr(id, 1, length(?1)) = ?1 AND ?1 <> ''
+    SELECT id FROM gates
+    WHERE id BETWEEN ?1 AND ?1 || char(0x10FFFF) AND substr(id, 1, length(?1)) = ?1 AND ?1 <> ''
     ORDER BY id <> ?1, opened_ns DESC, id LIMIT ?2
 """
 _LISTED = "(?1 IS NULL OR status = ?1) AND (?2 IS NULL OR task = ?2)"
@@ -255,7 +266,7 @@ NOTES = """
     FROM gates JOIN events ON events.id = gates.event
     WHERE gates.id IN (
         SELECT id FROM gates
-        WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel' AND id <> ?
+        WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel'
         ORDER BY resolved_ns DESC, id LIMIT ?
     )
     ORDER BY resolved_ns DESC, gates.id

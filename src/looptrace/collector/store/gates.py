@@ -24,15 +24,14 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import PROGRESS, GateError, NoGateError, check_decision
 from looptrace.analyzer.gates.events import EventType, GateEvent
-from looptrace.analyzer.gates.resolutions import LIKENESSES, Likeness, Resolution, Signs, likeness
+from looptrace.analyzer.gates.notes import ResolutionNote, Signs, notes_like
+from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
-from looptrace.analyzer.report.escalation import PastNote
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
-from looptrace.analyzer.text.times import utc_day
 from looptrace.collector.store import gate_tables as queries
 from looptrace.collector.store.gate_tables import GATES, GateFile
 from looptrace.collector.store.outbox import enqueue
@@ -73,22 +72,6 @@ class StoredGate:
     decision: str | None
     note: str | None
     resolved_by: str | None = None  # whose name the token or the form had
-
-
-@dataclass(frozen=True, slots=True)
-class ResolutionNote:
-    """What a person wrote when resolving an earlier gate, and how like its loop was."""
-
-    gate: str
-    task: str
-    decision: str | None
-    note: str
-    resolved_ns: int
-    likeness: Likeness = "same"
-
-    def reported(self) -> PastNote:
-        """Return it as an escalation shows it."""
-        return PastNote(self.note, utc_day(self.resolved_ns), self.likeness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +242,19 @@ class GateStore(GateFile):
         Raises:
             GateError: if there is none with this id, or several begin with it.
         """
-        whole = self._whole_id(gate_id)
-        (row,) = self._rows(queries.GATE, whole)
-        event = self._opening(whole)
-        return GateDetails(StoredGate(*row), event, self.notes(event, meaning))
+        (details,) = self.details([self._whole_id(gate_id)], meaning)
+        return details
+
+    def details(self, ids: Sequence[str], meaning: Meaning | None = None) -> list[GateDetails]:
+        """Return the gates of whole ids; the notes are read once for all of them."""
+        notes = self._past_notes()
+        details: list[GateDetails] = []
+        for gate_id in ids:
+            (row,) = self._rows(queries.GATE, gate_id)
+            event = self._opening(gate_id)
+            like = _notes_for(event, notes, meaning)
+            details.append(GateDetails(StoredGate(*row), event, like))
+        return details
 
     def _whole_id(self, prefix: str) -> str:
         found = [found for (found,) in self._rows(queries.IDS_OF_PREFIX, prefix, _IDS_SHOWN_MAX)]
@@ -296,15 +288,14 @@ class GateStore(GateFile):
         Those of the same signature come first, then those of the same type, then those that mean
         the same where a meaning is given; of each the newest first.
         """
-        mine = Signs(opening.signature, opening.signature_coarse)
-        rows = self._rows(queries.NOTES, opening.gate, _NOTES_COMPARED_MAX)
-        notes = [
-            replace(ResolutionNote(*row), likeness=like)
-            for *row, signature, coarse in rows
-            if (like := likeness(mine, Signs(signature, coarse), meaning))
+        return _notes_for(opening, self._past_notes(), meaning)
+
+    def _past_notes(self) -> list[tuple[ResolutionNote, Signs]]:
+        """Return the newest notes that resolved gates, each with what their loop is known by."""
+        rows = self._rows(queries.NOTES, _NOTES_COMPARED_MAX)
+        return [
+            (ResolutionNote(*note), Signs(signature, coarse)) for *note, signature, coarse in rows
         ]
-        notes.sort(key=lambda note: LIKENESSES.index(note.likeness))
-        return tuple(notes[:NOTES_MAX])
 
     def resolve(
         self,
@@ -396,3 +387,11 @@ class GateStore(GateFile):
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def _notes_for(
+    opening: GateEvent, notes: Iterable[tuple[ResolutionNote, Signs]], meaning: Meaning | None
+) -> tuple[ResolutionNote, ...]:
+    signs = Signs(opening.signature, opening.signature_coarse)
+    others = (note for note in notes if note[0].gate != opening.gate)
+    return tuple(notes_like(signs, others, meaning)[:NOTES_MAX])
