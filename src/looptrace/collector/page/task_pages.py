@@ -87,11 +87,13 @@ class TaskPages:
 
     async def task(self, request: Request) -> Response:
         """Show a task: its loops, and its turns with the newest last."""
-        await self.api.stored()
         state = await run_in_threadpool(self.renderer.state)
         name = request.query_params.get("id", "")
         before = _number(request.query_params.get("before"))
         content = await run_in_threadpool(self._task, name, before)
+        if content is None:  # It may have begun a moment ago; what comes later the page adds.
+            await self.api.stored()
+            content = await run_in_threadpool(self._task, name, before)
         if content is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
         return await self.renderer.answer(request, "task.html.j2", state=state, **content)
