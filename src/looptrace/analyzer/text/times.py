@@ -1,4 +1,4 @@
-"""Times as text, in UTC, out of nanoseconds since 1970; each function is named by its precision."""
+"""Times as text, in UTC, from and to nanoseconds since 1970; what writes is named by precision."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from looptrace.rules.vocabulary import NS_PER_S
 
 _NS_PER_US = 1_000
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_us(at_ns: int) -> str:
     """Write `2026-03-14T02:11:09.000000Z`, as reports do; nanoseconds are cut off."""
     at = _EPOCH + timedelta(microseconds=at_ns // _NS_PER_US)
-    return at.isoformat(timespec="microseconds") + "Z"
+    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def utc_ms(at_ns: int) -> str:
@@ -29,3 +29,15 @@ def utc_s(at_ns: int) -> str:
 def utc_day(at_ns: int) -> str:
     """Write `2026-03-14`, as notes of people do."""
     return utc_ms(at_ns)[:10]
+
+
+def time_ns_of(text: object) -> int | None:
+    """Return the nanoseconds since 1970 of an ISO 8601 time, UTC where it does not say."""
+    if not isinstance(text, str):
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (time - _EPOCH) // timedelta(microseconds=1) * _NS_PER_US

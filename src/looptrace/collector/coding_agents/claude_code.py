@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
     INTERRUPTED,
@@ -19,7 +20,6 @@ from looptrace.collector.coding_agents.session_spans import (
     Thread,
     Usage,
     Word,
-    time_ns_of,
 )
 from looptrace.collector.otlp.span_rows import SpanRow
 

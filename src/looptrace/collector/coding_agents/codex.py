@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.text.payloads import parsed
+from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
     INTERRUPTED,
@@ -20,7 +21,6 @@ from looptrace.collector.coding_agents.session_spans import (
     Thread,
     Usage,
     Word,
-    time_ns_of,
 )
 from looptrace.collector.otlp.span_rows import SpanRow
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents import codex
 from looptrace.collector.coding_agents.session_spans import (
     REJECTED,
@@ -19,7 +20,6 @@ from looptrace.collector.coding_agents.session_spans import (
     Word,
     model_row,
     person_row,
-    time_ns_of,
     tool_row,
 )
 from looptrace.collector.otlp.span_rows import SpanRow

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -19,8 +18,6 @@ from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, SpanRow, span_r
 INTERRUPTED, REJECTED, ANSWERED = "interrupted", "rejected", "answered"
 
 _TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NS_PER_US = 1_000
 
 
 class Word(NamedTuple):
@@ -42,7 +39,10 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent of a session. `trace` names the part of the session that is one trace."""
+    """An agent of a session. `trace` names the part of the session that is one trace.
+
+    Where a session has no name, `trace` must tell it from others.
+    """
 
     product: str  # the service's name, as in "claude-code"
     session: str
@@ -50,16 +50,11 @@ class Agent:
     trace: str = ""
 
 
-def time_ns_of(text: object) -> int | None:
-    """Return the nanoseconds since 1970 of an ISO 8601 time, UTC where it does not say."""
-    if not isinstance(text, str):
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return (time - _EPOCH) // timedelta(microseconds=1) * _NS_PER_US
+def texts_of(content: object) -> str:
+    """Return the texts of a message's parts, which may be one text."""
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return "" if content is None else str(content)
 
 
 def tool_row(

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
-from looptrace.collector.coding_agents.session_logs import decoded_documents
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
+from looptrace.collector.importers.documents import decoded_documents
 from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.json_documents import begins_document, documents

@@ -1,0 +1,92 @@
+"""What `codex exec --json` prints, to rows: items as they are completed, without times.
+
+Items are put STEP_NS apart, as the lines of an old log are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from looptrace.collector.coding_agents.codex import PRODUCT, STEP_NS
+from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage
+from looptrace.collector.otlp.span_rows import SpanRow
+
+_SESSION = "thread.started"
+_DONE = "item.completed"
+_TURN = "turn.completed"
+_FAILED = ("turn.failed", "error")
+# Fields of an item that say what came of it, and not what was asked for.
+_OUTPUTS = ("aggregated_output", "result", "error")
+_RESULTS = (*_OUTPUTS, "exit_code", "status")
+_ABOUT = ("id", "type", "item_type")
+# What the tools of these items are called in a session's log.
+_TOOLS = {"command_execution": "shell", "file_change": "apply_patch"}
+_TEXTS = ("agent_message", "assistant_message")
+_UNSEEN = ("reasoning", "todo_list", "error")
+
+
+def is_line(names: Collection[str]) -> bool:
+    """Recognise such a line by the names of its fields; the first is that of the thread."""
+    return {"type", "thread_id"} == set(names)
+
+
+class CodexEvents:
+    """One such stream while it is read."""
+
+    def __init__(self) -> None:
+        self._thread = Thread(Agent(PRODUCT, "", PRODUCT))
+        self._at_ns = 0
+        self._response = ""  # key of the response that came last
+        self._is_over = True  # that response: a call of it has its result
+
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
+        """Return the rows that a line completes."""
+        self._at_ns += STEP_NS
+        kind, item = line.get("type"), line.get("item")
+        if kind == _SESSION:
+            self._thread.end()
+            self._thread = Thread(Agent(PRODUCT, str(line.get("thread_id")), PRODUCT))
+        elif kind == _DONE and isinstance(item, dict):
+            self._item(item, str(item.get("id")))
+        elif kind == _TURN and isinstance(line.get("usage"), dict):
+            usage = line["usage"]
+            self._thread.uses(
+                self._response, Usage(usage.get("input_tokens"), usage.get("output_tokens"))
+            )
+        elif kind in _FAILED:
+            error = line.get("error") or line
+            self._thread.fails(str(self._at_ns), self._at_ns, str(error.get("message")), None)
+        return self._thread.taken()
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows of what is over at the end of the stream."""
+        self._thread.end()
+        return self._thread.taken()
+
+    def _item(self, item: dict[str, Any], key: str) -> None:
+        kind = str(item.get("type") or item.get("item_type"))
+        if kind in _UNSEEN:
+            return
+        if self._is_over:
+            self._response, self._is_over = key, False
+        if kind in _TEXTS:
+            self._thread.says(self._response, self._at_ns, str(item.get("text", "")), None)
+            return
+        asked = {name: item[name] for name in item if name not in (*_ABOUT, *_RESULTS)}
+        tool = str(item.get("tool") or kind)
+        self._thread.calls(
+            self._response, self._at_ns, key, tool, asked.get("arguments") or asked, None
+        )
+        code = item.get("exit_code")
+        failed = item.get("status") == "failed" or (isinstance(code, int) and code != 0)
+        output = next((item[name] for name in _OUTPUTS if item.get(name)), "")
+        self._at_ns += STEP_NS
+        self._thread.gets(key, self._at_ns, _text(output), True if failed else None, None)
+        self._is_over = True
+
+
+def _text(output: object) -> str:
+    if isinstance(output, dict) and "message" in output:
+        return str(output["message"])
+    return str(output)

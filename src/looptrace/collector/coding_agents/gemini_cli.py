@@ -1,0 +1,75 @@
+"""The recorded chats of Gemini CLI, `~/.gemini/tmp/*/chats/session-*.json`, to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from looptrace.analyzer.text.times import time_ns_of
+from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage, Word, texts_of
+from looptrace.collector.otlp.span_rows import SpanRow
+
+PRODUCT = "gemini-cli"
+_FAILED = {"error": True, "success": False}
+
+
+def is_chat(names: Collection[str]) -> bool:
+    """Recognise a chat by the names of its fields."""
+    return {"sessionId", "messages", "startTime"} <= set(names)
+
+
+class GeminiChat:
+    """One chat, which is a record of its own."""
+
+    def read(self, record: dict[str, Any]) -> list[SpanRow]:
+        """Return the rows of a chat. Raises BadSpanError for a bad time."""
+        thread = Thread(Agent(PRODUCT, str(record["sessionId"]), PRODUCT))
+        last_ns = time_ns_of(record.get("startTime")) or 0
+        for message in record["messages"]:
+            last_ns = time_ns_of(message.get("timestamp")) or last_ns
+            _read(thread, message, last_ns)
+        thread.end()
+        return thread.taken()
+
+    def rest(self) -> list[SpanRow]:
+        """Return nothing: a chat is whole."""
+        return []
+
+
+def _read(thread: Thread, message: dict[str, Any], at_ns: int) -> None:
+    key, kind = str(message.get("id")), message.get("type")
+    text = texts_of(message.get("content"))
+    if kind == "user":
+        thread.hears(key, at_ns, Word(text=text))
+    elif kind == "error":
+        thread.fails(key, at_ns, text, None)
+    elif kind == "gemini":
+        model, calls = message.get("model"), message.get("toolCalls") or ()
+        if text:
+            thread.says(key, at_ns, text, model)
+        for call in calls:
+            tool, arguments = str(call.get("name")), call.get("args")
+            thread.calls(key, at_ns, str(call.get("id")), tool, arguments, model)
+        tokens = message.get("tokens") or {}
+        thread.uses(key, Usage(tokens.get("input"), tokens.get("output")))
+        for call in calls:
+            done_ns = time_ns_of(call.get("timestamp")) or at_ns
+            failed = _FAILED.get(str(call.get("status")))
+            thread.gets(str(call.get("id")), done_ns, _result(call.get("result")), failed, None)
+
+
+def _result(result: object) -> str | None:
+    """Return what a function responded, of a list of parts as the API has them."""
+    parts = result if isinstance(result, list) else [result]
+    responses = [
+        part["functionResponse"].get("response")
+        for part in parts
+        if isinstance(part, dict) and isinstance(part.get("functionResponse"), dict)
+    ]
+    said = [
+        str(response.get("output") or response.get("error") or response)
+        if isinstance(response, dict)
+        else str(response)
+        for response in responses
+    ]
+    return "\n".join(said) if said else None if result is None else str(result)

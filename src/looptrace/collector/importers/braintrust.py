@@ -1,0 +1,60 @@
+"""Spans of Braintrust's logs, as its API and SQL answer them; an export is the same in lines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from looptrace.collector.importers.spans import (
+    foreign_row,
+    mapping,
+    model_attributes,
+    session_attributes,
+    text_of,
+    time_ns,
+)
+from looptrace.collector.otlp.span_rows import SpanRow
+
+_KINDS = {"llm": "LLM", "tool": "TOOL"}
+_SESSIONS = ("session_id", "thread_id", "conversation_id")
+
+
+def is_record(names: Collection[str]) -> bool:
+    """Recognise a span by the names of its fields."""
+    return {"span_id", "root_span_id"} <= set(names)
+
+
+def row_of(span: dict[str, Any]) -> SpanRow:
+    """Return the row of a span."""
+    about, metrics = mapping(span.get("span_attributes")), mapping(span.get("metrics"))
+    metadata = mapping(span.get("metadata"))
+    kind = _KINDS.get(str(about.get("type")), str(about.get("type") or "unknown").upper())
+    start_ns = time_ns(metrics.get("start") or span.get("created"))
+    given, answer = span.get("input"), span.get("output")
+    texts = (
+        model_attributes(given, answer)
+        if kind == "LLM"
+        else {"input.value": text_of(given), "output.value": text_of(answer)}
+    )
+    return foreign_row(
+        trace=span["root_span_id"],
+        span=span["span_id"],
+        parent=next(iter(span.get("span_parents") or ()), None),
+        name=about.get("name"),
+        start_ns=start_ns,
+        end_ns=time_ns(metrics.get("end")) or start_ns,
+        failed=True if span.get("error") else None,
+        error=span.get("error"),
+        scope="braintrust",
+        attributes={
+            "openinference.span.kind": kind,
+            "tool.name": about.get("name") if kind == "TOOL" else None,
+            **texts,
+            "llm.model_name": metadata.get("model"),
+            "llm.token_count.prompt": metrics.get("prompt_tokens"),
+            "llm.token_count.completion": metrics.get("completion_tokens"),
+            **session_attributes(
+                next((metadata[name] for name in _SESSIONS if metadata.get(name)), None)
+            ),
+        },
+    )

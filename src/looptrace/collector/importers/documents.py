@@ -1,0 +1,196 @@
+"""Reads the JSON documents of a source: OTLP, an export of a tracing system, or an agent's log.
+
+The form of a source is told by the fields of its first record, never by its name. A record that is
+bad costs itself alone. Kinds of lines of a log that are not known are passed over, because every
+version of an agent adds some; a line that is no JSON is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from looptrace.analyzer.text.escapes import with_whole_escapes
+from looptrace.collector.coding_agents import (
+    claude_code,
+    claude_stream,
+    codex,
+    codex_events,
+    gemini_cli,
+    openhands,
+    otlp_logs,
+    swe_agent,
+)
+from looptrace.collector.importers import (
+    braintrust,
+    jaeger,
+    langfuse,
+    langsmith,
+    mlflow,
+    phoenix,
+    tempo,
+    weave,
+    zipkin,
+)
+from looptrace.collector.importers.records import (
+    ENVELOPES,
+    LEVELS_MAX,
+    RECORD_ERRORS,
+    IsRecord,
+    Reader,
+    RecordReader,
+    records_in,
+    spans_of,
+    wrong,
+)
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
+
+
+class Log(Protocol):
+    """One log of an agent while it is read."""
+
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
+        """Return the rows that a line completes. Raises BadSpanError."""
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows of what is over at the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of records: what one is called, how it is told by its fields, and what reads them."""
+
+    name: str
+    is_record: IsRecord
+    reader: Callable[[], Reader]
+
+
+class _LogReader:
+    """The reader of the lines of an agent's log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def read(self, record: dict[str, Any], _where: str) -> DecodedSpans:
+        return DecodedSpans(self._log.read(record))
+
+    def rest(self) -> list[SpanRow]:
+        return self._log.rest()
+
+
+def _log(make: Callable[[], Log]) -> Callable[[], Reader]:
+    return lambda: _LogReader(make())
+
+
+# Ways to tell a form are tried in this order.
+FORMS = (
+    Form("line of a session log", claude_code.is_line, _log(claude_code.ClaudeCodeLog)),
+    Form("line of a session log", codex.is_line, _log(codex.CodexLog)),
+    Form("event of a stream", claude_stream.is_line, _log(claude_stream.ClaudeStream)),
+    Form("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
+    Form("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
+    Form("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),
+    Form("event of OpenHands", openhands.is_event, _log(openhands.OpenHandsEvents)),
+    Form("trace of Tempo", tempo.is_record, tempo.TempoReader),
+    Form("trace of Jaeger", jaeger.is_record, lambda: RecordReader(jaeger.parts)),
+    Form("trace of MLflow", mlflow.is_record, lambda: RecordReader(mlflow.parts)),
+    Form("record of Langfuse", langfuse.is_record, lambda: RecordReader(langfuse.parts)),
+    Form("span of Phoenix", phoenix.is_record, spans_of(phoenix.row_of)),
+    Form("run of LangSmith", langsmith.is_record, spans_of(langsmith.row_of)),
+    Form("call of Weave", weave.is_record, spans_of(weave.row_of)),
+    Form("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of)),
+    Form("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of)),
+)
+
+# How an export request begins, which has a reader of its own.
+_REQUESTS = (b'{"resourceSpans"', b'{"resource_spans"')
+
+_decode = msgspec.json.Decoder().decode
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_items = msgspec.json.Decoder(list[Raw]).decode
+
+
+def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[DecodedSpans]:
+    """Decode the JSON documents of a source, each of which may hold many records.
+
+    Documents of no known form are reported; the first that has one decides for the source.
+    """
+    form: Form | None = None
+    reader: Reader | None = None
+    is_otlp = False
+    for document in documents:
+        if form is None and not is_otlp and (form := _form_of(document)):
+            reader = form.reader()
+        if form is not None and reader is not None:
+            yield from _decoded_records(name, document, form, reader)
+            continue
+        decoded = _decoded_request(name, document)
+        is_otlp = is_otlp or bool(decoded.rows)
+        yield decoded
+    if reader is not None:
+        yield DecodedSpans(reader.rest())
+
+
+def _decoded_request(name: str, document: Frame) -> DecodedSpans:
+    if document.problem is None and otlp_logs.begins_request(document.data):
+        return otlp_logs.decode_json(document.data, f"{name}:{document.number}")
+    return decode_document(name, document)
+
+
+def _form_of(document: Frame) -> Form | None:
+    """Return the form of the first record of a document; None where it is none that is known."""
+    if document.data.startswith(_REQUESTS):
+        return None
+    try:
+        return _form_within(with_whole_escapes(document.data), LEVELS_MAX)
+    except DATA_ERRORS:  # Whoever decodes the document says what is wrong with it.
+        return None
+
+
+def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> Form | None:
+    first = bytes(memoryview(data)[:1])
+    if first == b"[" and levels:
+        items = _decode_items(data)
+        return _form_within(items[0], levels - 1, is_inner=is_inner) if items else None
+    if first != b"{":
+        return None
+    fields = _decode_fields(data)
+    # A plain export request is read by columns, and one that another system wraps is not.
+    is_request = not is_inner and not {"resourceSpans", "resource_spans"}.isdisjoint(fields)
+    for form in () if is_request else FORMS:
+        if form.is_record(fields):
+            return form
+    held = next((fields[name] for name in ENVELOPES if name in fields), None)
+    return None if held is None or not levels else _form_within(held, levels - 1, is_inner=True)
+
+
+def _decoded_records(
+    name: str, document: Frame, form: Form, reader: Reader
+) -> Iterator[DecodedSpans]:
+    where = f"{name}:{document.number}"
+    try:
+        value = _decode(with_whole_escapes(document.data))
+    except DATA_ERRORS as error:
+        why = document.problem or f"this {form.name} was left out: {wrong(error)}; {MEND}"
+        yield DecodedSpans(problems=[Problem(where, why)])
+        return
+    for place, record in records_in(value, where, form.is_record):
+        yield _decoded_record(place, record, form, reader)
+    if document.problem is not None:
+        yield DecodedSpans(problems=[Problem(where, document.problem)])
+
+
+def _decoded_record(where: str, record: Any, form: Form, reader: Reader) -> DecodedSpans:
+    try:
+        if not isinstance(record, dict):
+            raise TypeError(record)
+        return reader.read(record, where)
+    except RECORD_ERRORS as error:
+        why = f"this {form.name} was left out: {wrong(error)}; {MEND}"
+        return DecodedSpans(problems=[Problem(where, why)])

@@ -1,0 +1,73 @@
+"""Traces of Jaeger as its page downloads them and its API answers: `{"data": [trace, ...]}`.
+
+Times are microseconds. Tags and the fields of logs are lists of `{key, type, value}`; what OTLP
+calls status, scope and resource stands among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Any
+
+from looptrace.collector.importers.records import Part
+from looptrace.collector.importers.spans import NS_PER_US, foreign_row, span_id, trace_id
+from looptrace.collector.otlp.span_rows import SERVICE_NAME, SpanRow
+
+_SCOPES = ("otel.scope.name", "otel.library.name")
+_STATUS, _MESSAGE, _ERROR = "otel.status_code", "otel.status_description", "error"
+_FAILED = {"ERROR": True, "OK": False}
+_CHILD = "CHILD_OF"
+
+
+def is_record(names: Collection[str]) -> bool:
+    """Recognise a trace by the names of its fields."""
+    return {"traceID", "spans", "processes"} <= set(names)
+
+
+def parts(trace: dict[str, Any]) -> Iterator[Part]:
+    """Yield the spans of a trace, each with its place."""
+    processes = trace["processes"] or {}
+    for index, span in enumerate(trace["spans"] or ()):
+        yield f"spans[{index}]", partial(_row, span, processes)
+
+
+def _row(span: dict[str, Any], processes: dict[str, Any]) -> SpanRow:
+    tags = _map(span.get("tags"))
+    process = span.get("process") or processes.get(str(span.get("processID"))) or {}
+    parents = [each for each in span.get("references") or () if each["refType"] == _CHILD]
+    others = [each for each in span.get("references") or () if each not in parents[:1]]
+    start_ns = int(span["startTime"]) * NS_PER_US
+    error = tags.pop(_ERROR, None)
+    status = str(tags.pop(_STATUS, "")).upper()
+    return foreign_row(
+        trace=span["traceID"],
+        span=span["spanID"],
+        parent=parents[0]["spanID"] if parents else span.get("parentSpanID"),
+        name=span.get("operationName"),
+        start_ns=start_ns,
+        end_ns=start_ns + int(span.get("duration") or 0) * NS_PER_US,
+        failed=True if error in (True, "true") else _FAILED.get(status),
+        error=tags.pop(_MESSAGE, None),
+        service=_map(process.get("tags")).get(SERVICE_NAME) or process.get("serviceName"),
+        scope=next((tags.pop(name) for name in _SCOPES if name in tags), None),
+        attributes=tags,
+        events=[_event(log) for log in span.get("logs") or ()],
+        links=[(trace_id(each["traceID"]), span_id(each["spanID"])) for each in others],
+    )
+
+
+def _event(log: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    fields = _map(log.get("fields"))
+    return str(fields.pop("event", "")), int(log["timestamp"]) * NS_PER_US, fields
+
+
+def _map(tags: list[dict[str, Any]] | None) -> dict[str, Any]:
+    return {str(tag["key"]): _value(tag) for tag in tags or ()}
+
+
+def _value(tag: dict[str, Any]) -> Any:
+    value = tag.get("value")
+    if tag.get("type") in ("int64", "float64") and isinstance(value, str):
+        return float(value) if tag["type"] == "float64" else int(value)
+    return value

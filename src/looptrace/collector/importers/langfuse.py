@@ -1,0 +1,77 @@
+"""Observations of Langfuse, of its API or of an export, alone or within their trace.
+
+The API writes names as in `startTime`, an export to a blob storage as in `start_time`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Any
+
+from looptrace.collector.importers.records import Part
+from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
+from looptrace.collector.otlp.span_rows import BadSpanError, SpanRow
+
+_CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
+_OBSERVATION = {"id", "trace_id", "start_time", "type"}
+_TRACE = {"id", "observations"}
+_ONLY_IDS = "it has only the ids of observations; export each trace, or the observations"
+
+
+def is_record(names: Collection[str]) -> bool:
+    """Recognise an observation, or a trace that holds some, by the names of its fields."""
+    known = set(map(_snake, names))
+    return known >= _OBSERVATION or known >= _TRACE
+
+
+def parts(record: dict[str, Any]) -> Iterator[Part]:
+    """Yield the observations of a record, each with its place."""
+    record = _fields(record)
+    if "observations" not in record:
+        yield "", partial(_row, record, None)
+        return
+    for index, observation in enumerate(record["observations"] or ()):
+        read = partial(_row, observation, record.get("session_id"), record["id"])
+        yield f"observations[{index}]", read
+
+
+def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
+    if isinstance(observation, str):
+        raise BadSpanError(_ONLY_IDS)
+    fields = _fields(observation)
+    level = str(fields.get("level") or "")
+    usage = mapping(fields.get("usage_details")) or mapping(fields.get("usage"))
+    start_ns = time_ns(fields["start_time"])
+    return foreign_row(
+        trace=fields.get("trace_id") or trace,
+        span=fields["id"],
+        parent=fields.get("parent_observation_id"),
+        name=fields.get("name"),
+        start_ns=start_ns,
+        end_ns=time_ns(fields.get("end_time")) or start_ns,
+        failed=True if level == "ERROR" else None,
+        error=fields.get("status_message"),
+        service=fields.get("release"),
+        scope="langfuse",
+        attributes={
+            "langfuse.observation.type": str(fields["type"]).lower(),
+            "langfuse.observation.input": text_of(fields.get("input")),
+            "langfuse.observation.output": text_of(fields.get("output")),
+            "langfuse.observation.model.name": fields.get("provided_model_name")
+            or fields.get("model"),
+            "langfuse.observation.usage_details": text_of(usage) if usage else None,
+            "langfuse.observation.level": level or None,
+            "langfuse.observation.status_message": fields.get("status_message"),
+            "langfuse.session.id": session or fields.get("session_id"),
+        },
+    )
+
+
+def _fields(record: dict[str, Any]) -> dict[str, Any]:
+    return {_snake(name): value for name, value in record.items()}
+
+
+def _snake(name: str) -> str:
+    return _CAPITAL.sub(r"_\1", name).lower()

@@ -1,0 +1,57 @@
+"""Runs of LangSmith, as its API and client write them.
+
+They are given the attributes that LangSmith's own exporter for OpenTelemetry writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from looptrace import semconv
+from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
+from looptrace.collector.otlp.span_rows import SpanRow
+
+_METADATA = "langsmith.metadata."
+_MODELS = ("ls_model_name", "model", "model_name")
+_SESSIONS = ("session_id", "thread_id", "conversation_id")
+
+
+def is_record(names: Collection[str]) -> bool:
+    """Recognise a run by the names of its fields."""
+    return {"id", "run_type", "start_time"} <= set(names)
+
+
+def row_of(run: dict[str, Any]) -> SpanRow:
+    """Return the row of a run."""
+    extra = mapping(run.get("extra"))
+    metadata = mapping(extra.get("metadata"))
+    named = {**mapping(extra.get("invocation_params")), **metadata}
+    session = next((metadata[name] for name in _SESSIONS if metadata.get(name)), None)
+    start_ns = time_ns(run["start_time"])
+    outputs = mapping(run.get("outputs"))
+    return foreign_row(
+        trace=run.get("trace_id") or run["id"],
+        span=run["id"],
+        parent=run.get("parent_run_id"),
+        name=run.get("name"),
+        start_ns=start_ns,
+        end_ns=time_ns(run.get("end_time")) or start_ns,
+        failed=True if run.get("error") else None,
+        error=run.get("error"),
+        service=run.get("session_name"),
+        scope="langsmith",
+        attributes={
+            **{f"{_METADATA}{name}": text_of(value) for name, value in metadata.items()},
+            f"{_METADATA}session_id": session,
+            "langsmith.span.kind": run["run_type"],
+            "gen_ai.prompt": text_of(run.get("inputs")),
+            "gen_ai.completion": text_of(outputs) if outputs else None,
+            semconv.GEN_AI_TOOL_NAME: run.get("name") if run["run_type"] == "tool" else None,
+            semconv.GEN_AI_REQUEST_MODEL: next(
+                (named[name] for name in _MODELS if named.get(name)), None
+            ),
+            semconv.GEN_AI_USAGE_INPUT_TOKENS: run.get("prompt_tokens"),
+            semconv.GEN_AI_USAGE_OUTPUT_TOKENS: run.get("completion_tokens"),
+        },
+    )

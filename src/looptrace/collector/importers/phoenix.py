@@ -1,0 +1,68 @@
+"""Spans of Phoenix: what its API answers, and the rows of its data frame of spans.
+
+The API nests the ids in `context`; the data frame has a column `context.span_id`, and one for each
+attribute, `attributes.llm.input_messages`, with lists in it that OpenInference writes flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from looptrace.analyzer.text.payloads import parsed
+from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
+from looptrace.collector.otlp.span_rows import SpanRow
+
+_KIND = "openinference.span.kind"
+_ATTRIBUTES, _CONTEXT = "attributes.", "context."
+_FAILED = {"ERROR": True, "OK": False}
+# Objects that OpenInference writes as one text.
+_WHOLE = {"metadata", "llm.prompt_template.variables"}
+
+
+def is_record(names: Collection[str]) -> bool:
+    """Recognise a span by the names of its fields."""
+    has_ids = "context" in names or "context.span_id" in names
+    return has_ids and {"span_kind", "start_time"} <= set(names)
+
+
+def row_of(span: dict[str, Any]) -> SpanRow:
+    """Return the row of a span."""
+    context = mapping(span.get("context")) or _columns(span, _CONTEXT)
+    held = mapping(span.get("attributes")) or _columns(span, _ATTRIBUTES)
+    attributes = dict(_flat("", held))
+    start_ns = time_ns(span["start_time"])
+    return foreign_row(
+        trace=context["trace_id"],
+        span=context["span_id"],
+        parent=span.get("parent_id"),
+        name=span.get("name"),
+        start_ns=start_ns,
+        end_ns=time_ns(span.get("end_time")) or start_ns,
+        failed=_FAILED.get(str(span.get("status_code"))),
+        error=span.get("status_message"),
+        scope="phoenix",
+        attributes={_KIND: str(span["span_kind"]).upper()} | attributes,
+        events=[
+            (str(event["name"]), time_ns(event.get("timestamp")), mapping(event.get("attributes")))
+            for event in parsed(span.get("events")) or ()
+        ],
+    )
+
+
+def _columns(span: dict[str, Any], prefix: str) -> dict[str, Any]:
+    found = {name: value for name, value in span.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in found.items()}
+
+
+def _flat(prefix: str, held: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield attributes with the keys of OpenInference: dots for objects, numbers for lists."""
+    for name, value in held.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from [(key, text_of(value))] if key in _WHOLE else _flat(f"{key}.", value)
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            numbered = {str(index): item for index, item in enumerate(value)}
+            yield from _flat(f"{key}.", numbered)
+        elif value is not None:
+            yield key, value

@@ -1,0 +1,152 @@
+"""Rows of the span table from what tracing systems export: ids, times, values, attributes."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from looptrace import semconv
+from looptrace.analyzer.text.digests import digest
+from looptrace.analyzer.text.payloads import parsed
+from looptrace.analyzer.text.times import time_ns_of
+from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, BadSpanError, SpanRow, span_row
+
+TRACE_DIGITS, SPAN_DIGITS = 32, 16
+NS_PER_US, NS_PER_MS, NS_PER_S = 1_000, 1_000_000, 1_000_000_000
+EXCEPTION_EVENT = "exception"
+
+_HEX = re.compile(r"(?:0x)?([0-9a-fA-F]+)")
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+# A number of seconds, milliseconds, microseconds or nanoseconds since 1970 is told by its size: a
+# second of 2001 has nine digits more as nanoseconds.
+_UNITS = ((1e17, 1), (1e14, NS_PER_US), (1e11, NS_PER_MS), (0, NS_PER_S))
+
+
+def trace_id(text: object) -> str:
+    """Return a trace's id in hex, made of a UUID, of base64 or of any other text."""
+    return _hex_id(text, TRACE_DIGITS)
+
+
+def span_id(text: object) -> str:
+    """Return a span's id in hex, as `trace_id`; empty for none."""
+    return _hex_id(text, SPAN_DIGITS)
+
+
+def _hex_id(text: object, digits: int) -> str:
+    if text is None or text == "":
+        return ""
+    plain = str(text).replace("-", "")
+    if (hexadecimal := _HEX.fullmatch(plain)) and len(hexadecimal[1]) <= digits:
+        return hexadecimal[1].lower().rjust(digits, "0")
+    if plain.endswith("="):
+        try:
+            data = b64decode(str(text), validate=True)
+        except (Base64Error, ValueError):
+            data = b""
+        if len(data) * 2 == digits:
+            return data.hex()
+    return digest(str(text), size_bytes=digits // 2)
+
+
+def time_ns(value: object) -> int:
+    """Return a time since 1970 in nanoseconds, out of an ISO 8601 text or a number of any unit.
+
+    0 for none. Raises BadSpanError for what is no time.
+    """
+    if value is None or value == "":
+        return 0
+    if isinstance(value, str) and (at_ns := time_ns_of(value)) is not None:
+        return at_ns
+    try:
+        number = float(value)  # type: ignore[arg-type] # What is no number is refused.
+    except (TypeError, ValueError) as error:
+        raise BadSpanError(f"expected a time, found {value!r:.60}") from error
+    for least, factor in _UNITS:
+        if abs(number) >= least:
+            return int(value) if factor == 1 else round(number * factor)  # type: ignore[call-overload] # It is a number.
+    raise BadSpanError(f"expected a time, found {value!r:.60}")
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return an object, also one that is JSON in a string; empty for anything else."""
+    value = parsed(value)
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: object) -> str | None:
+    """Return a value as an attribute's text: JSON, unless it is text; None for none."""
+    if value is None or isinstance(value, str):
+        return value
+    return _encode(value).decode()
+
+
+def model_attributes(given: object, answer: object) -> dict[str, Any]:
+    """Return what a model was given and answered, without what an API puts round the messages."""
+    return {
+        "input.value": text_of(_messages(parsed(given), ("messages", "contents", "input"))),
+        "output.value": text_of(_messages(parsed(answer), ("choices", "output"))),
+    }
+
+
+def _messages(value: Any, names: Iterable[str]) -> Any:
+    held = (
+        next((value[name] for name in names if value.get(name)), value)
+        if (isinstance(value, dict))
+        else value
+    )
+    if isinstance(held, list):
+        return [
+            each["message"]
+            if isinstance(each, dict) and isinstance(each.get("message"), dict)
+            else each
+            for each in held
+        ]
+    return held
+
+
+def foreign_row(
+    *,
+    trace: object,
+    span: object,
+    parent: object,
+    name: object,
+    start_ns: int,
+    end_ns: int,
+    attributes: Mapping[str, Any],
+    failed: bool | None = None,
+    error: object = None,
+    service: object = None,
+    scope: object = None,
+    events: Iterable[tuple[str, int, dict[str, Any]]] = (),
+    links: Iterable[tuple[str, str]] = (),
+) -> SpanRow:
+    """Return the row of a span whose ids may have any form; attributes that are None are left out.
+
+    Raises:
+        BadSpanError: if it has no trace, no id, or bad times.
+    """
+    return span_row(
+        trace_id=trace_id(trace),
+        span_id=span_id(span),
+        parent_span_id=span_id(parent),
+        name="" if name is None else str(name),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        status=UNSET if failed is None else ERROR if failed else OK,
+        status_message="" if error is None else text_of(error) or "",
+        service=None if service is None else str(service),
+        scope=None if scope is None else str(scope),
+        attributes={key: value for key, value in attributes.items() if value is not None},
+        events=events,
+        links=links,
+    )
+
+
+def session_attributes(session: object) -> dict[str, Any]:
+    """Return the attribute of a session, which is None where there is none."""
+    return {semconv.SESSION_ID: None if session in (None, "") else str(session)}

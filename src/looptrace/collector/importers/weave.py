@@ -1,0 +1,69 @@
+"""Calls of W&B Weave, as its client and API give them: one for each run of an op.
+
+An op says what it is by its kind; a call of a model is also known by its messages. Other ops are
+steps of a program, and no turns of an agent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from looptrace.collector.importers.spans import (
+    foreign_row,
+    mapping,
+    model_attributes,
+    session_attributes,
+    text_of,
+    time_ns,
+)
+from looptrace.collector.otlp.span_rows import SpanRow
+
+# `weave:///entity/project/op/NAME:digest`
+_OP = re.compile(r"(?:.*/op/)?(?P<name>[^/:]+)(?::[^:]*)?")
+_MODELS = {"llm", "model"}
+
+
+def is_record(names: Collection[str]) -> bool:
+    """Recognise a call by the names of its fields."""
+    return {"op_name", "trace_id", "started_at"} <= set(names)
+
+
+def row_of(call: dict[str, Any]) -> SpanRow:
+    """Return the row of a call."""
+    op = _OP.fullmatch(str(call["op_name"]))
+    name = op["name"] if op else str(call["op_name"])
+    attributes, inputs = mapping(call.get("attributes")), mapping(call.get("inputs"))
+    kind = str(attributes.get("kind") or mapping(attributes.get("weave")).get("kind") or "")
+    is_model = kind in _MODELS or (not kind and "messages" in inputs)
+    output, start_ns = call.get("output"), time_ns(call["started_at"])
+    texts = (
+        model_attributes(inputs, output)
+        if is_model
+        else {"input.value": text_of(inputs), "output.value": text_of(output)}
+    )
+    usages = mapping(mapping(call.get("summary")).get("usage"))
+    usage = mapping(next(iter(usages.values()), None))
+    return foreign_row(
+        trace=call["trace_id"],
+        span=call["id"],
+        parent=call.get("parent_id"),
+        name=call.get("display_name") or name,
+        start_ns=start_ns,
+        end_ns=time_ns(call.get("ended_at")) or start_ns,
+        failed=True if call.get("exception") else None,
+        error=call.get("exception"),
+        service=call.get("project_id"),
+        scope="weave",
+        attributes={
+            "openinference.span.kind": "LLM" if is_model else kind.upper() or "UNKNOWN",
+            "tool.name": name if kind == "tool" else None,
+            **texts,
+            "llm.model_name": inputs.get("model") or next(iter(usages), None),
+            "llm.token_count.prompt": usage.get("prompt_tokens") or usage.get("input_tokens"),
+            "llm.token_count.completion": usage.get("completion_tokens")
+            or usage.get("output_tokens"),
+            **session_attributes(call.get("thread_id")),
+        },
+    )
