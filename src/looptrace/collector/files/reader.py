@@ -1,4 +1,4 @@
-"""Reads traces: whatever paths name, in any form of OTLP, to one table of spans.
+"""Reads traces: whatever paths name, OTLP or an export, to one table of spans.
 
 Bad input raises nothing. Each part that cannot be read is reported once, and the rest is read.
 """
@@ -15,6 +15,7 @@ import polars as pl
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
 from looptrace.collector.importers.documents import decoded_documents
+from looptrace.collector.importers.tables import begins_table, decode_table
 from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.json_documents import begins_document, documents
@@ -179,7 +180,9 @@ def _sniff(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]
 def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[DecodedSpans]:
     """Decode a stream by what it begins with, not by its name; as JSON where in doubt."""
     is_text = begins_document(head) or head.isspace()
-    if not is_text and begins_message(head):
+    if begins_table(head):
+        yield decode_table(name, chunks)
+    elif not is_text and begins_message(head):
         yield decode_message(name, whole_message(chunks))
     elif not is_text and begins_prefixed(head):
         for message in prefixed_messages(chunks):

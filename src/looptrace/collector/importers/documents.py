@@ -7,7 +7,8 @@ version of an agent adds some; a line that is no JSON is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -111,6 +112,11 @@ FORMS = (
 # How an export request begins, which has a reader of its own.
 _REQUESTS = (b'{"resourceSpans"', b'{"resource_spans"')
 
+_EMPTY_EXPORT = re.compile(
+    rb'\{\s*"(?P<name>' + "|".join(ENVELOPES).encode() + rb')"\s*:\s*(?:\[\s*\]|\{\s*\})\s*[,}]'
+)
+_NO_NUMBER = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|-?(?:NaN|Infinity)\b', re.DOTALL)
+
 _decode = msgspec.json.Decoder().decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_items = msgspec.json.Decoder(list[Raw]).decode
@@ -125,30 +131,39 @@ def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded
     reader: Reader | None = None
     is_otlp = False
     for document in documents:
-        if form is None and not is_otlp and (form := _form_of(document)):
+        if form is None and not is_otlp and (form := _form_of_document(document)):
             reader = form.reader()
         if form is not None and reader is not None:
             yield from _decoded_records(name, document, form, reader)
             continue
-        decoded = _decoded_request(name, document)
+        decoded = _decoded_request(name, document, is_first=not is_otlp)
         is_otlp = is_otlp or bool(decoded.rows)
         yield decoded
     if reader is not None:
         yield DecodedSpans(reader.rest())
 
 
-def _decoded_request(name: str, document: Frame) -> DecodedSpans:
+def _decoded_request(name: str, document: Frame, *, is_first: bool) -> DecodedSpans:
+    where = f"{name}:{document.number}"
     if document.problem is None and otlp_logs.begins_request(document.data):
-        return otlp_logs.decode_json(document.data, f"{name}:{document.number}")
+        return otlp_logs.decode_json(document.data, where)
+    if is_first and (held := _EMPTY_EXPORT.match(document.data)) is not None:
+        why = f"the export is empty: `{held['name'].decode()}` holds nothing; export again"
+        return DecodedSpans(problems=[Problem(where, why)])
     return decode_document(name, document)
 
 
-def _form_of(document: Frame) -> Form | None:
+def form_of(names: Collection[str]) -> Form | None:
+    """Return the form of a record by the names of its fields; None where it is none."""
+    return next((form for form in FORMS if form.is_record(names)), None)
+
+
+def _form_of_document(document: Frame) -> Form | None:
     """Return the form of the first record of a document; None where it is none that is known."""
     if document.data.startswith(_REQUESTS):
         return None
     try:
-        return _form_within(with_whole_escapes(document.data), LEVELS_MAX)
+        return _form_within(readable(document.data), LEVELS_MAX)
     except DATA_ERRORS:  # Whoever decodes the document says what is wrong with it.
         return None
 
@@ -163,11 +178,21 @@ def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> F
     fields = _decode_fields(data)
     # A plain export request is read by columns, and one that another system wraps is not.
     is_request = not is_inner and not {"resourceSpans", "resource_spans"}.isdisjoint(fields)
-    for form in () if is_request else FORMS:
-        if form.is_record(fields):
-            return form
+    if not is_request and (form := form_of(fields)):
+        return form
     held = next((fields[name] for name in ENVELOPES if name in fields), None)
     return None if held is None or not levels else _form_within(held, levels - 1, is_inner=True)
+
+
+def readable(document: bytes) -> bytes:
+    """Return a document as JSON that readers take: without half surrogates, NaN and Infinity.
+
+    Python writes them; they become null.
+    """
+    document = with_whole_escapes(document)
+    if b"NaN" not in document and b"Infinity" not in document:
+        return document
+    return _NO_NUMBER.sub(lambda match: match[1] or b"null", document)
 
 
 def _decoded_records(
@@ -175,18 +200,19 @@ def _decoded_records(
 ) -> Iterator[DecodedSpans]:
     where = f"{name}:{document.number}"
     try:
-        value = _decode(with_whole_escapes(document.data))
+        value = _decode(readable(document.data))
     except DATA_ERRORS as error:
         why = document.problem or f"this {form.name} was left out: {wrong(error)}; {MEND}"
         yield DecodedSpans(problems=[Problem(where, why)])
         return
     for place, record in records_in(value, where, form.is_record):
-        yield _decoded_record(place, record, form, reader)
+        yield decoded_record(place, record, form, reader)
     if document.problem is not None:
         yield DecodedSpans(problems=[Problem(where, document.problem)])
 
 
-def _decoded_record(where: str, record: Any, form: Form, reader: Reader) -> DecodedSpans:
+def decoded_record(where: str, record: Any, form: Form, reader: Reader) -> DecodedSpans:
+    """Return the spans of a record, and what is wrong with it."""
     try:
         if not isinstance(record, dict):
             raise TypeError(record)

@@ -44,13 +44,18 @@ class RecordReader:
         self._parts = parts
 
     def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the rows of a record; a part of it that is bad costs itself alone."""
+        """Return the rows of a record; a part of it that is bad costs itself alone.
+
+        Raises one of RECORD_ERRORS.
+        """
         out = DecodedSpans()
         for place, read in self._parts(record):
             try:
                 row = read()
             except RECORD_ERRORS as error:
-                why = f"{place or 'a span'} was left out: {wrong(error)}; {MEND}"
+                if not place:  # It is the record itself.
+                    raise
+                why = f"{place} was left out: {wrong(error)}; {MEND}"
                 out.problems.append(Problem(where, why, is_span=True))
                 continue
             if row is not None:

@@ -6,6 +6,7 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -60,6 +61,8 @@ def time_ns(value: object) -> int:
     """
     if value is None or value == "":
         return 0
+    if isinstance(value, datetime):
+        value = str(value)
     if isinstance(value, str) and (at_ns := time_ns_of(value)) is not None:
         return at_ns
     try:

@@ -58,7 +58,7 @@ NAMED_BYTES_MAX = 4096
 # that a small one of nothing but `{}` would take a gigabyte.
 OBJECTS_A_SPAN = 200
 
-_GIVE_OTLP = "give files that an OTLP exporter wrote"
+_GIVE_OTLP = "give OTLP, or an export that looptrace reads (docs/inputs.md)"
 _NO_JSON = f"neither OTLP/JSON nor OTLP/protobuf; {_GIVE_OTLP}"
 _JUNK_BEFORE = "what stands before the export request is no JSON; remove it"
 MEND = "correct it or export it again"

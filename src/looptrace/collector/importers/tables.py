@@ -1,0 +1,57 @@
+"""Exports as a Parquet file: a row is a record, as Phoenix and LangSmith write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import BytesIO
+
+import polars as pl
+
+from looptrace.collector.importers.documents import decoded_record, form_of
+from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, too_long
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
+
+_MAGIC = b"PAR1"
+_NO_EXPORT = "a Parquet file, but no export that looptrace reads (docs/inputs.md)"
+_SHOWN_MAX = 8  # Columns that are named.
+# Polars panics over some damaged files, which is no Exception.
+_BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
+def begins_table(head: bytes) -> bool:
+    """Return whether a Parquet file begins so."""
+    return head.startswith(_MAGIC)
+
+
+def decode_table(name: str, chunks: Iterable[bytes]) -> DecodedSpans:
+    """Return the spans of a Parquet file, and what is wrong with it."""
+    out = DecodedSpans()
+    try:
+        table = pl.read_parquet(BytesIO(_whole(chunks)))
+    except (DamagedError, *_BAD_PARQUET) as error:
+        why = str(error).partition("\n")[0]
+        out.problems.append(Problem(name, f"cannot be read: {why}; export it again"))
+        return out
+    form = form_of(table.columns)
+    if form is None:
+        shown = ", ".join(table.columns[:_SHOWN_MAX])
+        out.problems.append(Problem(name, f"{_NO_EXPORT}: it has {shown}"))
+        return out
+    reader = form.reader()
+    for number, row in enumerate(table.iter_rows(named=True), 1):
+        record = {column: value for column, value in row.items() if value is not None}
+        decoded = decoded_record(f"{name} row {number}", record, form, reader)
+        out.rows.extend(decoded.rows)
+        out.problems.extend(decoded.problems)
+    out.rows.extend(reader.rest())
+    return out
+
+
+def _whole(chunks: Iterable[bytes]) -> bytes:
+    """Join chunks. Raises DamagedError where they are too long to be held."""
+    data = bytearray()
+    for chunk in chunks:
+        data += chunk
+        if len(data) > FRAME_BYTES_MAX:
+            raise DamagedError(too_long("file"))
+    return bytes(data)

@@ -1,0 +1,150 @@
+"""Exports that are bad in parts: each part costs itself alone, and a message says what to do."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.collector.files.reader import read_spans
+from tests.collector.conftest import Write
+from tests.collector.importers.exports import EXPORTS, IN_LINES, spans, text_of
+
+MUTATIONS = 8
+HOSTILE: tuple[Any, ...] = (
+    *(None, True, 0, -1, "", "x", "\ud800", 2**70, -5.5, [], {}, [[]], [None], {"a": None}, ["a"]),
+)
+
+
+def problems(write: Write, text: bytes) -> list[tuple[str, str]]:
+    """Read an export; give where something is wrong with it and why."""
+    name = write("export.json", text)
+    skipped = read_spans([name]).skipped
+    return [(each.where.removeprefix(f"{name}:"), each.why) for each in skipped]
+
+
+def test_a_bad_span_costs_itself_alone(write: Write) -> None:
+    """The others of its trace are read."""
+    trace = EXPORTS["jaeger"](spans("loop"))
+    trace["data"][0]["spans"][3]["spanID"] = ""
+    trace["data"][0]["spans"][4]["startTime"] = "noon"
+    del trace["data"][0]["spans"][5]["traceID"]
+    text = json.dumps(trace).encode()
+    assert [where for where, _ in problems(write, text)] == ["1.data[0]"] * 3
+    assert [why.split(":")[0] for _, why in problems(write, text)] == [
+        f"spans[{index}] was left out" for index in (3, 4, 5)
+    ]
+    assert problems(write, text)[2][1] == (
+        "spans[5] was left out: it has no 'traceID'; correct it or export it again"
+    )
+    assert read_spans([write("export.json", text)]).spans.height == len(spans("loop")) - 3
+
+
+def test_a_line_that_is_no_record_is_reported(write: Write) -> None:
+    """The lines around it are read."""
+    lines = text_of("langsmith", "loop").splitlines()
+    text = b"\n".join([lines[0], b'{"id": "x"}', b"[1]", b"{", *lines[1:]])
+    said = problems(write, text)
+    assert [where for where, _ in said] == ["2", "3[0]", "4"]
+    assert said[0][1].startswith("this run of LangSmith was left out: it has no")
+    assert read_spans([write("export.json", text)]).spans.height == len(lines)
+
+
+def test_a_list_of_ids_says_what_to_export(write: Write) -> None:
+    """Langfuse's list of traces names its observations only."""
+    text = json.dumps({"data": [{"id": "t", "sessionId": "s", "observations": ["a", "b"]}]})
+    assert [why for _, why in problems(write, text.encode())] == [
+        f"observations[{index}] was left out: it has only the ids of observations; export each "
+        "trace, or the observations; correct it or export it again"
+        for index in (0, 1)
+    ]
+
+
+def test_an_empty_export_says_so(write: Write) -> None:
+    """A list that an API answers may be empty."""
+    for text in (b'{"data": [], "total": 0}', b'{"runs": []}'):
+        ((where, why),) = problems(write, text)
+        assert (where, why.split(":")[0]) == ("1", "the export is empty")
+
+
+def test_numbers_that_json_has_not_are_read(write: Write) -> None:
+    """Python writes NaN and Infinity."""
+    text = text_of("braintrust", "loop").replace(b'"metrics": {', b'"metrics": {"score": NaN, ')
+    assert b"NaN" in text
+    assert problems(write, text) == []
+
+
+def test_runs_without_a_name_stay_apart(write: Write) -> None:
+    """Two trajectories in a folder are two tasks."""
+    for name in ("swe_agent", "mini_swe_agent", "openhands"):
+        paths = [write(f"{name}-{end}.json", text_of(name, end)) for end in ("loop", "ok")]
+        if name == "openhands":  # Sessions begin at other times.
+            later = text_of(name, "ok").replace(b"T08:", b"T09:")
+            paths[1] = write("openhands-ok.json", later)
+        read = read_spans(paths)
+        assert read.skipped == ()
+        assert analyse(read.spans).turns["task"].n_unique() == 2
+
+
+@pytest.mark.parametrize("name", ["phoenix_frame", "langsmith"])
+def test_a_table_is_read(name: str, write: Write) -> None:
+    """Parquet says the same as lines; times may be times, and absent values are null."""
+    lines = pl.DataFrame(EXPORTS[name](spans("loop")), infer_schema_length=None)
+    table = BytesIO()
+    lines.with_columns(
+        pl.col("start_time", "end_time").str.to_datetime(time_zone="UTC")
+    ).write_parquet(table)
+    read = read_spans([write("spans.parquet", table.getvalue())])
+    assert read.skipped == ()
+    attempts = {each.rule: each.attempts for each in analyse(read.spans).findings}
+    assert attempts["repeated_call"] == 5
+
+
+def test_another_table_is_none(write: Write) -> None:
+    """It is named by its columns; one that is cut off cannot be read."""
+    table = BytesIO()
+    pl.DataFrame({"price": [1.5]}).write_parquet(table)
+    said = [
+        read_spans([write("x.parquet", data)]).skipped
+        for data in (table.getvalue(), table.getvalue()[:-9])
+    ]
+    assert said[0][0].why.endswith("(docs/inputs.md): it has price")
+    assert said[1][0].why.startswith("cannot be read: ")
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_whatever_an_export_holds_nothing_is_raised(name: str, write: Write) -> None:
+    """Values are replaced and left out at random places."""
+    random = Random(name)
+    for _ in range(MUTATIONS):
+        text = text_of(name, "loop")
+        documents = [
+            json.loads(line) for line in (text.splitlines() if name in IN_LINES else [text])
+        ]
+        for _ in range(3):
+            mutate(documents, random)
+        mutated = "\n".join(map(json.dumps, documents)).encode()
+        analyse(read_spans([write("export.json", mutated)]).spans)
+
+
+def mutate(value: Any, random: Random) -> None:
+    """Replace or leave out one value somewhere within another."""
+    holder, key = random.choice(list(places(value)))
+    if isinstance(holder, dict) and random.random() < 0.2:
+        del holder[key]
+    else:
+        holder[key] = random.choice(HOSTILE)
+
+
+def places(value: Any) -> Any:
+    """Yield each place within a value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, held in items:
+        yield value, key
+        if isinstance(held, dict | list):
+            yield from places(held)
