@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, islice, pairwise, repeat
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from looptrace.analyzer.text.payloads import names_in
 from looptrace.rules.contract import Evaluation, Loop, Rule
 from looptrace.rules.turns import Codes, Flags, Lane, Turns
 from looptrace.rules.vocabulary import NS_PER_S
+
+_IDS_KEPT = 4096
 
 Key = tuple[str, str, str, int, int, int]
 
@@ -98,7 +101,7 @@ class Stretch:
         """
         first = self.first[0]
         identity = (self.rule.name, first.trace_id, first.span_id)
-        return digest("\x1f".join((*identity, first.call_id or "", str(self.period))))
+        return _finding_id(*identity, first.call_id or "", str(self.period))
 
     @property
     def signature(self) -> str:
@@ -284,6 +287,12 @@ def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[Stre
             counted=evaluation.reached[fired].tolist() if evaluation.spans == "fired" else None,
             outlasts_completion=outlasts,
         )
+
+
+# The moments of a loop ask for its id again and again.
+@lru_cache(maxsize=_IDS_KEPT)
+def _finding_id(*identity: str) -> str:
+    return digest("\x1f".join(identity))
 
 
 def read_stretches(turns: Turns, gather: Gather, stretches: Sequence[StretchRows]) -> list[Stretch]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
 import polars as pl
@@ -95,26 +97,41 @@ def reset_of(
 
 
 def with_history(events: Sequence[GateEvent], rows: pl.DataFrame, count: int) -> list[GateEvent]:
-    """Add to each gate the last failures before it in its task (rows of counted turns)."""
-    tasks = {event.task for event in events if event.type == "gate_opened"}
-    if not tasks:
+    """Add to each gate the last failures before it in its task, since the last reset.
+
+    `rows` are counted turns, those of a task in their order.
+    """
+    gates = [event for event in events if event.type == "gate_opened"]
+    if not gates:
         return list(events)
-    gated = rows.filter(pl.col("task").is_in(tasks) & ~IS_USER)
-    by_task = gated.partition_by("task", as_dict=True)
+    turns = rows.filter(~IS_USER & pl.col("task").is_in({gate.task for gate in gates}))
+    failures = turns.filter("failed").with_row_index("row")
+    since_reset = failures.group_by("task", "epoch").agg("turn", "row").iter_rows()
+    by_epoch = {(task, epoch): (turn, row) for task, epoch, turn, row in since_reset}
+    chosen: list[list[int]] = []
+    for gate, epoch in zip(gates, _epochs(gates, turns), strict=True):
+        turn, row = by_epoch.get((gate.task, epoch), ((), ()))
+        before = bisect_right(turn, gate.turn)
+        chosen.append(list(row[max(0, before - count) : before]))
+    shown = map(_failure, failures[[*chain.from_iterable(chosen)]].iter_rows(named=True))
+    history = {
+        gate.id: tuple(islice(shown, len(of_gate)))
+        for gate, of_gate in zip(gates, chosen, strict=True)
+    }
     return [
-        replace(event, history=_history(event, by_task[event.task,], count))
-        if event.type == "gate_opened"
-        else event
+        replace(event, history=history[event.id]) if event.id in history else event
         for event in events
     ]
 
 
-def _history(event: GateEvent, rows: pl.DataFrame, count: int) -> tuple[Failure, ...]:
-    """Return the last failures of a task since its last reset up to a gate."""
-    before = rows.filter(pl.col("turn") <= event.turn)
-    epoch = before.filter(pl.col("turn") == event.turn)["epoch"].first()
-    failed = before.filter(pl.col("failed") & (pl.col("epoch") == epoch))
-    return tuple(_failure(row) for row in failed.tail(count).iter_rows(named=True))
+def _epochs(gates: Sequence[GateEvent], turns: pl.DataFrame) -> list[int | None]:
+    """Return in which epoch of its task each gate opened."""
+    at = pl.DataFrame(
+        {"task": [gate.task for gate in gates], "turn": [gate.turn for gate in gates]},
+        {name: turns.schema[name] for name in ("task", "turn")},
+    )
+    first = turns.select("task", "turn", "epoch").unique(["task", "turn"], keep="first")
+    return at.join(first, on=["task", "turn"], how="left", maintain_order="left")["epoch"].to_list()
 
 
 def _failure(row: dict[str, Any]) -> Failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json  # a text may hold half a surrogate pair, which msgspec refuses
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -24,6 +25,8 @@ _VALUES_MAX = 8
 
 # Longer arguments are shown as text: parsing megabytes for one label would make a report slow.
 _ARGUMENTS_LENGTH_MAX = 100_000
+# Arguments that are kept in words, none of them long.
+_ARGUMENTS_KEPT, _KEPT_LENGTH_MAX = 1024, 4096
 
 # White space collapses, so some more than the wanted length is read, but never megabytes.
 _READ_FACTOR = 8
@@ -76,6 +79,11 @@ def _arguments_text(arguments: str | None) -> str:
         return _UNKNOWN
     if len(arguments) > _ARGUMENTS_LENGTH_MAX:
         return plain(arguments, _VALUE_LENGTH_MAX)
+    kept = len(arguments) <= _KEPT_LENGTH_MAX
+    return (_values_kept if kept else _values_text)(arguments)
+
+
+def _values_text(arguments: str) -> str:
     try:
         parsed = json.loads(arguments)
         values = list(parsed.values()) if isinstance(parsed, dict) else [parsed]
@@ -85,6 +93,10 @@ def _arguments_text(arguments: str | None) -> str:
     if len(values) > _VALUES_MAX:
         shown.append(_ELLIPSIS)
     return ", ".join(shown)
+
+
+# A loop's calls are named in its finding, its events and its reports.
+_values_kept = lru_cache(maxsize=_ARGUMENTS_KEPT)(_values_text)
 
 
 def _value_text(value: object) -> str:
