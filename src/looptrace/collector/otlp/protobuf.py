@@ -279,7 +279,11 @@ def _row(service: str | None, scope: str | None, data: bytes) -> SpanRow:
 
 def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
     """Return attributes as a plain dict; of two with one key the last wins."""
-    return {attribute.key: plain(attribute.value) for attribute in attributes}
+    # Most values are texts, which need no look at their kind.
+    return {
+        attribute.key: attribute.value.string_value or plain(attribute.value)
+        for attribute in attributes
+    }
 
 
 def plain(value: AnyValue) -> Any:

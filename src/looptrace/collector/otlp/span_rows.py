@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import Any, TypeAlias
 
 import msgspec
@@ -29,6 +29,7 @@ PIECES_A_SPAN = 10
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
 _NO_ID = re.compile(r"0*")
+_NONE = "[]"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -139,9 +140,13 @@ def span_row(
         service,
         scope,
         _encode(attributes).decode(),
-        _encode([_event(*event) for event in events]).decode(),
-        _encode([_link(*link) for link in links]).decode(),
+        _encoded(list(starmap(_event, events))),
+        _encoded(list(starmap(_link, links))),
     )
+
+
+def _encoded(values: list[dict[str, Any]]) -> str:
+    return _encode(values).decode() if values else _NONE
 
 
 def service_name(resource: Mapping[str, Any]) -> str | None:
