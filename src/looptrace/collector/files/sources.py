@@ -1,4 +1,4 @@
-"""Where traces are read from: paths, patterns, folders and standard input, unpacked to bytes.
+"""Where traces are read from: paths, patterns, folders, standard input and APIs, as bytes.
 
 A source that cannot be opened, or breaks off, is reported and never raised to the reader's user.
 """
@@ -20,6 +20,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from looptrace.analyzer.schema.spans import Skipped
+from looptrace.collector.importers.apis import (
+    ApiAddress,
+    BadAddressError,
+    answers,
+    is_address,
+    parse_address,
+)
 from looptrace.collector.otlp.frames import (
     FRAME_BYTES_MAX,
     GZIP_MAGIC,
@@ -37,7 +44,7 @@ else:
     from backports import zstd
 
 # The names that a folder is searched for; a file that is named itself may have any ending.
-TRACE_ENDINGS = (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".otlp", ".bin")
+TRACE_ENDINGS = (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".otlp", ".bin", ".traj")
 PACKED_ENDINGS = (".gz", ".zst")
 STANDARD_INPUT = "-"
 
@@ -68,12 +75,13 @@ _NO_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One stream of bytes to read: a file, or standard input where `path` is None."""
+    """One stream of bytes to read: a file, an API, or standard input where both are None."""
 
     name: str
     path: Path | None = None
     identity: tuple[int, int] | None = None  # device and inode: the file behind all its names
     bytes_on_disk: int = 0  # 0 where it is not known beforehand
+    api: ApiAddress | None = None
 
 
 def find_sources(paths: Sequence[str]) -> tuple[list[Source], list[Skipped]]:
@@ -95,6 +103,9 @@ def unpacked(source: Source, on_read: Callable[[int], None]) -> Iterator[bytes]:
     `on_read` is told how many bytes, as they lie on disk, are read so far. Raises DamagedError
     after the last chunk that could be read.
     """
+    if source.api is not None:
+        yield from answers(source.api, on_read)
+        return
     try:
         with _open(source) as stream:
             yield from _unpacked(stream, on_read)
@@ -117,6 +128,12 @@ def _sources_of(path: str) -> list[Source | Skipped]:
     """Find what one argument names."""
     if path == STANDARD_INPUT:
         return [Source("<stdin>")]
+    if is_address(path):
+        try:
+            # Two addresses are never the same source.
+            return [Source(path, identity=(-1, hash(path)), api=parse_address(path))]
+        except BadAddressError as error:
+            return [Skipped(path, str(error))]
     try:
         state = Path(path).stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path.
