@@ -49,6 +49,7 @@ USES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "": (("python", "-c", "import looptrace; looptrace.instrument"),),
     "analyzer": _COMMANDS,
     "judge": (*_COMMANDS[:1], ("python", "-c", "import looptrace.collector.judge.chat")),
+    "mcp": (*_COMMANDS[:1], ("python", "-c", "import looptrace.collector.mcp_server")),
     "server": (*_COMMANDS[:1], ("looptrace", "doctor")),
     "train": (*_COMMANDS[:1], ("looptrace", "train", "--help")),
     "semantic": (

@@ -117,6 +117,8 @@ MARKS = {
         "tests/collector/sdk",
         "tests/collector/server",
         "tests/collector/store",
+        "tests/collector/importers/test_apis.py",
+        "tests/collector/importers/test_documents.py",
         "tests/collector/test_trace_store.py",
         "tests/collector/webhooks",
         "tests/queries/test_queries.py",

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "serve": "Receive traces, find loops as they happen, and stop them.",
         "gates": "Show gates, and record what a person decides.",
         "watch": "Show gates as they open, on the whole screen, and resolve them by keys.",
+        "mcp": "Let coding agents ask a store whether they go in circles.",
         "webhooks": "Try receivers, and list, send and replay what is for them.",
         "export": "Send the gates of a store as spans into the agents' traces.",
         "query": "Ask a store in SQL.",
@@ -41,8 +42,13 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Those that fit settings to traces have a folder of their own.
-_TUNING = frozenset({"backtest", "calibrate", "train"})
+# Those that fit settings to traces, and those that run until they are ended, have folders.
+_FOLDERS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("backtest", "calibrate", "train"), "looptrace.cli.tuning"),
+        **dict.fromkeys(("mcp", "serve", "watch"), "looptrace.cli.services"),
+    }
+)
 
 _ERROR_CHARS_MAX = 500
 _REPORT = (
@@ -60,7 +66,7 @@ class _Commands(click.Group):
     def get_command(self, context: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(context, cmd_name)
-        folder = "looptrace.cli.tuning" if cmd_name in _TUNING else "looptrace.cli"
+        folder = _FOLDERS.get(cmd_name, "looptrace.cli")
         command: click.Command = getattr(import_module(f"{folder}.{cmd_name}"), cmd_name)
         return command
 
