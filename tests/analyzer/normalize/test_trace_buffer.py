@@ -14,6 +14,7 @@ from looptrace.analyzer.normalize.session_history import SessionHistory
 from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, TraceBuffer
 from looptrace.analyzer.normalize.turn_builder import turns_of, turns_of_fields
+from looptrace.analyzer.schema.spans import distinct_spans
 from looptrace.analyzer.schema.turns import TURN_KEY, TURN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
@@ -54,6 +55,23 @@ def test_a_span_that_comes_again_is_no_news() -> None:
     spans = _spans("s1", 3)
     assert len(arrivals.take(spans).turns) == 3
     assert not arrivals.take(spans).turns
+
+
+@pytest.mark.parametrize("names_first", [True, False])
+def test_of_two_copies_of_a_span_the_one_that_says_more_is_kept(names_first: bool) -> None:
+    """An exporter sends a span as it is, beside a processor that adds what it inherits."""
+    named = _spans("talk", 3)
+    plain = named.with_columns(
+        attributes=pl.col("attributes").str.replace('"gen_ai.conversation.id":"talk",', "")
+    )
+    copies = [named, plain] if names_first else [plain, named]
+    kept, reported = distinct_spans(pl.concat(copies))
+    assert (kept.sort("span_id").equals(named.sort("span_id")), len(reported)) == (True, 3)
+    arrivals = TraceBuffer()
+    news = [arrivals.take(spans) for spans in copies]
+    last = news[0] if names_first else news[1]
+    assert {turn[TURN_SCHEMA.names().index("task")] for turn in last.turns} == {"talk"}
+    assert bool(news[1].turns) != names_first
 
 
 def test_traces_go_that_were_touched_longest_ago() -> None:

@@ -54,6 +54,15 @@ def test_spans_go_where_the_environment_says(fake: Fake, variable: str) -> None:
     assert len(fake.spans) == 6
 
 
+def test_spans_go_to_one_server_once(fake: Fake) -> None:
+    """They go with what they inherit, although the exporter is pointed at the same server."""
+    fake.events.put(None)
+    assert run(
+        LOOPING, OTEL_EXPORTER_OTLP_ENDPOINT=fake.url, LOOPTRACE_ENDPOINT=f"{fake.url}/"
+    ) == ("False {}")
+    assert len(fake.spans) == 6
+
+
 def test_a_sdk_that_is_disabled_is_left_alone(fake: Fake) -> None:
     """The standard variable switches looptrace off as well."""
     assert run(LOOPING, OTEL_SDK_DISABLED="true", OTEL_EXPORTER_OTLP_ENDPOINT=fake.url) == (

@@ -21,6 +21,7 @@ from looptrace.analyzer.normalize.session_history import SESSIONS_MAX, SessionHi
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
+from looptrace.analyzer.schema.spans import SPAN_CHARS
 from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.bounded_dict import BoundedDict
 
@@ -79,6 +80,11 @@ class _Span(NamedTuple):
     fields: SpanFields
     chars: int
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The greater one of two copies is kept (`distinct_spans`)."""
+        return self.fields.end_ns, self.chars
+
 
 class _News(NamedTuple):
     """A turn of which there is news, before it is compared with anything."""
@@ -100,9 +106,11 @@ class _Trace:
     is_cut: bool = False  # whether spans of it had to go
 
     def hold(self, span: _Span) -> None:
-        """Take a span; one that comes again takes the place of the first."""
+        """Take a span; of one that comes again the copy is kept that batch would keep."""
         span_id = span.fields.span_id
         self.above.pop(span_id, None)
+        if (known := self.spans.get(span_id)) and span.place < known.place:
+            return
         self._drop(span_id)
         self.spans[span_id] = span
         self.chars += span.chars
@@ -322,5 +330,4 @@ def _latest(news: Iterable[_News]) -> list[_News]:
 
 
 def _chars(spans: pl.DataFrame) -> pl.Series:
-    texts = pl.sum_horizontal(pl.col(pl.String).str.len_chars())
-    return spans.select(_CHARS_PER_SPAN + texts).to_series()
+    return spans.select(_CHARS_PER_SPAN + SPAN_CHARS).to_series()

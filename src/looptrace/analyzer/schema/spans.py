@@ -28,6 +28,11 @@ SPAN_SCHEMA = pl.Schema(
     }
 )
 
+# How much a span says, in characters.
+SPAN_CHARS = pl.sum_horizontal(
+    pl.col(name).str.len_chars() for name, kind in SPAN_SCHEMA.items() if kind == pl.String
+)
+
 # What a span says of whom its trace belongs to, as it is stored beside the span.
 SPAN_TIES_SCHEMA = pl.Schema(
     {
@@ -51,14 +56,15 @@ def distinct_spans(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
     """Keep one row a (trace_id, span_id), whatever order they came in.
 
     The same span sent twice is one span. Of two different spans with one id the one that ended
-    last is kept, and the other is reported.
+    last is kept, of two that ended at once the one that says more, and the other is reported: a
+    process may send a span as it is, and again with what it inherits from spans that are open.
     """
     key = ["trace_id", "span_id"]
     spans = spans.unique(maintain_order=True)
     clashing = spans.filter(pl.struct(key).is_duplicated())
     if clashing.is_empty():
         return spans, []
-    order = ["end_ns", *(name for name in SPAN_SCHEMA if name != "end_ns")]
+    order = ["end_ns", SPAN_CHARS, *(name for name in SPAN_SCHEMA if name != "end_ns")]
     kept = spans.sort(order, descending=True, nulls_last=True).unique(
         key, keep="first", maintain_order=True
     )
@@ -66,7 +72,8 @@ def distinct_spans(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
     skipped = [
         Skipped(
             f"span {span_id} of trace {trace_id}",
-            f"{count} different spans have this id; the one that ended last was kept",
+            f"{count} different spans have this id; the one that ended last, else the one that "
+            "says most, was kept",
         )
         for trace_id, span_id, count in counts.iter_rows()
     ]

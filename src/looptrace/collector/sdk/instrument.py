@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
+from urllib.parse import urlsplit
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
@@ -18,7 +19,7 @@ if TYPE_CHECKING:  # An agent that forwards its spans has none of what this impo
     from looptrace.analyzer.settings.sections import Settings
 
 ENDPOINT_VARIABLE = "LOOPTRACE_ENDPOINT"
-OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
 DISABLED_VARIABLE = "OTEL_SDK_DISABLED"
@@ -69,11 +70,18 @@ def _limits(environment: Mapping[str, str]) -> SpanLimits:
 
 def _export(provider: TracerProvider, environment: Mapping[str, str]) -> None:
     """Add an exporter by the standard variables; it reads the rest of them itself."""
-    has_endpoint = any(environment.get(name) for name in OTLP_VARIABLES)
-    if not has_endpoint or environment.get(EXPORTER_VARIABLE, "otlp") == "none":
+    endpoint = next((environment[name] for name in OTLP_VARIABLES if environment.get(name)), "")
+    if not endpoint or environment.get(EXPORTER_VARIABLE, "otlp") == "none":
         return
+    if _server(endpoint) == _server(environment.get(ENDPOINT_VARIABLE, "")):
+        return  # The processor sends the spans there, with what they inherit.
     protocol = next((environment[n] for n in PROTOCOL_VARIABLES if environment.get(n)), "http")
     if protocol.split("/")[0] not in ("http", "grpc"):
         raise ValueError(f"{protocol!r} is no protocol; it must be http/protobuf or grpc")
     wire: Protocol = "grpc" if protocol == "grpc" else "http"
     provider.add_span_processor(BatchSpanProcessor(exporter_to(None, wire, None)))
+
+
+def _server(endpoint: str) -> tuple[str, str]:
+    address = urlsplit(endpoint)
+    return address.scheme, address.netloc
