@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from looptrace.analyzer.text.names import Name
 from looptrace.analyzer.text.payloads import canonical, parsed
+from looptrace.analyzer.text.session_names import session_name
 
 PATTERN_CHARS_MAX = 500
 TOOL_KEYS_MAX = 50
@@ -124,12 +125,33 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True)
+class Sessions:
+    """When the sessions of two spans are the same."""
+
+    join_services: Annotated[
+        bool,
+        Meta(
+            description="Whether one session id that several services give is one task, also where "
+            "they share no trace."
+        ),
+    ] = False
+
+    def name_of(self, session: str, service: str | None) -> str:
+        """Return the name of the task of a session, as one span of a service says it."""
+        return session_name(session, None if self.join_services else service)
+
+
+PER_SERVICE = Sessions()
+
+
+@dataclass(frozen=True, slots=True)
 class Sameness:
-    """What a team declares: its tools by name, masks in the order they are applied, results."""
+    """What a team declares: its tools by name, masks in their order, results, sessions."""
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     masks: tuple[TextMask, ...] = ()
     results: Results = field(default_factory=Results)
+    sessions: Sessions = PER_SERVICE
 
 
 NOTHING = Sameness()

@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from looptrace.analyzer.normalize.messages import ToolCall, ToolResult
-from looptrace.analyzer.normalize.session_history import SessionHistory, given_results
+from looptrace.analyzer.normalize.session_history import (
+    SESSION_NAME,
+    SessionHistory,
+    given_results,
+)
 from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.normalize.twin_spans import _known
@@ -33,7 +37,7 @@ def fill_results(
         given = in_trace.get((row["trace_id"], row["call_id"]))
         if given is None:
             call = ToolCall(row["call_id"], row["name"], row["arguments"])
-            given = sessions.results.get((row["session"], call))
+            given = sessions.results.get((row[SESSION_NAME], call))
         if given:
             _fill_result(row, given)
 

@@ -16,6 +16,8 @@ from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.bounded_dict import BoundedDict
 
+# The key of the name of a turn's session, beside the columns of the turn table.
+SESSION_NAME = "session_name"
 # Sessions and traces of which is known how they belong together.
 SESSIONS_MAX = 100_000
 # Characters of the results that are known of all sessions; a call is answered within a few turns.
@@ -47,7 +49,7 @@ class SessionHistory:
     def learn(self, spans: Iterable[SpanFields], tree: SpanTree) -> None:
         """Learn the results in the histories of spans, where they show the calls too."""
         for span, result, call in given_results(spans, tree):
-            if call and (key := (tree.session(span), call)) not in self.results:
+            if call and (key := (tree.session(span).name, call)) not in self.results:
                 self.results[key] = result
                 self.results_seen += 1
                 self.results_chars += _chars(result)
@@ -120,6 +122,6 @@ def given_results(
     conversations: dict[tuple[str, str], _Conversation] = defaultdict(_Conversation)
     models = [span for span in spans if span.kind == "model" and span.given]
     for span in sorted(models, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
-        conversation = conversations[span.trace_id, tree.session(span)]
+        conversation = conversations[span.trace_id, tree.session(span).name]
         for result, call in conversation.results_added(span.given or ()):
             yield span, result, call

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sessions
 from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.text.session_names import Session
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.
 ANCESTORS_MAX = 100
@@ -19,7 +21,9 @@ class SpanTree:
     """The spans by id, and for each trace the session it belongs to."""
 
     by_id: dict[tuple[str, str], SpanFields]
-    sessions: dict[str, str]
+    sessions: dict[str, Session]
+    joined: Mapping[str, str]  # names of sessions that several services share, by their other names
+    naming: Sessions
     parents: Mapping[str, str]  # of declared tasks
     said: frozenset[str]  # the fields that any span has, of those that spans inherit
 
@@ -34,9 +38,13 @@ class SpanTree:
             yield parent
             span = parent
 
-    def session(self, span: SpanFields) -> str:
+    def session(self, span: SpanFields) -> Session:
         """Return the session of the span, of its nearest ancestor, or of its trace."""
-        return self._nearest(span, "session") or self.sessions[span.trace_id]
+        naming = self._nearest_with(span, "session")
+        if naming is None:
+            return self.sessions[span.trace_id]
+        name = self.naming.name_of(str(naming.session), naming.service)
+        return Session(str(naming.session), self.joined.get(name, name))
 
     def task(self, span: SpanFields) -> str:
         """Return the root of the declared task of the span or its ancestors, else its session."""
@@ -56,7 +64,7 @@ class SpanTree:
         A circle of tasks ends at its smallest name.
         """
         if declared is None:
-            return self.session(span)
+            return self.session(span).name
         passed = [declared]
         while (parent := self.parents.get(passed[-1])) and len(passed) <= ANCESTORS_MAX:
             if parent in passed:
@@ -100,19 +108,21 @@ class SpanTree:
 
 
 def span_tree_of(
-    spans: list[SpanFields], known: TraceGroups | None = None
+    spans: list[SpanFields], known: TraceGroups | None = None, naming: Sessions = PER_SERVICE
 ) -> tuple[SpanTree, list[Skipped]]:
     """Relate the spans, and report circles of parents.
 
-    `known` has learned from these spans and from others, where there are more than these.
+    `known` has learned from these spans and from others, where there are more than these. `naming`
+    says which sessions are the same.
     """
     by_id = {(span.trace_id, span.span_id): span for span in spans}
     said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
     if known is None:
-        tree = SpanTree(by_id, _sessions(spans), _parents(spans), said)
+        sessions, joined = _sessions(spans, naming)
+        tree = SpanTree(by_id, sessions, joined, naming, _parents(spans), said)
     else:
         sessions = {span.trace_id: known.session(span.trace_id) for span in spans}
-        tree = SpanTree(by_id, sessions, known.parents, said)
+        tree = SpanTree(by_id, sessions, known.joined, naming, known.parents, said)
     return tree, _circles(tree)
 
 
@@ -143,22 +153,37 @@ def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: find(name) for name in list(leader)}
 
 
-def _sessions(spans: list[SpanFields]) -> dict[str, str]:
-    """Return the session of each trace: its first one, else that of the traces it links to."""
+def _sessions(
+    spans: list[SpanFields], naming: Sessions
+) -> tuple[dict[str, Session], dict[str, str]]:
+    """Return the session of each trace: its first one, else that of the traces it links to.
+
+    Also returned are the names of sessions that several services name in traces of one group.
+    """
     traces = {span.trace_id for span in spans}
     pairs = [(trace, trace) for trace in traces]
     pairs += [(s.trace_id, other) for s in spans for other in s.links if other in traces]
     group_of = groups(pairs)
     by_start = sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id))
-    of_trace: dict[str, str] = {}
-    of_group: dict[str, str] = {}
+    of_trace: dict[str, Session] = {}
+    of_group: dict[str, Session] = {}
+    first_names: dict[tuple[str, str], str] = {}  # by group and session id
+    shared: set[tuple[str, str]] = set()
     for span in by_start:
         if span.session:
-            of_trace.setdefault(span.trace_id, span.session)
-            of_group.setdefault(group_of[span.trace_id], span.session)
+            group, name = group_of[span.trace_id], naming.name_of(span.session, span.service)
+            of_trace.setdefault(span.trace_id, Session(span.session, name))
+            of_group.setdefault(group, Session(span.session, name))
+            first = first_names.setdefault((group, span.session), name)
+            if first != name:
+                shared.add((first, name))
     for span in by_start:
-        of_group.setdefault(group_of[span.trace_id], span.trace_id)
-    return {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}
+        session = Session(span.trace_id, span.trace_id)
+        of_group.setdefault(group_of[span.trace_id], session)
+    joined = groups(shared)
+    sessions = {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}
+    named = {t: s._replace(name=joined.get(s.name, s.name)) for t, s in sessions.items()}
+    return named, joined
 
 
 def _circles(tree: SpanTree) -> list[Skipped]:

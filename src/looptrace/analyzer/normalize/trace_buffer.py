@@ -194,7 +194,8 @@ class TraceBuffer:
         self._may_move = may_move
         self._chars = 0
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
-        self._groups = TraceGroups(SESSIONS_MAX)
+        self._naming = sameness.sessions
+        self._groups = TraceGroups(SESSIONS_MAX, self._naming)
         self._sessions = SessionHistory.bounded()
         # The traces of each session with calls whose results are not known yet.
         self._waiting: BoundedDict[str, BoundedDict[str, None]] = BoundedDict(SESSIONS_MAX)
@@ -278,6 +279,7 @@ class TraceBuffer:
             self._sessions,
             above=[span for trace in traces for span in trace.above.values()],
             known=self._groups,
+            naming=self._naming,
             ended=ended,
         )
         by_trace: dict[str, list[TurnRow]] = {}
@@ -292,7 +294,7 @@ class TraceBuffer:
         answered = {row.get("call_id") for row in rows if row.get("result") is not None}
         trace = self._traces[name]
         self._stop_waiting(name, trace.session)
-        trace.session = self._groups.session(name)
+        trace.session = self._groups.session(name).name
         if not answered.issuperset(trace.calls()):
             waiting = self._waiting.setdefault(trace.session, BoundedDict(TRACES_WAITING_MAX))
             waiting[name] = None

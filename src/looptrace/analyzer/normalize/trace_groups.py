@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sessions
 from looptrace.analyzer.normalize.span_fields import SpanFields
+from looptrace.analyzer.text.session_names import Session
 from looptrace.bounded_dict import BoundedDict
 
 # Traces of one group or task that are told of changes; of more the first are not.
@@ -32,15 +34,19 @@ class _Group:
 
     traces: _Names
     first: _Start
-    named: tuple[_Start, str] | None = None
+    named: tuple[_Start, Session] | None = None
+    # One name of each session that its traces name, by the id of the session.
+    names: BoundedDict[str, str] = field(default_factory=lambda: BoundedDict(TRACES_TOLD_MAX))
 
     @property
-    def session(self) -> str:
-        """The session of those traces that name none themselves."""
-        return self.named[1] if self.named else self.first[1]
+    def session(self) -> Session:
+        """The session of those traces that name none themselves, as a span named it."""
+        return self.named[1] if self.named else Session(self.first[1], self.first[1])
 
     def add(self, other: _Group) -> None:
         """Take in another group."""
+        for session, name in other.names.items():
+            self.names.setdefault(session, name)
         self.traces.update(other.traces)
         self.first = min(self.first, other.first)
         self.named = min((n for n in (self.named, other.named) if n), default=None)
@@ -58,19 +64,28 @@ class _Task:
 class TraceGroups:
     """The session of each trace and the parent of each task, as far as spans have told."""
 
-    def __init__(self, traces_max: int) -> None:
+    def __init__(self, traces_max: int, naming: Sessions = PER_SERVICE) -> None:
+        """Hold so many traces; `naming` says which sessions are the same."""
+        self._naming = naming
+        # Names of sessions that several services share, by their other names; the names that have
+        # become one; and the last traces that name a session so.
+        self.joined: BoundedDict[str, str] = BoundedDict(traces_max)
+        self._sharing: BoundedDict[str, set[str]] = BoundedDict(traces_max)
+        self._traces_naming: BoundedDict[str, _Names] = BoundedDict(traces_max)
         self.parents: BoundedDict[str, str] = BoundedDict(traces_max)  # of declared tasks
         self._groups: BoundedDict[str, _Group] = BoundedDict(traces_max)  # by trace
-        self._named: BoundedDict[str, tuple[_Start, str]] = BoundedDict(traces_max)  # by trace
+        self._named: BoundedDict[str, tuple[_Start, Session]] = BoundedDict(traces_max)  # by trace
         self._links: BoundedDict[str, set[str]] = BoundedDict(traces_max)  # to traces not yet seen
         self._tasks: BoundedDict[str, _Task] = BoundedDict(traces_max)
 
-    def session(self, trace_id: str) -> str:
+    def session(self, trace_id: str) -> Session:
         """Return the session of a trace: its own, else that of the traces it is linked with."""
+        session = Session(trace_id, trace_id)
         if named := self._named.get(trace_id):
-            return named[1]
-        group = self._groups.get(trace_id)
-        return group.session if group else trace_id
+            session = named[1]
+        elif group := self._groups.get(trace_id):
+            session = group.session
+        return session._replace(name=self.joined.get(session.name, session.name))
 
     def learn(self, spans: Iterable[SpanFields]) -> set[str]:
         """Learn from spans; returns other traces of which something has changed by that."""
@@ -87,18 +102,36 @@ class TraceGroups:
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = _Group(_Names([name]), start)
-        before = group.session
+        before, renamed = group.session, set[str]()
         group.first = min(group.first, start)
         if span.session:
-            said = (start, span.session)
+            session = Session(span.session, self._naming.name_of(span.session, span.service))
+            said, renamed = (start, session), self._name(group, name, session)
             if name not in self._named or said < self._named[name]:
                 self._named[name] = said
             if group.named is None or said < group.named:
                 group.named = said
-        changed = set(group.traces) if group.session != before else set()
+        changed = renamed | (set(group.traces) if group.session != before else set())
         # Whoever linked to this trace before it was seen is joined with it now.
         links = {*self._links.pop(name, ()), *span.links} - {name}
         return changed | self._join(name, links) if links else changed
+
+    def _name(self, group: _Group, trace_id: str, session: Session) -> set[str]:
+        """Note how a trace names a session; returns the traces whose session got another name."""
+        self._traces_naming.setdefault(session.name, _Names())[trace_id] = None
+        return self._share(group.names.setdefault(session.id, session.name), session.name)
+
+    def _share(self, first: str, second: str) -> set[str]:
+        """Let two names mean one session; returns the traces whose session got another name."""
+        low, high = sorted(self.joined.get(name, name) for name in (first, second))
+        if low == high:
+            return set()
+        names = self._sharing.pop(high, {high})
+        self._sharing.setdefault(low, {low}).update(names)
+        self.joined.update(dict.fromkeys(names, low))
+        naming = {trace for name in names for trace in self._traces_naming.get(name, ())}
+        groups = (self._groups[trace] for trace in naming if trace in self._groups)
+        return naming.union(*(group.traces for group in groups))
 
     def _join(self, name: str, links: Iterable[str]) -> set[str]:
         changed: set[str] = set()
@@ -109,6 +142,8 @@ class TraceGroups:
             elif other is not group:
                 less, more = sorted((group, other), key=lambda each: len(each.traces))
                 before = [(each.session, set(each.traces)) for each in (less, more)]
+                for same in less.names.keys() & more.names.keys():
+                    changed |= self._share(less.names[same], more.names[same])
                 more.add(less)
                 self._groups.update(dict.fromkeys(less.traces, more))
                 for session, traces in before:

@@ -14,11 +14,11 @@ from typing import Any
 import polars as pl
 from msgspec.structs import asdict
 
-from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.call_results import fill_results
 from looptrace.analyzer.normalize.messages import Message, ToolCall
-from looptrace.analyzer.normalize.session_history import SessionHistory
+from looptrace.analyzer.normalize.session_history import SESSION_NAME, SessionHistory
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
@@ -54,7 +54,7 @@ def turns_of_fields(
 
     `sessions` has what earlier traces of a session showed, and learns from these.
     """
-    rows, skipped = turn_rows_of(spans, sessions or SessionHistory())
+    rows, skipped = turn_rows_of(spans, sessions or SessionHistory(), naming=sameness.sessions)
     columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
     table = pl.DataFrame(columns, TURN_SCHEMA)
     return numbered(add_fingerprints(table, sameness)), skipped
@@ -66,6 +66,7 @@ def turn_rows_of(
     *,
     above: Iterable[SpanFields] = (),
     known: TraceGroups | None = None,
+    naming: Sessions = PER_SERVICE,
     ended: bool = True,
 ) -> tuple[list[TurnRow], list[Skipped]]:
     """Return the rows of turns before they are fingerprinted.
@@ -76,7 +77,7 @@ def turn_rows_of(
     their results are known.
     """
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
-    tree, skipped = span_tree_of([*fields, *above], known)
+    tree, skipped = span_tree_of([*fields, *above], known, naming)
     sessions.learn(fields, tree)
     fields = merge_twins(fields, tree)
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
@@ -111,7 +112,7 @@ class _Trace:
         self.starts = sorted(span.start_ns for span in self.models)
         self.steps = {span.span_id for span in self.models if len(span.calls) > 1}
         start_ns = min(span.start_ns for span in spans)
-        self.replay = sessions.note_trace(trace_id, tree.sessions[trace_id], start_ns)
+        self.replay = sessions.note_trace(trace_id, tree.sessions[trace_id].name, start_ns)
         self.ended = ended
         self.asked = self._asked()
 
@@ -174,14 +175,15 @@ class _Trace:
         return matched
 
     def _row(self, span: SpanFields, kind: str, **fields: Any) -> TurnRow:
-        declared = self.tree.declared_task(span)
+        declared, session = self.tree.declared_task(span), self.tree.session(span)
         task = self.tree.root_of(declared, span)
         phase, phase_start_ns = self.tree.phase(span)
         row: TurnRow = {
             "task": task,
             "subtask": None if declared == task else declared,
             "task_kind": self.tree.task_kind(span),
-            "session": self.tree.session(span),
+            "session": session.id,
+            SESSION_NAME: session.name,
             "trace_id": span.trace_id,
             "span_id": span.span_id,
             "kind": kind,
@@ -232,7 +234,7 @@ class _Trace:
             self.ended
             or bool(ago)
             or bisect_left(self.starts, model.end_ns) < len(self.starts)
-            or (self.tree.session(model), call) in self.sessions.results
+            or (self.tree.session(model).name, call) in self.sessions.results
         )
 
     def _call_row(self, index: int) -> TurnRow:
@@ -284,9 +286,10 @@ class _Trace:
         """
         return [
             row
-            | {"kind": "switch", "task": row["session"], "subtask": row["subtask"] or row["task"]}
+            | {"kind": "switch", "task": row[SESSION_NAME]}
+            | {"subtask": row["subtask"] or row["task"]}
             for row in map(self._attempt_row, self.attempts)
-            if row["task"] != row["session"]
+            if row["task"] != row[SESSION_NAME]
         ]
 
     def _intervention_rows(self) -> list[TurnRow]:

@@ -118,6 +118,7 @@ def page() -> str:
         *_listed_table(file[JUDGE], f"[{JUDGE}]"),
         *_listed_table(file["tools"], "[tools.NAME]"),
         *_listed_table(file["results"], "[results]"),
+        *_table(file["sessions"]),
         *_listed_table(file["masks"], "[[masks]]"),
         *_listed_table(file["webhooks"], "[[webhooks]]"),
         *_listed_table(file["page"], "[page]"),

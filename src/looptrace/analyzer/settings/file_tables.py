@@ -12,7 +12,7 @@ from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.phases import METRICS, Better
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override
 from looptrace.analyzer.engine.outages import OutageSettings
-from looptrace.analyzer.fingerprint.equivalence import Results, TextMask, Tool
+from looptrace.analyzer.fingerprint.equivalence import Results, Sessions, TextMask, Tool
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.judge import ChatSettings
@@ -68,6 +68,7 @@ _JUDGE = (
 )
 _TOOLS = "What makes calls of a tool the same."
 _RESULTS = "Keys in results that do not make them differ, in JSON and in lines of text."
+_SESSIONS = "Which sessions are the same; a session belongs to the service (`service.name`)."
 _MASKS = "Parts of results and errors that do not make them differ."
 _WEBHOOKS = "Receivers that events of gates are sent on to; [more](webhooks.md)."
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
@@ -186,6 +187,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _optional(JUDGE, table_of("Judge", ChatSettings), _JUDGE),
             _named("tools", table_of("Tool", Tool), TOOLS_MAX, _TOOLS),
             _section("results", table_of("Results", Results), _RESULTS),
+            _section("sessions", table_of("Sessions", Sessions), _SESSIONS),
             _listed("masks", table_of("Mask", TextMask), MASKS_MAX, _MASKS),
             _listed("webhooks", webhook, WEBHOOKS_MAX, _WEBHOOKS),
             _section("page", table_of("Page", PageSettings), _PAGE),

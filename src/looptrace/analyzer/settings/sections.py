@@ -26,6 +26,7 @@ from looptrace.analyzer.fingerprint.embeddings import EmbeddingsError
 from looptrace.analyzer.fingerprint.equivalence import (
     Results,
     Sameness,
+    Sessions,
     TextMask,
     Tool,
     check_pattern,
@@ -147,6 +148,7 @@ def parsed(data: bytes, name: str) -> Settings:
         _tools(top.at("tools"), file.tools),
         _masks(top.at("masks"), file.masks),
         Results(**stated(top.at("results", {}), file.results)),
+        Sessions(**stated(top.at("sessions", {}), file.sessions)),
     )
     return Settings(
         profile=file.profile,

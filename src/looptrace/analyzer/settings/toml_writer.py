@@ -55,6 +55,7 @@ def toml_of(settings: Settings) -> str:
         JUDGE: values_of(settings.judge) if settings.judge else {},
         "tools": {name: values_of(tool) for name, tool in sameness.tools.items()},
         "results": values_of(sameness.results),
+        "sessions": values_of(sameness.sessions),
         "masks": [values_of(mask) for mask in sameness.masks],
         "webhooks": [values_of(webhook) for webhook in settings.webhooks],
         "page": values_of(settings.page),
