@@ -28,7 +28,7 @@ class Reading:
 
     def of(self, kind: str, task: str, *columns: str) -> list[Row]:
         """Return columns of a task's turns of one kind, in order; arguments as Python values."""
-        mine = self.turns.filter(pl.col("task") == task, pl.col("kind") == kind)
+        mine = self.turns.filter(pl.col("session") == task, pl.col("kind") == kind)
         rows = mine.select(columns).iter_rows()
         return [tuple(map(_value, columns, row)) for row in rows]
 
@@ -42,7 +42,7 @@ class Reading:
 
     def kinds(self, task: str) -> set[str]:
         """Return the kinds of turns that a task has."""
-        return set(self.turns.filter(pl.col("task") == task)["kind"])
+        return set(self.turns.filter(pl.col("session") == task)["kind"])
 
     def agents(self, task: str) -> set[str]:
         """Return the agents of a task's tool and model turns."""
@@ -164,14 +164,14 @@ def test_trap_08_adk_without_content(tmp_path: Path) -> None:
     overwritten = read.of("model", "adk_openinference", "text", "input_tokens")
     assert overwritten == [("The gate stays shut.", 100)]
     assert read.agents("adk_native") == read.agents("adk_openinference") == {"porter"}
-    assert {finding.task for finding in read.findings} == {"adk_openinference"}
+    assert {finding.task for finding in read.findings} == {"adk_openinference@agent"}
 
 
 def test_trap_09_linked_traces_nested_tools(tmp_path: Path) -> None:
     """A run over several traces is one task, and a span within its twin is one call."""
     read = reading(tmp_path, traps.trap_09_linked_traces_nested_tools())
     torn = ("ValueError", "rope is torn")
-    linked = next(iter(set(read.turns["task"]) - {"nested"}))
+    linked = next(iter(set(read.turns["session"]) - {"nested"}))
 
     assert read.turns["task"].n_unique() == 2
     assert read.calls(linked) == [("ring_bell", None, None, True)] * 4
@@ -197,7 +197,7 @@ def test_trap_11_no_tool_spans(tmp_path: Path) -> None:
     station = {"to": "station"}
     busy = ("call_taxi", station, "Error: Busy: no taxi is free", True)
 
-    assert set(read.turns["task"]) == {"sdk"}
+    assert set(read.turns["task"]) == {"sdk@traps"}
     assert read.calls("sdk") == [busy, busy, ("call_taxi", station, "on its way", False)]
     assert read.texts("sdk") == ["Call.", "Call again.", "Once more.", "It comes."]
     assert read.findings == ()
@@ -207,7 +207,7 @@ def test_trap_12_openllmetry_langgraph(tmp_path: Path) -> None:
     """Middleware and the making of an agent are no turns, and a workflow takes no hand-off."""
     read = reading(tmp_path, traps.trap_12_openllmetry_langgraph())
 
-    assert set(read.turns["task"]) == {"graph"}
+    assert set(read.turns["task"]) == {"graph@agent"}
     assert read.calls("graph") == [
         ("cut_hedge", {"side": side}, "cut", False) for side in ("left", "right")
     ]

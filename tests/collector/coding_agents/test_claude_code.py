@@ -69,7 +69,7 @@ def test_messages_calls_and_results_become_turns(write: Write) -> None:
         "tool claude-code Bash Exit code 2\nmake: *** no rule !",
         "model claude-code claude-example There is no rule.",
     ]
-    assert set(table["task"]) == {SESSION}
+    assert set(table["task"]) == {f"{SESSION}@claude-code"}
     assert table["arguments"].to_list()[2] == '{"command":"make"}'
     assert table["input_tokens"].to_list() == [None, 5, None, None]
     assert table["call_id"].to_list()[2] == "toolu_3"

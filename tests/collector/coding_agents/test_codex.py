@@ -94,7 +94,7 @@ def test_messages_calls_and_results_become_turns(write: Write) -> None:
         "tool codex shell no rule !",
         "model codex gpt-example There is no rule.",
     ]
-    assert set(table["task"]) == {SESSION}
+    assert set(table["task"]) == {f"{SESSION}@codex"}
     assert table["input_tokens"].to_list() == [None, 50, None, None, None]
     assert table["arguments"].to_list()[3] == '{"command":["make"]}'
     assert table["step"].to_list()[2:4] == [table["span_id"].to_list()[1]] * 2
@@ -192,7 +192,7 @@ def test_sub_agents_work_at_the_task_of_the_session_that_began_them(write: Write
     ]
     table = turns(write("a/main.jsonl", main), write("a/own.jsonl", lines(items)))
 
-    assert table["task"].unique().to_list() == [SESSION]
+    assert table["task"].unique().to_list() == [f"{SESSION}@codex"]
     assert table.filter(kind="tool")["agent"].to_list() == ["codex", "agent-000000b1"]
     assert len(table.filter(kind="user")) == 1
 

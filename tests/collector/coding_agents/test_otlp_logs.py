@@ -189,7 +189,9 @@ def test_events_of_every_agent_become_turns(agent: str) -> None:
     assert call["end_ns"] - call["start_ns"] == 1500 * NS_PER_MS
     assert (refused["failed"], refused["error"]) == (True, "529 Overloaded")
     assert table["failed"].to_list().count(True) == 2
-    assert table["task"].unique().to_list() == [f"s-{agent.partition('_')[0]}"]
+    assert table["task"].unique().to_list() == [
+        f"s-{agent.partition('_')[0]}@{agent.replace('_', '-')}"
+    ]
 
 
 @pytest.mark.parametrize("agent", EVENTS)

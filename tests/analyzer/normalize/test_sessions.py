@@ -1,0 +1,164 @@
+"""A session belongs to the service that names it; a shared trace or a setting joins services."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from random import Random
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sameness, Sessions
+from looptrace.analyzer.normalize.span_fields import span_fields_of
+from looptrace.analyzer.normalize.span_tree import span_tree_of
+from looptrace.analyzer.normalize.trace_groups import TraceGroups
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.text.session_names import session_name
+from tests.analyzer.engine.test_arrivals import assert_comes_to_batch
+from tests.analyzer.normalize.test_turn_builder import span, tool
+from tests.seeds import seeds
+
+Row = dict[str, object]
+JOINED = Sessions(join_services=True)
+
+
+def call(
+    number: int,
+    service: str | None,
+    session: str | None = "1",
+    trace: str = "a",
+    links: Sequence[str] = (),
+) -> Row:
+    """Give a call of a tool in a trace of a service, which names its session."""
+    named = {"gen_ai.conversation.id": session} if session else {}
+    tied = json.dumps([{"trace_id": link * 32, "span_id": "b" * 16} for link in links])
+    arguments = json.dumps({"query": "same"})
+    said = tool("search", arguments=arguments, result="none") | named
+    return span(number, said, service=service, trace_id=trace * 32, links=tied)
+
+
+def table(rows: Sequence[Row]) -> pl.DataFrame:
+    """Give rows as a span table."""
+    return pl.DataFrame(list(rows), SPAN_SCHEMA, orient="row")
+
+
+def tasks(rows: Sequence[Row], sessions: Sessions = PER_SERVICE) -> list[str]:
+    """Give the task of each turn, by name."""
+    return turns_of(table(rows), Sameness(sessions=sessions))[0]["task"].to_list()
+
+
+def test_two_services_with_the_same_session_id_are_two_tasks() -> None:
+    """Many number their sessions from 1 on; what one does says nothing of the other."""
+    rows = [call(1, "shop", trace="a"), call(2, "desk", trace="b"), call(3, "shop", trace="c")]
+
+    assert tasks(rows) == ["1@desk", "1@shop", "1@shop"]
+    assert turns_of(table(rows))[0]["session"].to_list() == ["1"] * 3
+    assert tasks(rows, JOINED) == ["1"] * 3
+
+
+def test_a_result_is_not_taken_from_the_session_of_another_service() -> None:
+    """A model of one service that is given a result knows nothing of the other's call."""
+    asked = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "ls"}]}
+    asked["parts"][0]["arguments"] = {"path": "x"}  # type: ignore[index] # It is the list above.
+    answered = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1"}]}
+    answered["parts"][0]["response"] = "found"  # type: ignore[index] # It is the list above.
+    model = {"gen_ai.operation.name": "chat", "gen_ai.conversation.id": "1"}
+    asks = model | {"gen_ai.output.messages": json.dumps([asked])}
+    knows = model | {
+        "gen_ai.input.messages": json.dumps([asked, answered]),
+        "gen_ai.output.messages": json.dumps(
+            [{"role": "assistant", "parts": [{"type": "text", "content": "done"}]}]
+        ),
+    }
+
+    def results(service: str) -> list[str | None]:
+        rows = [
+            span(1, asks, trace_id="a" * 32, service="shop"),
+            span(2, knows, trace_id="b" * 32, service=service),
+        ]
+        turns, _ = turns_of(table(rows))
+        mine = turns.filter(pl.col("trace_id") == "a" * 32, pl.col("kind") == "tool")
+        return mine["result"].to_list()
+
+    assert results("shop") == ["found"]
+    assert results("desk") == [None]
+
+
+def test_a_trace_that_several_services_share_joins_them() -> None:
+    """What one asks the other for is one task, in all traces of both."""
+    apart = [call(1, "shop", trace="a"), call(2, "desk", trace="b")]
+    shared = [call(3, "shop", trace="c"), call(4, "desk", trace="c")]
+
+    assert tasks(apart + shared) == ["1@desk"] * 4
+
+
+def test_linked_traces_join_services_that_name_one_session() -> None:
+    """A message in a queue goes on in a trace of its own."""
+    rows = [call(1, "shop", trace="a"), call(2, "desk", trace="b", links="a")]
+
+    assert tasks(rows) == ["1@desk"] * 2
+
+
+def test_services_that_name_other_sessions_in_a_trace_stay_apart() -> None:
+    """Each span belongs to the session that it names."""
+    rows = [call(1, "shop", "1"), call(2, "desk", "2"), call(3, "desk", "1", trace="b")]
+
+    assert tasks(rows) == ["1@desk", "1@shop", "2@desk"]
+
+
+def test_a_service_that_nobody_has_named_is_none() -> None:
+    """The SDK names each such service alike, whatever it is."""
+    rows = [call(1, None), call(2, "unknown_service:python", trace="b"), call(3, "", trace="c")]
+
+    assert tasks(rows) == ["1"] * 3
+
+
+def test_names_differ_where_session_or_service_do() -> None:
+    """Whatever signs they have in them."""
+    pairs = [("a@b", "c"), ("a", "b@c"), ("a", "b%40c"), ("a", "b"), ("a@b", "b"), ("a%40", "b")]
+
+    assert len({session_name(*pair) for pair in pairs}) == len(pairs)
+
+
+def random_rows(seed: int) -> list[Row]:
+    """Give calls of a few services, in a few traces that link to each other, of a few sessions."""
+    chance = Random(seed)
+    return [
+        call(
+            number,
+            chance.choice(["shop", "desk", "mail", None]),
+            chance.choice(["1", "2", None]),
+            trace := chance.choice("abcdefg"),
+            [link for link in chance.sample("abcdefg", 1) if link != trace and not number % 5],
+        )
+        for number in range(chance.randint(2, 16))
+    ]
+
+
+@pytest.mark.parametrize("sessions", [PER_SERVICE, JOINED], ids=["apart", "joined"])
+@pytest.mark.parametrize("seed", range(seeds(160)))
+def test_traces_are_told_of_a_name_in_any_order(seed: int, sessions: Sessions) -> None:
+    """What is known of each trace is what all spans say, and who is not told has no news."""
+    fields = list(span_fields_of(table(random_rows(seed))))
+    groups = TraceGroups(100, sessions)
+    Random(seed).shuffle(fields)
+    known: dict[str, object] = {}
+    for number, each in enumerate(fields):
+        told = groups.learn([each]) | {each.trace_id}
+        tree, _ = span_tree_of(fields[: number + 1], naming=sessions)
+        now = {trace: groups.session(trace) for trace in tree.sessions}
+        assert now == tree.sessions
+        other_names = {name: one for name, one in tree.joined.items() if name != one}
+        assert dict(groups.joined) == other_names
+        assert {trace for trace in known if now[trace] != known[trace]} <= told
+        known = dict(now)
+
+
+@pytest.mark.parametrize("seed", range(seeds(80)))
+def test_live_finds_what_batch_finds_however_spans_arrive(seed: int) -> None:
+    """Loops and states of each task are those of all spans at once."""
+    spans = table(random_rows(seed)).sample(fraction=1, shuffle=True, seed=seed)
+
+    assert_comes_to_batch(spans, 1 + seed % 3)
