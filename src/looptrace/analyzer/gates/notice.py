@@ -26,3 +26,4 @@ class GateNotice:
     turn: int = 0
     decision: str | None = None  # of a person, on the gate that is resolved
     note: str | None = None  # with the decision, for the agent
+    names: tuple[str, ...] = ()  # of the task, in services that share its session with others

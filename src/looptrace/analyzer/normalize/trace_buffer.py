@@ -195,7 +195,7 @@ class TraceBuffer:
         self._chars = 0
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
         self._naming = sameness.sessions
-        self._groups = TraceGroups(SESSIONS_MAX, self._naming)
+        self.groups = TraceGroups(SESSIONS_MAX, self._naming)
         self._sessions = SessionHistory.bounded()
         # The traces of each session with calls whose results are not known yet.
         self._waiting: BoundedDict[str, BoundedDict[str, None]] = BoundedDict(SESSIONS_MAX)
@@ -221,7 +221,7 @@ class TraceBuffer:
             }
         told = [span.fields for span in taken]
         told += [span for name in touched for span in self._traces[name].above.values()]
-        others = self._groups.learn(told) - touched.keys()
+        others = self.groups.learn(told) - touched.keys()
         news = self._news([*touched, *sorted(others & self._traces.keys())])
         self._make_room()
         return news
@@ -278,7 +278,7 @@ class TraceBuffer:
             (span.fields for trace in traces for span in trace.spans.values()),
             self._sessions,
             above=[span for trace in traces for span in trace.above.values()],
-            known=self._groups,
+            known=self.groups,
             naming=self._naming,
             ended=ended,
         )
@@ -294,7 +294,7 @@ class TraceBuffer:
         answered = {row.get("call_id") for row in rows if row.get("result") is not None}
         trace = self._traces[name]
         self._stop_waiting(name, trace.session)
-        trace.session = self._groups.session(name).name
+        trace.session = self.groups.session(name).name
         if not answered.issuperset(trace.calls()):
             waiting = self._waiting.setdefault(trace.session, BoundedDict(TRACES_WAITING_MAX))
             waiting[name] = None

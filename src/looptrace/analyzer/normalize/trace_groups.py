@@ -5,7 +5,7 @@ It says of the spans so far what `span_tree_of` says of all spans at once, whate
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sessions
@@ -67,6 +67,7 @@ class TraceGroups:
     def __init__(self, traces_max: int, naming: Sessions = PER_SERVICE) -> None:
         """Hold so many traces; `naming` says which sessions are the same."""
         self._naming = naming
+        self.joined_anew: dict[str, str] = {}  # what is new, until whoever reads it clears it
         # Names of sessions that several services share, by their other names; the names that have
         # become one; and the last traces that name a session so.
         self.joined: BoundedDict[str, str] = BoundedDict(traces_max)
@@ -86,6 +87,12 @@ class TraceGroups:
         elif group := self._groups.get(trace_id):
             session = group.session
         return session._replace(name=self.joined.get(session.name, session.name))
+
+    def join(self, joined: Mapping[str, str]) -> None:
+        """Learn the names of sessions that services share, by their other names."""
+        for name, other in joined.items():
+            self._share(name, other)
+        self.joined_anew.clear()
 
     def learn(self, spans: Iterable[SpanFields]) -> set[str]:
         """Learn from spans; returns other traces of which something has changed by that."""
@@ -129,6 +136,7 @@ class TraceGroups:
         names = self._sharing.pop(high, {high})
         self._sharing.setdefault(low, {low}).update(names)
         self.joined.update(dict.fromkeys(names, low))
+        self.joined_anew.update(dict.fromkeys(names, low))
         naming = {trace for name in names for trace in self._traces_naming.get(name, ())}
         groups = (self._groups[trace] for trace in naming if trace in self._groups)
         return naming.union(*(group.traces for group in groups))

@@ -25,4 +25,19 @@ def session_name(session: str, service: str | None) -> str:
     """
     if not service or service.partition(":")[0] == _UNKNOWN_SERVICE:
         return session
-    return f"{session}@{service.replace('%', '%25').replace('@', '%40')}"
+    return f"{session}@{_quoted(service)}"
+
+
+def service_of(name: str, session: str) -> str | None:
+    """Return the service of a name, None where it names no session of this id and a service."""
+    before, _, service = name.rpartition("@")
+    return service.replace("%40", "@").replace("%25", "%") if before == session else None
+
+
+def session_of(name: str, service: str | None) -> str:
+    """Return the session that a service calls by a name; the name itself where it is no such."""
+    return name.removesuffix(f"@{_quoted(service)}") if service else name
+
+
+def _quoted(service: str) -> str:
+    return service.replace("%", "%25").replace("@", "%40")

@@ -16,6 +16,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.collector.api_bodies import ApiError
 from looptrace.collector.server.openapi import JSON, Answer, document, operation
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.task_names import SeveralServicesError
 
 _logger = logging.getLogger(__name__)
 
@@ -70,8 +71,14 @@ def _not_usable(_request: Request, error: Exception) -> Response:
     return wrong(HTTPStatus.SERVICE_UNAVAILABLE, "the store cannot be used now; try again later")
 
 
+def _ambiguous(_request: Request, error: Exception) -> Response:
+    """Answer where a session was asked for that several services have."""
+    return wrong(HTTPStatus.CONFLICT, str(error))
+
+
 # What a path answers that raises, or is none.
 ERRORS: dict[Any, Callable[[Request, Exception], Response]] = {
     HTTPException: _not_served,
     StoreError: _not_usable,
+    SeveralServicesError: _ambiguous,
 }

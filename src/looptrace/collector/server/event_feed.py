@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,9 @@ import msgspec
 
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.text.session_names import service_of
+from looptrace.collector.server.asked_tasks import Asked
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 
@@ -27,6 +30,9 @@ T = TypeVar("T")
 SILENCE_S = 15.0
 # Whoever is so many events behind is let go, and comes back with the number of the last one.
 EVENTS_WAITING_MAX = 1_000
+# What a follower waits for: a task, a session whose service was not named, or all (None).
+_SESSION = "session"
+_Key = str | tuple[str, str | None] | None
 _HERE, _STILL_HERE = ": here\n\n", ": still here\n\n"
 
 
@@ -61,18 +67,34 @@ class Changes:
         self._news = asyncio.Event()
 
 
+@dataclass(frozen=True, slots=True)
+class _News:
+    """An event as it is sent, by its number, its task, and other names that this is asked by."""
+
+    seq: int
+    task: str
+    names: tuple[str, ...]
+    session: str | None  # whose task it is, where it belongs to a service
+    text: str
+
+
 @dataclass(eq=False, slots=True)
 class _Follower:
     """Who follows: the events that wait for it, with their numbers."""
 
+    sessions: dict[str, str | None]
     waiting: list[tuple[int, str]] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     is_over: bool = False
 
-    def put(self, seq: int, text: str) -> None:
+    def put(self, news: _News) -> None:
+        """Take an event; of a second service with a session that it asked for, it takes none."""
+        if news.session in self.sessions:
+            self.is_over |= self.sessions[news.session] not in (None, news.task)
+            self.sessions[news.session] = news.task
         self.is_over |= len(self.waiting) >= EVENTS_WAITING_MAX
         if not self.is_over:
-            self.waiting.append((seq, text))
+            self.waiting.append((news.seq, news.text))
         self.news.set()
 
     async def take(self) -> list[tuple[int, str]]:
@@ -99,19 +121,20 @@ class EventFeed:
         self._gates: GateStore | None = None  # used on the thread alone
         self._seq = 0
         self._work: asyncio.Task[None] | None = None
-        self._followers: dict[str | None, set[_Follower]] = defaultdict(set)  # by task
+        self._followers: dict[_Key, set[_Follower]] = defaultdict(set)
 
-    async def follow(self, tasks: Collection[str], after_seq: int | None) -> AsyncIterator[str]:
+    async def follow(self, asked: Asked, after_seq: int | None) -> AsyncIterator[str]:
         """Yield server-sent events of some tasks, or of all, after a number.
 
-        Without a number they begin with the gates that are open now.
+        Without a number they begin with the gates that are open now. Where a second service turns
+        out to have a session that was asked for without a service, the events end.
         """
-        wanted: list[str | None] = [*tasks] or [None]
-        follower = _Follower()
-        for task in wanted:
-            self._followers[task].add(follower)
+        follower = _Follower(dict(asked.sessions))
+        keys: list[_Key] = [*asked.tasks, *((_SESSION, each) for each in asked.sessions)] or [None]
+        for key in keys:
+            self._followers[key].add(follower)
         try:
-            seq, texts = await self._in_thread(self._begin, tasks, after_seq)
+            seq, texts = await self._in_thread(self._begin, asked.tasks, after_seq)
             if self._work is None:  # Before anybody whose stream begins later.
                 self._seq = seq
                 self._work = asyncio.create_task(self._distribute())
@@ -126,31 +149,32 @@ class EventFeed:
                 if not news and not follower.is_over:
                     yield _STILL_HERE
         finally:
-            for task in wanted:
-                self._forget(task, follower)
+            for key in keys:
+                self._forget(key, follower)
 
     def close(self) -> None:
         """End the thread."""
         self._thread.submit(self._close)
         self._thread.shutdown()
 
-    def _concerned(self, task: str) -> set[_Follower]:
-        return self._followers.get(task, set()) | self._followers.get(None, set())
+    def _concerned(self, news: _News) -> set[_Follower]:
+        keys: tuple[_Key, ...] = (None, news.task, *news.names, (_SESSION, news.session))
+        return set().union(*(self._followers.get(key, ()) for key in keys))
 
-    def _forget(self, task: str | None, follower: _Follower) -> None:
-        self._followers[task].discard(follower)
-        if not self._followers[task]:
-            del self._followers[task]
+    def _forget(self, key: _Key, follower: _Follower) -> None:
+        self._followers[key].discard(follower)
+        if not self._followers[key]:
+            del self._followers[key]
 
     async def _distribute(self) -> None:
         """Hand on what is new, for as long as anybody follows."""
         try:
             while self._followers and not self._changes.is_over:
                 seen = self._changes.count
-                for seq, task, text in await self._in_thread(self._after, self._seq):
-                    self._seq = seq
-                    for follower in self._concerned(task):
-                        follower.put(seq, text)
+                for news in await self._in_thread(self._after, self._seq):
+                    self._seq = news.seq
+                    for follower in self._concerned(news):
+                        follower.put(news)
                 if seen == self._changes.count:
                     await self._changes.wait(SILENCE_S)
         finally:
@@ -183,12 +207,18 @@ class EventFeed:
             events = (pair for task in wanted for pair in gates.events(after_seq, task))
             # What comes meanwhile is handed on after these.
             opened = sorted((pair for pair in events if pair[0] <= seq), key=itemgetter(0))
-        return seq, [self._text(number, event) for number, event in opened]
+        return seq, [self._news(number, event).text for number, event in opened]
 
-    def _after(self, seq: int) -> list[tuple[int, str, str]]:
-        events = self._store().events(seq)
-        return [(number, event.task, self._text(number, event)) for number, event in events]
+    def _after(self, seq: int) -> list[_News]:
+        return [self._news(number, event) for number, event in self._store().events(seq)]
 
-    def _text(self, seq: int, event: GateEvent) -> str:
-        data = msgspec.json.encode(asdict(notice_of(event, self._directives))).decode()
-        return f"id: {seq}\nevent: {event.type}\ndata: {data}\n\n"
+    def _news(self, seq: int, event: GateEvent) -> _News:
+        names = tuple(self._store().names_of(event.task))
+        notice = replace(notice_of(event, self._directives), names=names)
+        text = f"id: {seq}\nevent: {event.type}\ndata: {_json(notice)}\n\n"
+        is_of_service = service_of(event.task, event.session) is not None
+        return _News(seq, event.task, names, event.session if is_of_service else None, text)
+
+
+def _json(notice: GateNotice) -> str:
+    return msgspec.json.encode(asdict(notice)).decode()

@@ -55,6 +55,7 @@ from looptrace.collector.server.api_responses import (
     described,
     wrong,
 )
+from looptrace.collector.server.asked_tasks import asked_of, tasks_of
 from looptrace.collector.server.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
 from looptrace.collector.server.warming import warming_tasks
@@ -71,6 +72,10 @@ STREAM_TASKS_MAX = 100
 # Of the number of an event, so that it fits a column.
 _SEQ_DIGITS_MAX = 18
 _MARKDOWN = "text/markdown"
+_SEVERAL = "Several services have such a session, which the answer names; give `service`."
+_SERVICE = Parameter(
+    "service", "query", "Service (`service.name`) of the sessions that are asked for."
+)
 _STREAM = "text/event-stream"
 _NO_GATE = "There is no such gate, or several begin with this id."
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
@@ -107,10 +112,11 @@ class GatesApi:
     @operation(
         "listGates",
         Answer("The gates.", {JSON: GateList}),
-        {HTTPStatus.BAD_REQUEST: "The status is none."},
+        {HTTPStatus.BAD_REQUEST: "The status is none.", HTTPStatus.CONFLICT: _SEVERAL},
         (
             Parameter("status", "query", "Only gates with this status.", GateStatus),
-            Parameter("task", "query", "Only gates of the task with this id."),
+            Parameter("task", "query", "Only gates of the task or session with this id."),
+            _SERVICE,
         ),
     )
     async def gates(self, request: Request) -> Response:
@@ -119,8 +125,8 @@ class GatesApi:
         if status not in (None, *get_args(GateStatus)):
             names = ", ".join(get_args(GateStatus))
             return wrong(HTTPStatus.BAD_REQUEST, f"status must be one of {names}")
-        task = request.query_params.get("task")
-        listed = await run_in_threadpool(self.gate_list, status, task)  # type: ignore[arg-type] # It was checked.
+        task, service = request.query_params.get("task"), request.query_params.get("service")
+        listed = await run_in_threadpool(self._gates_of, status, task, service)  # type: ignore[arg-type] # It was checked.
         return answer_of(listed)
 
     @operation(
@@ -180,12 +186,14 @@ class GatesApi:
     @operation(
         "showTask",
         Answer("The task.", {JSON: ShownTask}),
-        {HTTPStatus.NOT_FOUND: "There is no such task."},
+        {HTTPStatus.NOT_FOUND: "There is no such task.", HTTPStatus.CONFLICT: _SEVERAL},
+        (_SERVICE,),
     )
     async def task(self, request: Request) -> Response:
         """Show how a task stands: its status, its gates, its attempts."""
         await self.stored()
-        shown = await run_in_threadpool(self.shown_task, request.path_params["id"])
+        name, service = request.path_params["id"], request.query_params.get("service")
+        shown = await run_in_threadpool(self._task_named, name, service)
         if shown is None:
             return wrong(HTTPStatus.NOT_FOUND, "there is no such task; give its whole id")
         return answer_of(shown)
@@ -206,9 +214,15 @@ class GatesApi:
             f"A comment comes at least every {SILENCE_S:.0f} s.",
             {_STREAM: GateNotice},
         ),
-        {HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number, or there are too many tasks."},
+        {
+            HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number, or there are too many tasks.",
+            HTTPStatus.CONFLICT: _SEVERAL,
+        },
         (
-            Parameter("task", "query", "Only events of this task; several may be given."),
+            Parameter(
+                "task", "query", "Only events of this task or session; several may be given."
+            ),
+            _SERVICE,
             Parameter(
                 "Last-Event-ID",
                 "header",
@@ -229,8 +243,25 @@ class GatesApi:
         if len(tasks) > STREAM_TASKS_MAX:
             return wrong(HTTPStatus.BAD_REQUEST, f"give at most {STREAM_TASKS_MAX} tasks")
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        events = self.feed.follow(tasks, int(last) if last else None)
+        service = request.query_params.get("service")
+        asked = await run_in_threadpool(asked_of, self.store_dir, sorted(tasks), service)
+        events = self.feed.follow(asked, int(last) if last else None)
         return StreamingResponse(events, media_type=_STREAM, headers=headers)
+
+    def _gates_of(
+        self, status: GateStatus | None, task: str | None, service: str | None
+    ) -> GateList:
+        if task is None:
+            return self.gate_list(status)
+        tasks = asked_of(self.store_dir, [task], service).tasks
+        listed = [self.gate_list(status, each) for each in tasks]
+        gates = [gate for each in listed for gate in each.gates]
+        return GateList(gates, sum(each.total for each in listed))
+
+    def _task_named(self, name: str, service: str | None) -> ShownTask | None:
+        """Return the task of a name, else that of the session that it names."""
+        shown = map(self.shown_task, tasks_of(self.store_dir, name, service))
+        return next(filter(None, shown), None)
 
     def gate_list(
         self, status: GateStatus | None = None, task: str | None = None, limit: int = GATES_MAX

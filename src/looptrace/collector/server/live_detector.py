@@ -98,15 +98,8 @@ class LiveDetector:
         self._on_damaged = on_damaged
         self.counts = DetectorCounts()
         self._worker = Worker("looptrace-detector", self._run, wake=log.committed)
-        self._begin = partial(
-            _Judge,
-            store_dir,
-            settings,
-            log,
-            self.counts,
-            self._worker.pause,
-            on_events,
-        )
+        pause = self._worker.pause
+        self._begin = partial(_Judge, store_dir, settings, log, self.counts, pause, on_events)
         self._store_dir = store_dir
         self._webhooks = settings.webhooks
 
@@ -186,6 +179,8 @@ class _Judge:
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
+        self._sessions = self._live.traces.groups
+        self._sessions.join(gates.session_names())
         self._outages = OutageWatch(settings.outages)
         self._outages_emitted: dict[str, int] = {}  # by id, when it was known
         self._goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
@@ -335,7 +330,7 @@ class _Judge:
         changed = self._note(fed.states)
         if not is_whole:
             self._later.append(replace(fed, states=changed))
-        elif fed.events or fed.moved or changed:
+        elif fed.events or fed.moved or changed or self._sessions.joined_anew:
             self._record(fed, changed)
         self._judged.turns += turns
         self._show()
@@ -354,6 +349,7 @@ class _Judge:
         """
         while True:
             try:
+                self._gates.add_session_names(self._sessions.joined_anew)
                 new = self._gates.record(
                     [*fed.moved, *fed.events], states, time.time_ns(), fed.openings
                 )
@@ -362,6 +358,7 @@ class _Judge:
                 if self._pause(LOOK_EVERY_S):
                     raise
                 _logger.warning("%s", error)
+        self._sessions.joined_anew.clear()
         self._judged.events += len(new)
         if new:
             self._on_events(new)

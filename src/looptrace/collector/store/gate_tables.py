@@ -42,6 +42,16 @@ _OPINIONS = """
         no_opinion TEXT
     ) STRICT
 """
+# The tasks of sessions that several services share, by their other names.
+_SESSION_NAMES = (
+    """
+    CREATE TABLE session_names (
+        name TEXT PRIMARY KEY,
+        task TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX session_names_of_task ON session_names (task)",
+)
 # A gate is shown with who resolved it, and with the newest notes that resolved others.
 _INDEXES_OF_GATES = (
     "CREATE INDEX resolutions_of_gate ON resolutions (gate, at_ns)",
@@ -118,6 +128,7 @@ _TABLES = (
     *_INDEXES_OF_GATES,
     _OPINIONS,
     *_OUTBOX,
+    *_SESSION_NAMES,
 )
 
 # The statements that bring a file of a version to the next one.
@@ -137,11 +148,12 @@ _STEPS = {
     4: (_OPINIONS,),
     5: ("ALTER TABLE resolutions ADD COLUMN who TEXT",),
     6: _INDEXES_OF_GATES,
+    7: _SESSION_NAMES,
 }
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=7,
+    version=8,
     tables=_TABLES,
     steps=_STEPS,
     if_damaged="move it away: the next ingest finds the gates anew, without what people decided",

@@ -33,9 +33,10 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.collector.store import gate_tables as queries
-from looptrace.collector.store.gate_tables import GATES, GateFile
+from looptrace.collector.store.gate_tables import GATES
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json
+from looptrace.collector.store.task_names import TaskNames
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 
@@ -87,7 +88,7 @@ class GateDetails:
     notes: tuple[ResolutionNote, ...]
 
 
-class GateStore(GateFile):
+class GateStore(TaskNames):
     """One connection to a gate store. Several processes may each have one.
 
     What it records goes to the outbox of these webhooks.

@@ -17,6 +17,7 @@ from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
 from looptrace.collector.store.locks import reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket, read_where
+from looptrace.collector.store.task_names import session_task
 
 _SPAN = ["trace_id", "span_id"]
 _TURN_COLUMNS = ["task", "kind", "agent", "service", "start_ns", "end_ns", "failed"]
@@ -71,6 +72,17 @@ def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     return read_turns_of_tasks(store_dir, [task])
+
+
+def tasks_of_session(store_dir: Path, session: str) -> list[str]:
+    """Return the task that is this session of a service; none where the store has no turn of it.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+        SeveralServicesError: if it is that of several services.
+    """
+    turns = read_rows(store_dir, "turns", pl.col("session") == session, ["task"])
+    return session_task(session, turns["task"].unique())
 
 
 def read_turns_of_tasks(store_dir: Path, tasks: Collection[str]) -> pl.DataFrame:

@@ -1,0 +1,53 @@
+"""Which tasks a request means: by a task's own id, or by a session's id and its service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from looptrace.analyzer.text.session_names import session_name
+from looptrace.collector.store import reader
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for: tasks, and sessions without their service.
+
+    Of each such session the task is named, None where no gate knows it so far.
+    """
+
+    tasks: tuple[str, ...] = ()
+    sessions: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def asked_of(store_dir: Path, names: Iterable[str], service: str | None) -> Asked:
+    """Return what names ask for of a store's gates.
+
+    Raises:
+        SeveralServicesError: if one is a session of several services, and no service is given.
+        StoreError: if the store cannot be read.
+    """
+    tasks: list[str] = []
+    sessions: dict[str, str | None] = {}
+    with reader.open_gates(store_dir) as gates:
+        for name in names:
+            _, *of_session = named = gates.tasks_named(name, service)
+            tasks += named
+            if session_name(name, service) == name:
+                sessions[name] = next(iter(of_session), None)
+    return Asked(tuple(dict.fromkeys(tasks)), sessions)
+
+
+def tasks_of(store_dir: Path, name: str, service: str | None) -> list[str]:
+    """Return the tasks that a name may mean, of gates and of turns, that of a session first.
+
+    Raises:
+        SeveralServicesError: if it is a session of several services, and no service is given.
+        StoreError: if the store cannot be read.
+    """
+    with reader.open_gates(store_dir) as gates:
+        tasks = gates.tasks_named(name, service)
+    if session_name(name, service) == name:
+        tasks += reader.tasks_of_session(store_dir, name)
+    return list(dict.fromkeys(reversed(tasks)))

@@ -1,0 +1,74 @@
+"""By which names the tasks of a store are asked for: their own, or those of their sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from looptrace.analyzer.text.session_names import service_of, session_name
+from looptrace.collector.store.gate_tables import GateFile
+from looptrace.errors import InputError
+
+_PUT = """
+    INSERT INTO session_names VALUES (?, ?)
+    ON CONFLICT (name) DO UPDATE SET task = excluded.task
+"""
+# A name is the session, "@" and the service, and "A" comes after "@".
+_OF_SESSION = """
+    SELECT task FROM tasks WHERE task > ?1 || '@' AND task < ?1 || 'A' ORDER BY task
+"""
+
+
+class SeveralServicesError(InputError):
+    """A session id is that of several services, and nobody said which is meant."""
+
+
+class TaskNames(GateFile):
+    """The names of the tasks that gates know."""
+
+    def add_session_names(self, joined: Mapping[str, str]) -> None:
+        """Record the tasks of sessions that several services share, by their other names.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        if not joined:
+            return
+        with self._transaction():
+            self._sql.executemany(_PUT, joined.items())
+
+    def session_names(self) -> dict[str, str]:
+        """Return the tasks of sessions that several services share, by their other names."""
+        return dict(self._rows("SELECT name, task FROM session_names"))
+
+    def names_of(self, task: str) -> list[str]:
+        """Return the other names of a task that several services share."""
+        rows = self._rows("SELECT name FROM session_names WHERE task = ? ORDER BY name", task)
+        return [name for (name,) in rows]
+
+    def tasks_named(self, name: str, service: str | None = None) -> list[str]:
+        """Return the tasks that a name may mean: that of the name, and that of the session.
+
+        Raises:
+            SeveralServicesError: if several services have such a session, and none is given.
+        """
+        own = session_name(name, service)
+        if own != name:
+            rows = self._rows("SELECT task FROM session_names WHERE name = ?", own)
+            return [name, rows[0][0] if rows else own]
+        tasks = [task for (task,) in self._rows(_OF_SESSION, name)]
+        return [name, *session_task(name, tasks)]
+
+
+def session_task(session: str, tasks: Iterable[str]) -> list[str]:
+    """Return the one of some tasks that is a session of a service, or none.
+
+    Raises:
+        SeveralServicesError: if the session is that of several services.
+    """
+    of_services = {task: service for task in tasks if (service := service_of(task, session))}
+    if len(of_services) > 1:
+        services = ", ".join(map(repr, sorted(of_services.values())))
+        raise SeveralServicesError(
+            f"session {session!r} is one of each of these services: {services}; say which is meant."
+        )
+    return list(of_services)
