@@ -8,6 +8,7 @@ a task are what its author recorded, and the note of a decision is meant for the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -131,14 +132,15 @@ class Directives:
 OWN = Directives()
 
 
-_MADE = ("directive", "note")
+_MADE = ("directive", "note", "names")
 _COPIED = [field.name for field in fields(GateNotice) if field.name not in _MADE]
 
 
-def notice_of(event: GateEvent, directives: Directives) -> GateNotice:
-    """Return what an agent needs of an event."""
+def notice_of(event: GateEvent, directives: Directives, names: Iterable[str] = ()) -> GateNotice:
+    """Return what an agent needs of an event; `names` are other names of its task."""
     copied = {name: getattr(event, name) for name in _COPIED}
-    return GateNotice(**copied, directive=directives.text_of(event), note=_note_of(event))
+    text = directives.text_of(event)
+    return GateNotice(**copied, directive=text, note=_note_of(event), names=tuple(names))
 
 
 def _note_of(event: GateEvent) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import polars as pl
+
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sessions
 from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
@@ -167,23 +169,44 @@ def _sessions(
     by_start = sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id))
     of_trace: dict[str, Session] = {}
     of_group: dict[str, Session] = {}
-    first_names: dict[tuple[str, str], str] = {}  # by group and session id
-    shared: set[tuple[str, str]] = set()
+    named: set[tuple[str, str, str]] = set()  # group, session and name
     for span in by_start:
         if span.session:
             group, name = group_of[span.trace_id], naming.name_of(span.session, span.service)
             of_trace.setdefault(span.trace_id, Session(span.session, name))
             of_group.setdefault(group, Session(span.session, name))
-            first = first_names.setdefault((group, span.session), name)
-            if first != name:
-                shared.add((first, name))
+            named.add((group, span.session, name))
     for span in by_start:
         session = Session(span.trace_id, span.trace_id)
         of_group.setdefault(group_of[span.trace_id], session)
-    joined = groups(shared)
+    joined = _joined(named)
     sessions = {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}
-    named = {t: s._replace(name=joined.get(s.name, s.name)) for t, s in sessions.items()}
-    return named, joined
+    sessions = {t: s._replace(name=joined.get(s.name, s.name)) for t, s in sessions.items()}
+    return sessions, joined
+
+
+def joined_names(spans: pl.DataFrame, naming: Sessions) -> dict[str, str]:
+    """Return the tasks of sessions that several services share, by their other names.
+
+    The spans have the columns of SPAN_TIES_SCHEMA.
+    """
+    naming_spans = spans.filter(pl.col("session").is_not_null())
+    shared = naming_spans.filter(pl.col("service").n_unique().over("session") > 1)
+    if shared.is_empty():
+        return {}
+    links = spans.select("trace_id", other="linked_traces").explode("other")
+    links = links.filter(pl.col("other").is_in(spans["trace_id"].unique().implode()))
+    group_of = groups(links.iter_rows())
+    rows = shared.select("trace_id", "session", "service").unique().iter_rows()
+    joined = _joined((group_of.get(t, t), s, naming.name_of(s, service)) for t, s, service in rows)
+    return {name: task for name, task in joined.items() if name != task}
+
+
+def _joined(named: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Join the names that one session has in a group: of each the first by the alphabet holds."""
+    first: dict[tuple[str, str], str] = {}
+    pairs = {(first.setdefault((group, each), name), name) for group, each, name in named}
+    return groups(pair for pair in pairs if pair[0] != pair[1])
 
 
 def _circles(tree: SpanTree) -> list[Skipped]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from looptrace.analyzer.gates.decisions import check_decision
@@ -128,8 +128,11 @@ class Gates:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
-    def update(self, notice: GateNotice, *, is_new: bool = True) -> None:
-        """Take an event in; of one that is not new only the name of its task may be news."""
+    def update(self, notice: GateNotice, names: Iterable[str] = (), *, is_new: bool = True) -> None:
+        """Take an event in, of a task that goes by its own name and by others.
+
+        Of an event that is not new only the name of its task may be news.
+        """
         with self._changed:
             held = self._held.get(notice.task)
             state = _state_of(notice, held)
@@ -140,7 +143,7 @@ class Gates:
                     shown = state = replace(held.state, event=notice.id)
                 # A trace stands for its task, for whoever does not name one.
                 latest = _Held(shown, notice)
-                for name in (notice.task, notice.trace_id):
+                for name in (notice.task, *names, notice.trace_id):
                     self._held[name] = latest
                     self._held.move_to_end(name)
             self._changed.notify_all()

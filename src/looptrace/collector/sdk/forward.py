@@ -55,13 +55,13 @@ class ForwardEngine:
         if self._server is not None and state.gate:
             self._server.resolve(state.gate, decision, note)
 
-    def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:
-        """Return the gates of a task that the server has open.
+    def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:
+        """Return the gates that the server has open, of a task or a session of a service.
 
         Raises:
             OSError, HTTPException, ValueError: if it does not say so within `timeout_s` seconds.
         """
-        return self._server.open_gates(task, timeout_s) if self._server is not None else []
+        return [] if self._server is None else self._server.open_gates(task, service, timeout_s)
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
         """Close the exporter."""

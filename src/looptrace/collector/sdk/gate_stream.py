@@ -98,8 +98,8 @@ class Server:
             )
         return connection, response
 
-    def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:
-        """Return the notices of the gates of a task that are open now.
+    def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:
+        """Return the notices of the gates that are open now, of a task or a session of a service.
 
         They are what a stream of the task begins with, up to its first comment.
 
@@ -108,12 +108,13 @@ class Server:
             HTTPException: if its answer is no HTTP.
             ValueError: if an event is none.
         """
-        path = f"{STREAM_PATH}?{urlencode({'task': task})}"
+        asked = {"task": task} | ({"service": service} if service else {})
+        path = f"{STREAM_PATH}?{urlencode(asked)}"
         deadline_s = time.monotonic() + timeout_s
         connection, response = self.request("GET", path, timeout_s=timeout_s)
         try:
             if response.status != HTTPStatus.OK:
-                raise OSError(f"status {response.status}")
+                raise OSError(f"status {response.status}: {response.read(LINE_BYTES_MAX)!r}")
             head = takewhile(lambda line: not line.startswith(b":"), _lines(response, deadline_s))
             return [notice_of_json(json.loads(data)) for _, data in events_in(head)]
         finally:
@@ -184,13 +185,25 @@ def notice_of_json(fields_: Any) -> GateNotice:
         value = fields_.get(field.name)
         if value is None:
             continue
-        if type(value) is not _TYPES[str(field.type)]:
-            raise ValueError(f"{field.name} has the wrong type")
-        values[field.name] = value
+        values[field.name] = _checked(field.name, str(field.type), value)
     try:
         return GateNotice(**values)
     except TypeError as error:
         raise ValueError(str(error)) from error
+
+
+def _checked(name: str, kind: str, value: Any) -> Any:
+    """Return the value of a field as a notice has it.
+
+    Raises:
+        ValueError: if it has the wrong type.
+    """
+    is_list = type(value) is list and all(type(each) is str for each in value)
+    if kind == "tuple[str, ...]" and is_list:
+        return tuple(value)
+    if type(value) is not _TYPES.get(kind):
+        raise ValueError(f"{name} has the wrong type")
+    return value
 
 
 def events_in(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:

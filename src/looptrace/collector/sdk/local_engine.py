@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -15,8 +16,10 @@ from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
 from looptrace.analyzer.settings.sections import Settings, default
+from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.otlp.sdk_spans import sdk_spans
 from looptrace.collector.sdk.agent_gate import GateState
+from looptrace.collector.sdk.open_spans import service_in
 from looptrace.errors import LooptraceError
 
 # How often idle tasks are looked for.
@@ -39,6 +42,7 @@ class LocalEngine:
         self._live = LiveSpans(settings.policy)
         self._directives = settings.directives
         self._notify: Callable[[list[GateNotice]], object] = list  # until it is started
+        self._service = ""  # of the spans that came last
         self._pid: int | None = None  # of the process in which it works
         self._lock = threading.Lock()
         self._forget_s = time.monotonic() + FORGET_EVERY_S
@@ -58,6 +62,7 @@ class LocalEngine:
         """
         self._enter()
         with self._lock:
+            self._service = service_in(spans[-1].resource) if spans else self._service
             _, fed = self._live.take(sdk_spans(spans), sdk_spans(above))
             notices = self._notices(fed)
         self._notify(notices)
@@ -71,20 +76,26 @@ class LocalEngine:
         self._enter()
         with self._lock:
             now_ns = time.time_ns()
-            resolution = Resolution(
-                id=f"resolution-{now_ns}",
-                task=state.task,
-                session=state.task,
-                trace_id=state.trace_id,
-                span_id=state.span_id,
-                at_ns=now_ns,
-                decision=decision,
-                note=note,
-            )
-            notices = self._notices(self._live.feed(resolution_turns([resolution])))
+            names = {state.task}
+            if not state.event:  # What the author calls the task may be a session.
+                names.add(session_name(state.task, self._service))
+            resolutions = [
+                Resolution(
+                    id=f"resolution-{now_ns}",
+                    task=name,
+                    session=state.task,
+                    trace_id=state.trace_id,
+                    span_id=state.span_id,
+                    at_ns=now_ns,
+                    decision=decision,
+                    note=note,
+                )
+                for name in sorted(names)
+            ]
+            notices = self._notices(self._live.feed(resolution_turns(resolutions)))
         self._notify(notices)
 
-    def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:  # noqa: ARG002
+    def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:  # noqa: ARG002
         """Return none: whatever opened a gate here has notified of it."""
         return []
 
@@ -111,4 +122,8 @@ class LocalEngine:
         if time.monotonic() > self._forget_s:
             self._live.engine.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
-        return [notice_of(event, self._directives) for event in (*fed.moved, *fed.events)]
+        names: dict[str, list[str]] = defaultdict(list)
+        events = (*fed.moved, *fed.events)
+        for name, task in self._live.traces.groups.joined.items() if events else ():
+            names[task].append(name)
+        return [notice_of(event, self._directives, names[event.task]) for event in events]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
 from looptrace.analyzer.normalize.span_kinds import kind_of
@@ -22,6 +23,7 @@ class OpenSpans:
 
     def __init__(self, spans_max: int) -> None:
         self.untracked = 0  # spans that came when there were too many
+        self.service: str | None = None  # of the process, as its spans say it
         self._spans_max = spans_max
         self._open: dict[int, Span] = {}
         # Of spans that ended; 0 where there is none.
@@ -33,6 +35,8 @@ class OpenSpans:
         if len(self._open) >= self._spans_max:
             self.untracked += 1
             return
+        if self.service is None:
+            self.service = service_in(span.resource)
         context = span.context
         self._open[context.span_id] = span
         if context.trace_id not in self._traces:
@@ -79,6 +83,11 @@ class OpenSpans:
             else:
                 yield span
                 span_id = span.parent.span_id if span.parent else 0
+
+
+def service_in(resource: Resource) -> str:
+    """Return the name of the service that a resource names, "" where it names none."""
+    return str(resource.attributes.get(SERVICE_NAME, ""))
 
 
 def _is_agent(span: Span) -> bool:

@@ -20,12 +20,13 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.text.session_names import session_of
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.sdk.agent_gate import TASKS_MAX, AgentGate, Callback, Gates, GateState
 from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server
-from looptrace.collector.sdk.open_spans import OpenSpans
+from looptrace.collector.sdk.open_spans import OpenSpans, service_in
 from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
@@ -61,8 +62,11 @@ class Engine(Protocol):
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Take a person's decision on an open gate."""
 
-    def open_gates(self, task: str, timeout_s: float) -> list[GateNotice]:
-        """Return the gates of a task that were opened before this process began."""
+    def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:
+        """Return the gates that were opened before this process began.
+
+        They are of a task, or of a session of the service.
+        """
 
     def close(self, timeout_s: float) -> None:
         """Finish what was begun."""
@@ -249,8 +253,9 @@ class LoopSpanProcessor(SpanProcessor):
     def gate(self, task: str | None = None) -> AgentGate:
         """Return the gate of a task, by default of the trace that is current.
 
-        A task is named by `looptrace.task.id`, else by its conversation or session id. A run that
-        goes through several traces, or goes on after a restart, has to name it.
+        A task is named by `looptrace.task.id`, else by its conversation or session id, which is
+        that of this process's service. A run that goes through several traces, or goes on after a
+        restart, has to name it.
         """
         if task is None:
             context = trace.get_current_span().get_span_context()
@@ -259,7 +264,7 @@ class LoopSpanProcessor(SpanProcessor):
         else:
             self._known_until_s.setdefault(task, 0.0)
             if (notice := self._open_elsewhere.pop(task, None)) is not None:
-                self._gates.update(notice)
+                self._gates.update(notice, [task])
         return AgentGate(task, self._gates, self._resolve, self._is_known, self._fail_closed)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
@@ -275,6 +280,7 @@ class LoopSpanProcessor(SpanProcessor):
         The provider also writes the gate events that no open span can hold.
         """
         self._provider = provider
+        self._spans.service = self._spans.service or service_in(provider.resource)
         provider.add_span_processor(self)
         return self
 
@@ -289,14 +295,21 @@ class LoopSpanProcessor(SpanProcessor):
             is_new = self._told.get(notice.id, notice.task) == notice.task
             self._told[notice.id] = notice.task
             is_own = not notice.trace_id or self._spans.knows(notice.trace_id)
-            if is_own or notice.task in self._known_until_s:
-                self._gates.update(notice, is_new=is_new)
+            names = self._names(notice)
+            if is_own or not self._known_until_s.keys().isdisjoint(names):
+                self._gates.update(notice, names, is_new=is_new)
             elif notice.type == "gate_opened":
-                self._open_elsewhere[notice.task] = notice
+                self._open_elsewhere.update(dict.fromkeys(names, notice))
             elif notice.type == "gate_resolved":
-                self._open_elsewhere.pop(notice.task, None)
+                for name in names:
+                    self._open_elsewhere.pop(name, None)
             if is_own and is_new:
                 self._emitter.emit(notice, self._provider)
+
+    def _names(self, notice: GateNotice) -> set[str]:
+        """Return the names of a notice's task in this process; a session goes by its id here."""
+        names = {notice.task, *notice.names}
+        return names | {session_of(name, self._spans.service) for name in names}
 
     def _is_known(self, task: str) -> bool:
         """Return whether the state of a task is known; asks for it before the first step.
@@ -308,8 +321,8 @@ class LoopSpanProcessor(SpanProcessor):
         if until_s > now_s:
             return until_s == inf
         try:
-            for notice in self._engine.open_gates(task, ASK_S):
-                self._gates.update(notice)
+            for notice in self._engine.open_gates(task, self._spans.service, ASK_S):
+                self._gates.update(notice, [task, *self._names(notice)])
         except Exception:  # The agent must not feel it, unless it fails closed.
             self._count("open_gates")
             self._known_until_s[task] = time.monotonic() + ASK_AGAIN_S

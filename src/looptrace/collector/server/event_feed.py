@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -214,7 +214,7 @@ class EventFeed:
 
     def _news(self, seq: int, event: GateEvent) -> _News:
         names = tuple(self._store().names_of(event.task))
-        notice = replace(notice_of(event, self._directives), names=names)
+        notice = notice_of(event, self._directives, names)
         text = f"id: {seq}\nevent: {event.type}\ndata: {_json(notice)}\n\n"
         is_of_service = service_of(event.task, event.session) is not None
         return _News(seq, event.task, names, event.session if is_of_service else None, text)

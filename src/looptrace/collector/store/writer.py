@@ -23,6 +23,7 @@ from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.resolutions import decisions_on, resolution_turns
 from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.normalize.span_tree import joined_names
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, numbered
@@ -265,8 +266,9 @@ class Writer:
         for bucket, traces in sorted(touched.items()):
             spans = read_bucket(self._dir, "spans", bucket)
             tied = tied_traces(spans, traces)
-            mine = spans.filter(of_traces(tied)).select(list(SPAN_SCHEMA))
-            waiting.append(_Changed(bucket, tied, mine))
+            mine = spans.filter(of_traces(tied))
+            self._gates.add_session_names(joined_names(mine, self._policy.sameness.sessions))
+            waiting.append(_Changed(bucket, tied, mine.select(list(SPAN_SCHEMA))))
             if sum(changed.spans.height for changed in waiting) >= SPANS_AT_ONCE:
                 yield from self._derive_together(waiting)
                 waiting = []
