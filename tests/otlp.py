@@ -24,6 +24,8 @@ NANOSECONDS = 1_000_000_000
 ID_FIELDS = {"traceId", "spanId", "parentSpanId"}
 CLOSING_S = 0.001  # How much later than its last child a parent ends.
 
+# As SDKs name a service that nobody has named, whose sessions go by their ids alone.
+UNNAMED = "unknown_service:agent"
 
 def any_value(value: Value) -> dict[str, Any]:
     """Give the OTLP any-value of a Python value; None is the empty value, which OTLP allows."""
@@ -76,7 +78,7 @@ class Trace:
         *,
         name: str = "",
         session_key: str | None = "gen_ai.conversation.id",
-        service: str = "agent",
+        service: str = UNNAMED,
         scope: str = "tests",
         at: str = "2026-03-02T09:00:00+00:00",
     ) -> None:

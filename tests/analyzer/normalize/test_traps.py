@@ -164,7 +164,7 @@ def test_trap_08_adk_without_content(tmp_path: Path) -> None:
     overwritten = read.of("model", "adk_openinference", "text", "input_tokens")
     assert overwritten == [("The gate stays shut.", 100)]
     assert read.agents("adk_native") == read.agents("adk_openinference") == {"porter"}
-    assert {finding.task for finding in read.findings} == {"adk_openinference@agent"}
+    assert {finding.task for finding in read.findings} == {"adk_openinference"}
 
 
 def test_trap_09_linked_traces_nested_tools(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_trap_12_openllmetry_langgraph(tmp_path: Path) -> None:
     """Middleware and the making of an agent are no turns, and a workflow takes no hand-off."""
     read = reading(tmp_path, traps.trap_12_openllmetry_langgraph())
 
-    assert set(read.turns["task"]) == {"graph@agent"}
+    assert set(read.turns["task"]) == {"graph"}
     assert read.calls("graph") == [
         ("cut_hedge", {"side": side}, "cut", False) for side in ("left", "right")
     ]
