@@ -14,6 +14,7 @@ from looptrace.analyzer.report.escalation import PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.session_names import session_task
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
@@ -26,7 +27,9 @@ _GATES_SHOWN_MAX = 10
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--task", help="Id of the task; of several gates of one task the last is taken.")
+@click.option(
+    "--task", help="Id of the task or its session; of several gates of one task the last is taken."
+)
 @click.option(
     "--gate",
     help="Id of a gate, or its beginning, as in `looptrace analyze --format json`.",
@@ -98,7 +101,8 @@ def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent
     of_id = [e for e in gates if e.gate == gate] or [
         e for e in gates if gate is None or (gate and str(e.gate).startswith(gate))
     ]
-    meant = [event for event in of_id if task in (None, event.task)]
+    tasks = {task, *session_task(task, {event.task for event in gates})} if task else None
+    meant = [event for event in of_id if tasks is None or event.task in tasks]
     # Of several gates of one task the last is meant, but for those that begin alike.
     if len({event.gate if gate else event.task for event in meant}) == 1:
         return meant[-1]

@@ -12,6 +12,7 @@ from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.session_names import session_task
 from looptrace.analyzer.tuning.explain import explain as explain_task
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
@@ -23,7 +24,9 @@ _TASKS_SHOWN_MAX = 10
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--task", help="Id of the task; may be left out where there is only one.")
+@click.option(
+    "--task", help="Id of the task or its session; may be left out where there is only one."
+)
 @click.option(
     "--format",
     "form",
@@ -66,6 +69,8 @@ def _chosen(task: str | None, tasks: list[str]) -> str:
         raise click.UsageError("there are no turns of an agent in the input.")
     if task in tasks:
         return str(task)
+    if task and (of_session := session_task(task, tasks)):
+        return of_session[0]
     if task is None and len(tasks) == 1:
         return tasks[0]
     near = get_close_matches(task or "", tasks, n=_TASKS_SHOWN_MAX) or tasks[:_TASKS_SHOWN_MAX]

@@ -129,12 +129,15 @@ class TraceStore:
         return Records(pl.DataFrame([asdict(gate) for gate in gates], _GATE_SCHEMA), StoredGate)
 
     def task(self, task: str) -> Task:
-        """Return one task.
+        """Return one task, by its id or that of its session.
 
         Raises:
-            InputError: if the store has no task of this id.
+            InputError: if the store has no task of this id, or several services have the session.
         """
         turns = reader.read_turns_of(self.folder, task)
+        if turns.is_empty():
+            task = next(iter(reader.tasks_of_session(self.folder, task)), task)
+            turns = reader.read_turns_of(self.folder, task)
         if turns.is_empty():
             raise InputError(f"There is no task {task!r}. {did_you_mean(task, self.tasks)}")
         findings = reader.read_findings_of_tasks(self.folder, [task])

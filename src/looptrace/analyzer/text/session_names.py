@@ -1,14 +1,21 @@
-"""Names of sessions: a session belongs to its service; this stands on the standard library alone.
+"""Names of sessions, which belong to services; this module needs the standard library alone.
 
 Two services that number their sessions alike have different tasks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from looptrace.errors import InputError
 
 # What OpenTelemetry's SDKs call a service that nobody has named.
 _UNKNOWN_SERVICE = "unknown_service"
+
+
+class SeveralServicesError(InputError):
+    """A session id is that of several services, and nobody said which is meant."""
 
 
 class Session(NamedTuple):
@@ -37,6 +44,21 @@ def service_of(name: str, session: str) -> str | None:
 def session_of(name: str, service: str | None) -> str:
     """Return the session that a service calls by a name; the name itself where it is no such."""
     return name.removesuffix(f"@{_quoted(service)}") if service else name
+
+
+def session_task(session: str, tasks: Iterable[str]) -> list[str]:
+    """Return the one of some tasks that is a session of a service, or none.
+
+    Raises:
+        SeveralServicesError: if the session is that of several services.
+    """
+    of_services = {task: service for task in tasks if (service := service_of(task, session))}
+    if len(of_services) > 1:
+        services = ", ".join(map(repr, sorted(of_services.values())))
+        raise SeveralServicesError(
+            f"session {session!r} is one of each of these services: {services}; say which is meant."
+        )
+    return list(of_services)
 
 
 def _quoted(service: str) -> str:

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.collector.api_bodies import ApiError
 from looptrace.collector.server.openapi import JSON, Answer, document, operation
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.task_names import SeveralServicesError
 
 _logger = logging.getLogger(__name__)
 

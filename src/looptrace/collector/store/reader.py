@@ -13,11 +13,11 @@ from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.analyzer.text.session_names import session_task
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
 from looptrace.collector.store.locks import reading
 from looptrace.collector.store.parquet import BUCKETS, read_bucket, read_where
-from looptrace.collector.store.task_names import session_task
 
 _SPAN = ["trace_id", "span_id"]
 _TURN_COLUMNS = ["task", "kind", "agent", "service", "start_ns", "end_ns", "failed"]

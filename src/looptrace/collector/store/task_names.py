@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from looptrace.analyzer.text.session_names import service_of, session_name
+from looptrace.analyzer.text.session_names import session_name, session_task
 from looptrace.collector.store.gate_tables import GateFile
-from looptrace.errors import InputError
 
 _PUT = """
     INSERT INTO session_names VALUES (?, ?)
     ON CONFLICT (name) DO UPDATE SET task = excluded.task
 """
-# A name is the session, "@" and the service, and "A" comes after "@".
+# A name is the session, "@" and the service, and "A" comes after "@". A name that has another task
+# since services share the session is none any more.
 _OF_SESSION = """
-    SELECT task FROM tasks WHERE task > ?1 || '@' AND task < ?1 || 'A' ORDER BY task
+    SELECT task FROM tasks WHERE task > ?1 || '@' AND task < ?1 || 'A'
+        AND task NOT IN (SELECT name FROM session_names)
+    ORDER BY task
 """
-
-
-class SeveralServicesError(InputError):
-    """A session id is that of several services, and nobody said which is meant."""
 
 
 class TaskNames(GateFile):
@@ -57,18 +55,3 @@ class TaskNames(GateFile):
             return [name, rows[0][0] if rows else own]
         tasks = [task for (task,) in self._rows(_OF_SESSION, name)]
         return [name, *session_task(name, tasks)]
-
-
-def session_task(session: str, tasks: Iterable[str]) -> list[str]:
-    """Return the one of some tasks that is a session of a service, or none.
-
-    Raises:
-        SeveralServicesError: if the session is that of several services.
-    """
-    of_services = {task: service for task in tasks if (service := service_of(task, session))}
-    if len(of_services) > 1:
-        services = ", ".join(map(repr, sorted(of_services.values())))
-        raise SeveralServicesError(
-            f"session {session!r} is one of each of these services: {services}; say which is meant."
-        )
-    return list(of_services)
