@@ -27,6 +27,7 @@ CLOSING_S = 0.001  # How much later than its last child a parent ends.
 # As SDKs name a service that nobody has named, whose sessions go by their ids alone.
 UNNAMED = "unknown_service:agent"
 
+
 def any_value(value: Value) -> dict[str, Any]:
     """Give the OTLP any-value of a Python value; None is the empty value, which OTLP allows."""
     if value is None:

@@ -186,7 +186,7 @@ def test_junit(tmp_path: Path, *, stored: bool) -> None:
         assert element.get("tests") == str(len(cases)) == "10"
         assert element.get("failures") == str(len(failed)) == "5"
         assert element.get("errors") == "0"
-    assert "migrations-2026-03-14" in failed
+    assert "migrations-2026-03-14@nightly-jobs" in failed
     assert "rename-load-basket" not in failed
 
 
@@ -214,7 +214,7 @@ def test_github_and_markdown() -> None:
         row for row in run(LOOPING, "--format", "markdown").stdout.splitlines() if "gate |" in row
     ]
     assert len(rows) == 1
-    assert "`migrations-2026-03-14`" in rows[0]
+    assert "`migrations-2026-03-14@nightly-jobs`" in rows[0]
 
 
 @pytest.mark.parametrize("fail_on", ["finding", "gate"])

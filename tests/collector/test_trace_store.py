@@ -63,7 +63,7 @@ def test_sql_and_queries_answer_as_frames() -> None:
     assert {name: store.query(name).columns for name in names} == {
         name: [column.name for column in queries.load(name).columns] for name in names
     }
-    assert store.query("turns_of_task", task="import-4f1c").height > 0
+    assert store.query("turns_of_task", task="import-4f1c@order-import").height > 0
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

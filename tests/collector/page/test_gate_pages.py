@@ -29,7 +29,7 @@ def test_a_gate_shows_what_is_needed_to_decide(browser: Browser, where: str) -> 
     for part in (
         "one failure came back 3 times in the task, first in run_tests(tests/test_cart.py)",
         "Task s1",
-        "Service agent",
+        "Service unknown_service:agent",
         "Open for",
         "Rule repeated_failure , 3 attempts",
         "Cost so far",

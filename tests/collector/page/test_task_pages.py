@@ -63,30 +63,30 @@ def store_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("query", "tasks"),
     [
-        ({}, ["stopped", "warming", "works", "old"]),
+        ({}, ["stopped", "warming@shop", "works", "old"]),
         ({"state": "waiting"}, ["stopped"]),
         ({"state": "looping"}, ["stopped"]),
-        ({"state": "warming"}, ["warming"]),
-        ({"state": "live"}, ["stopped", "warming", "works"]),
+        ({"state": "warming"}, ["warming@shop"]),
+        ({"state": "live"}, ["stopped", "warming@shop", "works"]),
         ({"state": "past"}, ["old"]),
-        ({"state": "nonsense"}, ["stopped", "warming", "works", "old"]),
-        ({"service": "shop"}, ["warming"]),
-        ({"agent": "packer"}, ["warming"]),
+        ({"state": "nonsense"}, ["stopped", "warming@shop", "works", "old"]),
+        ({"service": "shop"}, ["warming@shop"]),
+        ({"agent": "packer"}, ["warming@shop"]),
         ({"agent": "pack"}, []),
         ({"rule": "repeated_call"}, ["stopped"]),
         ({"action": "gate"}, ["stopped"]),
         ({"action": "pivot"}, []),
-        ({"hours": "24"}, ["stopped", "warming", "works"]),
-        ({"hours": "25"}, ["stopped", "warming", "works", "old"]),
+        ({"hours": "24"}, ["stopped", "warming@shop", "works"]),
+        ({"hours": "25"}, ["stopped", "warming@shop", "works", "old"]),
         ({"q": "STOP"}, ["stopped"]),
         ({"q": "test_cart.py"}, ["stopped"]),
-        ({"q": "packer shop"}, ["warming"]),
+        ({"q": "packer shop"}, ["warming@shop"]),
         ({"q": "packer nothing"}, []),
         ({"q": ".*"}, []),
         ({"q": "works", "state": "past"}, []),
         ({"page": "2"}, []),
-        ({"page": "-1"}, ["stopped", "warming", "works", "old"]),
-        ({"page": "9" * 30}, ["stopped", "warming", "works", "old"]),
+        ({"page": "-1"}, ["stopped", "warming@shop", "works", "old"]),
+        ({"page": "9" * 30}, ["stopped", "warming@shop", "works", "old"]),
     ],
 )
 def test_tasks_are_found(store_dir: Path, query: dict[str, str], tasks: list[str]) -> None:
@@ -97,7 +97,7 @@ def test_tasks_are_found(store_dir: Path, query: dict[str, str], tasks: list[str
 def test_a_task_that_warms_up_says_how_far_it_is(store_dir: Path) -> None:
     """Two of three attempts are no loop yet, and worth a look."""
     rows = TaskList(store_dir, DEFAULT).find(TaskFilter(), 1, NOW_NS).rows
-    row = next(row for row in rows if row["task"] == "warming")
+    row = next(row for row in rows if row["task"] == "warming@shop")
 
     assert row["warming"] == "repeated_call 2 of 3"
     assert (row["turns"], row["failed"], row["action"]) == (2, 2, "")

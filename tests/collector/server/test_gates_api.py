@@ -74,6 +74,7 @@ def test_a_gate_of_the_version_before_is_shown_as_it_was(
     with closing(sqlite3.connect(tmp_path / layout.GATES_FILE)) as sql, sql:
         sql.execute("ALTER TABLE gates DROP COLUMN finding")
         sql.execute("DROP TABLE opinions")
+        sql.execute("DROP TABLE session_names")
         sql.execute("DROP INDEX resolutions_of_gate")
         sql.execute("DROP INDEX gates_with_note")
         sql.execute("ALTER TABLE resolutions DROP COLUMN who")

@@ -108,20 +108,28 @@ def late_ties() -> pl.DataFrame:
 
     Two traces without a session are tied by one span each, a third by a link, and two by a task.
     """
-    first, second = (Trace(f"t{n}", session_key=None) for n in range(2))
+    first, second = (Trace(f"t{n}", session_key=None, service="agent") for n in range(2))
     for trace in (first, second):
         call(trace)
         call(trace)
         call(trace, {"gen_ai.conversation.id": "shopping"})
-    third = Trace("t3", session_key=None)
+    third = Trace("t3", session_key=None, service="agent")
     call(third)
     third.span("resume", None, {}, links=[(first.trace_id, "1" * 16)])
-    job = [Trace(f"j{n}", session_key=None) for n in range(2)]
+    job = [Trace(f"j{n}", session_key=None, service="agent") for n in range(2)]
     for trace in job:
         call(trace, {"looptrace.task.id": "job"})
-    sessions = [looping(f"s{n}", name=str(n % 2)) for n in range(4)]
-    midnight = looping("midnight", at="2026-03-02T23:59:58+00:00")
-    return spans_of(first, second, third, *job, *sessions, midnight, working("s1", name="again"))
+    sessions = [looping(f"s{n}", name=str(n % 2), service="agent") for n in range(4)]
+    midnight = looping("midnight", at="2026-03-02T23:59:58+00:00", service="agent")
+    return spans_of(
+        first,
+        second,
+        third,
+        *job,
+        *sessions,
+        midnight,
+        working("s1", name="again", service="agent"),
+    )
 
 
 def files_of(folder: Path) -> Iterator[Path]:
