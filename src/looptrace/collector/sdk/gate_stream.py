@@ -114,7 +114,8 @@ class Server:
         connection, response = self.request("GET", path, timeout_s=timeout_s)
         try:
             if response.status != HTTPStatus.OK:
-                raise OSError(f"status {response.status}: {response.read(LINE_BYTES_MAX)!r}")
+                answer = response.read(LINE_BYTES_MAX).decode("utf-8", "replace")
+                raise OSError(f"status {response.status}: {answer}")
             head = takewhile(lambda line: not line.startswith(b":"), _lines(response, deadline_s))
             return [notice_of_json(json.loads(data)) for _, data in events_in(head)]
         finally:

@@ -1,0 +1,149 @@
+"""P30: a session belongs to its service, for people, agents and stores of earlier versions."""
+
+from __future__ import annotations
+
+import http.client
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.engine.policy import DEFAULT
+from looptrace.analyzer.fingerprint.equivalence import Sameness, Sessions
+from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.server.asked_tasks import asked_of, tasks_of
+from looptrace.collector.store import reader, writer
+from tests.collector.store.test_writer import call, looping, spans_of
+from tests.otlp import Trace
+from tests.reliability.serving import OK, Served, served, until
+
+EARLIER = replace(DEFAULT, sameness=Sameness(sessions=Sessions(join_services=True)))
+CONFLICT = 409
+
+
+def of(service: str, name: str = "", calls: int = 5) -> Trace:
+    """Give a looping trace of session 1 of a service."""
+    trace = Trace("1", service=service, name=f"{service}{name}")
+    for _ in range(calls):
+        call(trace)
+    return trace
+
+
+def asking(first: str, second: str) -> list[Trace]:
+    """Give one trace in which two services name session 1, with a span each."""
+    traces = [Trace("1", service=service, name="shared") for service in (first, second)]
+    call(traces[0])
+    # Ids of spans go by their number in the trace: the second service's is the second.
+    left_out = call(traces[1])
+    call(traces[1], n=7, tool="answer")
+    del traces[1]._spans[left_out]
+    return traces
+
+
+def gates(server: Served, query: str) -> list[dict[str, Any]]:
+    """Ask for the open gates of a task or session."""
+    status, body = server.ask("GET", f"/v1/gates?status=open&{query}")
+    assert status == OK, body
+    return list(body["gates"])
+
+
+def test_a_decision_of_one_service_touches_no_other(tmp_path: Path) -> None:
+    """P30: however the two are asked for, also after a restart."""
+    store = tmp_path / "store"
+    with served(store, "--no-grpc") as server:
+        url = f"http://{server.address}"
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        for service in ("shop", "desk"):
+            assert server.send(of(service).request()) == OK
+        until(lambda: len(gates(server, "")) == 2)
+
+        status, answer = server.ask("GET", "/v1/gates?task=1")
+        assert (status, "'desk', 'shop'" in answer["error"]) == (CONFLICT, True)
+        assert server.ask("GET", "/v1/gates/stream?task=1")[0] == CONFLICT
+        assert server.ask("GET", "/v1/tasks/1")[0] == CONFLICT
+        with pytest.raises(OSError, match="'desk', 'shop'"):
+            Server(url).open_gates("1", None, 5)
+
+        (gate,) = gates(server, "task=1&service=shop")
+        assert gate["task"] == "1@shop"
+        assert server.ask("GET", "/v1/tasks/1?service=shop")[1]["status"] == "paused_for_intervention"
+        body = b'{"decision": "continue"}'
+        assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", body)[0] == OK
+        until(lambda: not gates(server, "task=1&service=shop"))
+    with served(store, "--no-grpc") as server:
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        assert [gate["task"] for gate in gates(server, "")] == ["1@desk"]
+        assert not Server(f"http://{server.address}").open_gates("1", "shop", 5)
+        (notice,) = Server(f"http://{server.address}").open_gates("1", "desk", 5)
+        assert notice.task == "1@desk"
+
+
+def test_a_stream_by_a_session_alone_ends_with_a_second_service(tmp_path: Path) -> None:
+    """P30: whoever asks without a service is not told of another one's gate, but to name it."""
+    with served(tmp_path / "store", "--no-grpc") as server:
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        connection = http.client.HTTPConnection(server.address, timeout=20)
+        with closing(connection):
+            connection.request("GET", "/v1/gates/stream?task=1")
+            lines = connection.getresponse()
+            assert server.send(of("shop").request()) == OK
+            told = []
+            while not any(b"gate_opened" in line for line in told):
+                told.append(lines.readline())
+            assert server.send(of("desk").request()) == OK
+            told += lines.readlines()
+        assert b"1@shop" in b"".join(told)
+        assert b"1@desk" not in b"".join(told)
+        assert server.ask("GET", "/v1/gates/stream?task=1")[0] == CONFLICT
+
+
+def test_services_that_shared_a_trace_share_the_gate_after_a_restart(tmp_path: Path) -> None:
+    """P30: a later trace of one of them is of the same task, and either is stopped."""
+    store = tmp_path / "store"
+    with served(store, "--no-grpc") as server:
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        for trace in asking("desk", "shop"):
+            assert server.send(trace.request()) == OK
+        until(lambda: server.ask("GET", "/v1/tasks/1")[1].get("task") == "1@desk")
+    with served(store, "--no-grpc") as server:
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        assert server.send(of("shop", "later").request()) == OK
+        (gate,) = until(lambda: gates(server, ""))
+        assert gate["task"] == "1@desk"
+        for service in ("shop", "desk"):
+            (notice,) = Server(f"http://{server.address}").open_gates("1", service, 5)
+            assert (notice.task, notice.names) == ("1@desk", ("1@shop",))
+        assert gates(server, "task=1") == [gate]
+
+
+def test_a_store_of_an_earlier_version_keeps_its_gates(tmp_path: Path) -> None:
+    """P30: they had sessions of all services in one; an ingest names them anew."""
+    spans = spans_of(of("shop"), of("desk", calls=2), looping("2", service="mail"))
+    writer.ingest(spans, tmp_path, EARLIER)
+    with reader.open_gates(tmp_path) as store:
+        before = {gate.task: gate.id for gate in store.gates("open")}
+        store.resolve(before["2"], "cancel", "Enough.")
+    assert set(before) == {"1", "2"}
+
+    writer.ingest(spans.clear(), tmp_path)
+    with reader.open_gates(tmp_path) as store:
+        (still_open,) = store.gates("open")
+        (resolved,) = store.gates("resolved")
+    assert (still_open.id, still_open.task) == (before["1"], "1@shop")
+    assert (resolved.id, resolved.task, resolved.note) == (before["2"], "2@mail", "Enough.")
+    turns = pl.concat(reader.read_turns(tmp_path))
+    assert set(turns["task"]) == {"1@shop", "1@desk", "2@mail"}
+
+
+def test_a_batch_names_the_tasks_that_services_share(tmp_path: Path) -> None:
+    """P30: a store without a server is asked the same way."""
+    writer.ingest(spans_of(*asking("desk", "shop"), of("shop", "later")), tmp_path)
+
+    for service in ("shop", "desk", None):
+        assert "1@desk" in asked_of(tmp_path, ["1"], service).tasks
+        assert tasks_of(tmp_path, "1", service)[0] == "1@desk"
+    with reader.open_gates(tmp_path) as store:
+        assert store.names_of("1@desk") == ["1@shop"]
