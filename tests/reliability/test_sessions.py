@@ -69,7 +69,9 @@ def test_a_decision_of_one_service_touches_no_other(tmp_path: Path) -> None:
 
         (gate,) = gates(server, "task=1&service=shop")
         assert gate["task"] == "1@shop"
-        assert server.ask("GET", "/v1/tasks/1?service=shop")[1]["status"] == "paused_for_intervention"
+        assert (
+            server.ask("GET", "/v1/tasks/1?service=shop")[1]["status"] == "paused_for_intervention"
+        )
         body = b'{"decision": "continue"}'
         assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", body)[0] == OK
         until(lambda: not gates(server, "task=1&service=shop"))

@@ -13,7 +13,7 @@ SILENCE = "0" * 64
 # Null always means *unknown*: the trace does not say. A known empty text is "".
 TURN_SCHEMA = pl.Schema(
     {
-        "task": pl.String(),  # whose counters count: task id, else session, else trace
+        "task": pl.String(),  # whose counters count: task id, else session@service, else trace
         "session": pl.String(),  # conversation or session id, else the trace id
         "trace_id": pl.String(),
         "span_id": pl.String(),
