@@ -92,7 +92,7 @@ def test_a_stream_by_a_session_alone_ends_with_a_second_service(tmp_path: Path) 
             connection.request("GET", "/v1/gates/stream?task=1")
             lines = connection.getresponse()
             assert server.send(of("shop").request()) == OK
-            told = []
+            told: list[bytes] = []
             while not any(b"gate_opened" in line for line in told):
                 told.append(lines.readline())
             assert server.send(of("desk").request()) == OK
