@@ -62,7 +62,8 @@ def answer_to(call: dict[str, Any], transcript: Path) -> dict[str, Any]:
         copy.flush()
         spans = read_spans([copy.name]).spans
     found = analyse(spans, (), settings.policy)
-    told = [event for event in found.events if event.session == call["session_id"]]
+    tasks = {event.task for event in found.events if event.session == call["session_id"]}
+    told = [event for event in found.events if event.task in tasks]
     directive = settings.directives.text_of(told[-1]) if told else None
     if directive is None:  # Nothing was told, or a person has written since.
         return {}
