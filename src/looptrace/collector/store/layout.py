@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
-from looptrace.collector.store.locks import MARKER, NAME, StoreError
+from looptrace.collector.store.locks import MARKER, NAME, StoreError, sync_folder
 from looptrace.collector.store.parquet import BUCKETS
 
 UNFINISHED_FILE = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
@@ -54,10 +55,8 @@ def require_store(store_dir: Path) -> int:
 
 def write_marker(store_dir: Path) -> None:
     """Mark a folder as a store of this version."""
-    aside = store_dir / f"{MARKER}.tmp"
     marker = {"schema": SCHEMA_VERSION, "buckets": BUCKETS}
-    aside.write_text(f"{json.dumps(marker)}\n", encoding="utf-8")
-    aside.replace(store_dir / MARKER)
+    _replace(store_dir / MARKER, f"{json.dumps(marker)}\n")
 
 
 def gates_path(store_dir: Path) -> Path:
@@ -79,11 +78,19 @@ def write_note(path: Path, text: str) -> None:
     Raises:
         StoreError: if it cannot be written.
     """
-    aside = path.with_name(f"{path.name}.tmp")
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        _replace(path, text)
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be written ({error.strerror}); check space and permissions."
         ) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    aside = path.with_name(f"{path.name}.tmp")
+    with aside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    sync_folder(path.parent)

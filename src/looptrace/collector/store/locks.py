@@ -87,3 +87,16 @@ def _marker_locked(store_dir: Path, *, alone: bool) -> Iterator[None]:
     with marker.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
+
+
+def sync_folder(folder: Path) -> None:
+    """Let what was made, renamed and deleted in a folder outlast a loss of power.
+
+    Raises:
+        OSError: if that cannot be written.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
