@@ -85,7 +85,7 @@ soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; ta
 	LOOPTRACE_SOAK_SPANS=100000 $(BIN)/pytest -q tests/collector/sdk/test_unfelt.py
 	LOOPTRACE_FUZZ_BODIES=20000 LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 \
 		LOOPTRACE_SOAK_STOPS=100 LOOPTRACE_SOAK_CALLS=400 LOOPTRACE_SOAK_STREAMS=5000 \
-		LOOPTRACE_SOAK_IDLE=10000 $(BIN)/pytest -q tests/reliability
+		LOOPTRACE_SOAK_IDLE=10000 LOOPTRACE_SOAK_LOSSES=0 $(BIN)/pytest -q tests/reliability
 
 npm-exporters: build/npm/installed ## JavaScript's exporters and axe-core, for the tests that use them
 

@@ -17,7 +17,10 @@ from pathlib import Path
 from random import Random
 
 ACKNOWLEDGED = "acknowledged"  # the file that the program writes to when it has acknowledged
-_TRACED = "openat,write,pwrite64,writev,ftruncate,fsync,fdatasync,rename,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir"
+_TRACED = (
+    *("openat", "write", "pwrite64", "writev", "ftruncate", "fsync", "fdatasync", "rename"),
+    *("renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir"),
+)
 _LINE = re.compile(
     r"^(?P<pid>\d+) +(?P<name>\w+)\((?P<said>.*)\) += (?P<result>-?\d+)(?P<rest>.*)$"
 )
@@ -41,7 +44,7 @@ class Call:
 
 def calls_of(command: Sequence[str], folder: Path, log: Path) -> list[Call]:
     """Run a program, and return what it did below a folder; paths are relative to it."""
-    done = ["strace", "-f", "-y", "-xx", "-s", "10000000", "-e", f"trace={_TRACED}"]
+    done = ["strace", "-f", "-y", "-xx", "-s", "10000000", "-e", f"trace={','.join(_TRACED)}"]
     subprocess.run([*done, "-o", str(log), sys.executable, *command], check=True)
     calls = map(_parsed, _whole_lines(log))
     return [each for call in calls if call and (each := _below(call, f"{folder}/"))]
@@ -61,7 +64,7 @@ def _whole_lines(log: Path) -> Iterator[str]:
 
 def _parsed(line: str) -> Call | None:
     match = _LINE.match(line)
-    if match is None or int(match["result"]) < 0:
+    if match is None or match["name"] not in _TRACED or int(match["result"]) < 0:
         return None
     name, said = match["name"], match["said"]
     texts = [_bytes(text) for text in _TEXT.findall(said)]
@@ -176,7 +179,7 @@ class Disk:
             names.setdefault(call.path, self._made.setdefault(id(call), _File()))
 
     def after(self, chance: Random, keeps: float) -> dict[str, bytes]:
-        """Return the files after a loss of power now; `keeps` is the share of what is not synced."""
+        """Return the files after a loss of power; `keeps` is the share of what is not synced."""
         names = dict(self._certain)
         for calls in self._later.values():
             kept = chance.randint(0, len(calls)) if 0 < keeps < 1 else round(keeps * len(calls))

@@ -20,7 +20,13 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store.locks import DamagedFileError, StoreError, replacing, sync_folder
+from looptrace.collector.store.locks import (
+    DamagedFileError,
+    StoreError,
+    make_folder,
+    replacing,
+    sync_folder,
+)
 
 # What ties a span's trace to others, kept with the span, tells where the trace belongs without
 # reading what it did.
@@ -241,7 +247,7 @@ def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame]) -> None:
     asides = {path: path.with_name(f"{_ASIDE}{os.getpid()}") for path in files}
     try:
         for path, rows in files.items():
-            _make_folder(path.parent)
+            make_folder(path.parent)
             with asides[path].open("wb") as file:
                 rows.write_parquet(file, compression="zstd")
                 file.flush()
@@ -258,14 +264,6 @@ def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame]) -> None:
             f"{path}: cannot be written ({_first_line(error)}); "
             "check space and permissions, then try again."
         ) from error
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, so that they outlast a loss of power."""
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
 
 
 def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:

@@ -40,7 +40,7 @@ from looptrace.collector.store.layout import (
     write_marker,
     write_note,
 )
-from looptrace.collector.store.locks import NAME, StoreError, ingesting
+from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_folder
 from looptrace.collector.store.migration import migrate
 from looptrace.collector.store.parquet import (
     BUCKETS,
@@ -324,7 +324,7 @@ class Writer:
 def _locked(store_dir: Path) -> Iterator[None]:
     """Make the store where there is none, and keep other ingests out meanwhile."""
     try:
-        store_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(store_dir)
         names = {entry.name for entry in store_dir.iterdir()} - set(TABLES)
         if not is_store(store_dir) and not all(name.startswith(NAME) for name in names):
             raise StoreError(f"{store_dir}: is a folder of something else; give a new one.")
