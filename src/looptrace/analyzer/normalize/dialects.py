@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import Any
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.flat_messages import flat_messages
+from looptrace.analyzer.normalize.flat_messages import FlatKeys
 from looptrace.analyzer.text.payloads import parsed
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -149,12 +149,14 @@ _CHOICE_EVENT = "gen_ai.choice"
 class CanonicalFields:
     """The canonical fields of one span, read from its attributes (`with_events`) in a dialect."""
 
-    __slots__ = ("_attributes", "_flat", "_keys")
+    __slots__ = ("_attributes", "_flat", "_keys", "others")
 
     def __init__(self, attributes: dict[str, Any], dialect: str) -> None:
         self._attributes = attributes
         present = tuple(filter(_ATTRIBUTES.__contains__, attributes))
-        self._flat = {} if len(present) == len(attributes) else flat_messages(attributes, _PREFIXES)
+        others = filterfalse(_ATTRIBUTES.__contains__, attributes)
+        # The keys that are of no field.
+        self._flat, self.others = _FLAT_KEYS.gather(attributes, others)
         self._keys = _keys_by_field(dialect, present, tuple(self._flat))
 
     def __contains__(self, name: str) -> bool:
@@ -229,7 +231,7 @@ _READ = {
 }
 _SPLIT = [key for by_dialect in _READ.values() for keys in by_dialect.values() for key in keys]
 _ATTRIBUTES = {key for key, part in _SPLIT if part != _MESSAGES}
-_PREFIXES = tuple({key for key, part in _SPLIT if part == _MESSAGES})
+_FLAT_KEYS = FlatKeys(tuple({key for key, part in _SPLIT if part == _MESSAGES}))
 
 
 @lru_cache(maxsize=KEY_SETS_KEPT)

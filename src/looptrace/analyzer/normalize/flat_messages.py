@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import lru_cache
 from math import inf
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
+
+from looptrace.bounded_dict import BoundedDict
 
 # Keys that are kept split, none of them long.
 KEYS_KEPT = 1 << 14
 KEY_CHARS_KEPT = 200
+# Shapes of messages that are kept, none of them with many keys or long ones.
+SHAPES_KEPT = 1024
+SHAPE_CHARS_KEPT = 2_000
 # A number in a key with more digits is no number of a message, and a key with more parts no key.
 _INDEX_DIGITS_MAX = 9
 _KEY_PARTS_MAX = 50
 
 # The ends of the keys of a message (`.message.role`) and their values.
 FlatItem: TypeAlias = list[tuple[str, object]]
-_Name: TypeAlias = tuple[str, str]  # prefix and number
+_Name: TypeAlias = tuple[int, str, str]  # number, as it is written, and prefix
+_Place: TypeAlias = tuple[_Name | None, str]  # the message that a key is of, and the key's end
 
 
 class FlatMessages(NamedTuple):
@@ -26,7 +34,7 @@ class FlatMessages(NamedTuple):
 
     def values(self, first: int = 0) -> list[object]:
         """Build the messages from the `first` on out of their keys."""
-        return [_nested(item) for item in self.items[first:]]
+        return [_message(item) for item in self.items[first:]]
 
     def chars(self, first: int = 0) -> float:
         """Return how many characters those from the `first` on have; infinite if not all texts."""
@@ -34,31 +42,67 @@ class FlatMessages(NamedTuple):
         return sum(len(value) if isinstance(value, str) else inf for value in values)
 
 
-def flat_messages(attributes: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, FlatMessages]:
-    """Gather the messages in flat keys by the prefix of these, in one pass over all keys.
+class FlatKeys:
+    """The prefixes under which messages lie in flat keys; keys are split once."""
 
-    Their numbers have gaps, so they only give the order.
-    """
-    numbered: dict[_Name, FlatItem] = defaultdict(list)
-    for key, value in attributes.items():
-        if key.startswith(prefixes):
-            name, end = (_split_kept if len(key) <= KEY_CHARS_KEPT else _split)(key, prefixes)
-            numbered[name].append((end, value))
-    messages: dict[str, FlatMessages] = {}
-    names = [name for name in numbered if _is_index(name[1])]
-    for name in sorted(names, key=lambda name: int(name[1])):
-        messages.setdefault(name[0], FlatMessages([])).items.append(numbered[name])
-    return messages
+    def __init__(self, prefixes: tuple[str, ...]) -> None:
+        self._prefixes = prefixes
+        self._places: BoundedDict[str, _Place] = BoundedDict(KEYS_KEPT)
+
+    def gather(
+        self, attributes: dict[str, Any], keys: Iterable[str]
+    ) -> tuple[dict[str, FlatMessages], list[str]]:
+        """Gather the messages in these keys by prefix; also returned are the keys that are of none.
+
+        Their numbers have gaps, so they only give the order.
+        """
+        numbered: dict[_Name, FlatItem] = defaultdict(list)
+        others: list[str] = []
+        for key in keys:
+            name, end = self._places.get(key) or self._place(key)
+            if name is None:
+                others.append(key)
+            else:
+                numbered[name].append((end, attributes[key]))
+        messages: dict[str, FlatMessages] = {}
+        for name in sorted(numbered, key=itemgetter(0)):
+            messages.setdefault(name[2], FlatMessages([])).items.append(numbered[name])
+        return messages, others
+
+    def _place(self, key: str) -> _Place:
+        """Split a key into prefix and number, and the rest."""
+        place: _Place = (None, "")
+        if key.startswith(self._prefixes):
+            prefix = next(prefix for prefix in self._prefixes if key.startswith(prefix))
+            number, dot, rest = key.removeprefix(prefix).partition(".")
+            if _is_index(number):
+                place = ((int(number), number, prefix), dot + rest)
+        if len(key) <= KEY_CHARS_KEPT:
+            self._places[key] = place
+        return place
 
 
-def _split(key: str, prefixes: tuple[str, ...]) -> tuple[_Name, str]:
-    """Split a key into prefix and number, and the rest."""
-    prefix = next(prefix for prefix in prefixes if key.startswith(prefix))
-    number, dot, rest = key.removeprefix(prefix).partition(".")
-    return (prefix, number), dot + rest
+def _message(item: FlatItem) -> object:
+    """Build a message out of the ends of its keys; what has the same keys is built alike."""
+    ends, values = zip(*item, strict=True)
+    if dict in map(type, values) or sum(map(len, ends)) > SHAPE_CHARS_KEPT:
+        return _nested(item)
+    return _filled(_shape(ends), values)
 
 
-_split_kept = lru_cache(maxsize=KEYS_KEPT)(_split)
+@lru_cache(maxsize=SHAPES_KEPT)
+def _shape(ends: tuple[str, ...]) -> object:
+    """Build a message that has the places of the values instead of these."""
+    return _nested([(end, place) for place, end in enumerate(ends)])
+
+
+def _filled(shape: Any, values: tuple[object, ...]) -> object:
+    """Put the values into the places of a shape."""
+    if type(shape) is int:
+        return values[shape]
+    if type(shape) is dict:
+        return {key: _filled(part, values) for key, part in shape.items()}
+    return [_filled(part, values) for part in shape]
 
 
 def _nested(item: FlatItem) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
@@ -322,7 +322,7 @@ def _error(
 
 def _figures(fields: CanonicalFields, attributes: Mapping[str, Any]) -> ProgressFigures:
     """Read recorded progress; what is no number, or none that can be, is unknown."""
-    metrics = _metrics(attributes)
+    metrics = _metrics(fields.others, attributes)
     if not metrics and not any(name in fields for name in _PROGRESS):
         return NO_FIGURES
     tests_failed, tests_total, *done = (_number(fields, name, COUNT_MAX) for name in _COUNTS)
@@ -336,13 +336,13 @@ def _figures(fields: CanonicalFields, attributes: Mapping[str, Any]) -> Progress
     )
 
 
-def _metrics(attributes: Mapping[str, Any]) -> dict[str, float]:
+def _metrics(names: Iterable[str], attributes: Mapping[str, Any]) -> dict[str, float]:
     """Read the figures of the author's own; what is no number is none."""
     return {
         name.removeprefix(semconv.METRIC_PREFIX): float(value)
-        for name, value in attributes.items()
+        for name in names
         if name.startswith(semconv.METRIC_PREFIX)
-        and isinstance(value, int | float)
+        and isinstance(value := attributes[name], int | float)
         and isfinite(value)
     }
 
