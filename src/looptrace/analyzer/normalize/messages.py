@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -44,8 +44,11 @@ _TYPES = _CALL_TYPES | _RESULT_TYPES
 # A part without a type of these and without a key of those is neither a call nor a result.
 _TELLING_KEYS = frozenset({*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args"})
 _CALL_ID_KEYS = ("id", "toolCallId", "toolUseId", "call_id", "tool_use_id", "tool_call_id")
+_ANSWERED_ID_KEYS = ("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id")
 _ARGUMENT_KEYS = ("arguments", "args", "input")
 _RESULT_KEYS = ("response", "result", "output", "content")
+# A message without these keys lies in no envelope.
+_ENVELOPES = frozenset({"messages", "generations", "message", "args"})
 # A part of a message with one of these holds a picture, a sound or a file.
 _MEDIA_KEYS = ("image_url", "image", "input_audio", "audio", "file", "source", "inline_data")
 _REDACTED = "__REDACTED__"  # What OpenInference writes, also instead of a large picture.
@@ -176,27 +179,24 @@ def _read_value(value: object, role: str) -> _Item:
 _read_kept = lru_cache(maxsize=ITEMS_KEPT)(_read_item)
 
 
-def _items(value: Any) -> Iterator[Any]:
+def _items(value: Any) -> list[Any]:
     """Find the messages within the lists and envelopes that are put round them."""
-    if isinstance(value, list):
-        if value and all(_is_part(item) for item in value):
-            yield {"content": value}
-            return
-        for item in value:
-            yield from _items(item)
-    elif isinstance(value, dict) and value:
+    if isinstance(value, dict) and value:
+        if _ENVELOPES.isdisjoint(value):
+            return [value]
         for envelope in ("messages", "generations"):
             if isinstance(value.get(envelope), list):
-                yield from _items(value[envelope])
-                return
+                return _items(value[envelope])
         if isinstance(value.get("message"), dict):
-            yield from _items(value["message"])
-        elif isinstance(value.get("args"), list) and "kwargs" in value:
-            yield from _items(value["args"])
-        else:
-            yield value
-    elif isinstance(value, str) and value:
-        yield {"content": value}
+            return _items(value["message"])
+        if isinstance(value.get("args"), list) and "kwargs" in value:
+            return _items(value["args"])
+        return [value]
+    if isinstance(value, list):
+        if value and all(map(_is_part, value)):
+            return [{"content": value}]
+        return [message for item in value for message in _items(item)]
+    return [{"content": value}] if isinstance(value, str) and value else []
 
 
 def _is_part(item: Any) -> bool:
@@ -207,7 +207,7 @@ def _is_part(item: Any) -> bool:
 
 def _message(item: Any, default_role: str) -> Message:
     for inner in ("kwargs", "data"):
-        if isinstance(item.get(inner), dict) and "content" in item[inner]:
+        if inner in item and isinstance(item[inner], dict) and "content" in item[inner]:
             item = {**item[inner], "role": item[inner].get("type", default_role)}
     role = str(item.get("role") or item.get("type") or default_role).lower()
     role = _ROLES.get(role, role)
@@ -226,7 +226,8 @@ def _message(item: Any, default_role: str) -> Message:
         # OpenInference may write one text both as `content` and as the only part of `contents`.
         said = item.get("contents") if content is None else content
         for part in (said, item.get("parts"), item.get("tool_calls")):
-            _sort_part(part, texts, calls, results)
+            if part is not None:
+                _sort_part(part, texts, calls, results)
     if results and not texts and role == "user":
         role = "tool"
     text = None if any(map(is_redacted, texts)) else "\n".join(texts).strip()
@@ -257,7 +258,7 @@ def _sort_part(
         for item in part:
             _sort_part(item, texts, calls, results)
     elif isinstance(part, dict):
-        is_text = _type(part) not in _TYPES and _TELLING_KEYS.isdisjoint(part)
+        is_text = _TELLING_KEYS.isdisjoint(part) and _type(part) not in _TYPES
         if not is_text and (call := _call(part)):
             calls.append(call)
         elif not is_text and (result := _result(part)):
@@ -282,12 +283,13 @@ def _text(part: object) -> object:
 
 
 def _call(part: dict[str, Any]) -> ToolCall | None:
-    for wrapper in _CALL_WRAPPERS:
-        if isinstance(part.get(wrapper), dict):
-            return _call({"type": "tool_call", **part[wrapper]})
-    function = part.get("function")
-    if isinstance(function, dict):
-        part = {**part, **function, "type": "tool_call"}
+    if not _TELLING_KEYS.isdisjoint(part):
+        for wrapper in _CALL_WRAPPERS:
+            if isinstance(part.get(wrapper), dict):
+                return _call({"type": "tool_call", **part[wrapper]})
+        function = part.get("function")
+        if isinstance(function, dict):
+            part = {**part, **function, "type": "tool_call"}
     name = part.get("name") or part.get("toolName")
     is_call = _type(part) in _CALL_TYPES or ("args" in part and "id" in part)
     if not is_call or not isinstance(name, str):
@@ -296,16 +298,16 @@ def _call(part: dict[str, Any]) -> ToolCall | None:
 
 
 def _result(part: dict[str, Any]) -> ToolResult | None:
-    for wrapper in _RESULT_WRAPPERS:
-        if isinstance(part.get(wrapper), dict):
-            return _result({"type": "tool_result", **part[wrapper]})
+    if not _TELLING_KEYS.isdisjoint(part):
+        for wrapper in _RESULT_WRAPPERS:
+            if isinstance(part.get(wrapper), dict):
+                return _result({"type": "tool_result", **part[wrapper]})
     if _type(part) not in _RESULT_TYPES:
         return None
     text, failed = result_of(_given(part, _RESULT_KEYS))
     if part.get("is_error") is True or part.get("status") == "error":
         failed = True
-    keys = ("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id")
-    return ToolResult(_first(part, keys), text, failed)
+    return ToolResult(_first(part, _ANSWERED_ID_KEYS), text, failed)
 
 
 def _type(part: dict[str, Any]) -> str:
@@ -313,8 +315,14 @@ def _type(part: dict[str, Any]) -> str:
 
 
 def _given(part: dict[str, Any], keys: tuple[str, ...]) -> Any:
-    return next((part[key] for key in keys if part.get(key) is not None), None)
+    for key in keys:
+        if (value := part.get(key)) is not None:
+            return value
+    return None
 
 
 def _first(part: dict[str, Any], keys: tuple[str, ...]) -> str | None:
-    return next((str(part[key]) for key in keys if part.get(key)), None)
+    for key in keys:
+        if value := part.get(key):
+            return str(value)
+    return None
