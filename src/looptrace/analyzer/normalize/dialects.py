@@ -163,6 +163,18 @@ class CanonicalFields:
         """Return whether a key of the field is present."""
         return name in self._keys
 
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Return whether a key of any of these fields is present."""
+        return not names.isdisjoint(self._keys)
+
+    def texts(self, names: frozenset[str]) -> dict[str, str]:
+        """Return the texts of those of these fields that have one."""
+        found: dict[str, str] = {}
+        for name in self._keys:
+            if name in names and (text := self.text(name)) is not None:
+                found[name] = text
+        return found
+
     def value(self, name: str) -> Any:
         """Return the value of a canonical field, None where no key of it is present."""
         if name not in self._keys:

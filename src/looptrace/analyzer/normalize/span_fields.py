@@ -29,7 +29,12 @@ PERCENT_MAX = 100.0
 TIME_NS_MAX = 2**63 - 1
 
 _COUNTS = ("tests_failed", "tests_total", "files_created", "dependencies_added", "code_written")
-_PROGRESS = (*_COUNTS, "coverage")
+_PROGRESS = frozenset({*_COUNTS, "coverage"})
+# Fields that are texts, taken as they stand.
+_TEXTS = frozenset(
+    ("session", "task", "task_parent", "task_kind", "agent", "phase", "iteration", "status")
+    + ("completed_work", "call_id")
+)
 
 # smolagents reports the end of a run as a call of this tool.
 _NOT_A_CALL = {"final_answer"}
@@ -68,7 +73,7 @@ class Intervention:
     note: str | None
 
 
-class SpanFields(msgspec.Struct, frozen=True):
+class SpanFields(msgspec.Struct, frozen=True, kw_only=True):
     """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
 
     trace_id: str
@@ -79,21 +84,21 @@ class SpanFields(msgspec.Struct, frozen=True):
     service: str | None
     links: tuple[str, ...]  # ids of the traces that the span links to
     kind: SpanKind | None
-    session: str | None
-    task: str | None
-    task_parent: str | None
-    task_kind: str | None
+    session: str | None = None
+    task: str | None = None
+    task_parent: str | None = None
+    task_kind: str | None = None
     agent: str | None
-    phase: str | None
+    phase: str | None = None
     phase_start_ns: int | None  # of the span above that declares it, where this one has a copy
-    iteration: str | None
-    status: str | None  # of an attempt at the task, as are the two that follow
+    iteration: str | None = None
+    status: str | None = None  # of an attempt at the task, as are the two that follow
     blockers: str | None
-    completed_work: str | None
+    completed_work: str | None = None
     figures: ProgressFigures
     interventions: tuple[Intervention, ...]
     name: str
-    call_id: str | None
+    call_id: str | None = None
     arguments: str | None
     result: str | None
     failed: bool | None
@@ -175,14 +180,16 @@ def _holds_more(value: object) -> bool:
 def _facts(row: _Row, attributes: dict[str, Any], events: list[dict[str, Any]]) -> SpanFields:
     kind, dialect = kind_of(attributes)
     fields = CanonicalFields(attributes, dialect)
-    text = fields.text
+    texts = fields.texts(_TEXTS)
     name = _name(row.name, fields, kind)
     kind = None if name in _NOT_A_CALL else kind
     arguments, result, says_failed = _tool_fields(fields, kind)
-    failed = _failed(row.status, text("level"), says_failed, result)
+    failed = _failed(row.status, fields.text("level"), says_failed, result)
     told = _error(row, fields, events, result) if failed else (None, None, None)
     given, answer = _model_fields(fields, kind, row.trace_id)
-    agent = text("agent") or (name if kind == "agent" and dialect in _NAMED_BY_SPAN else None)
+    agent = texts.pop("agent", None)
+    if agent is None and kind == "agent" and dialect in _NAMED_BY_SPAN:
+        agent = name
     return SpanFields(
         trace_id=row.trace_id,
         span_id=row.span_id,
@@ -192,21 +199,12 @@ def _facts(row: _Row, attributes: dict[str, Any], events: list[dict[str, Any]]) 
         service=row.service,
         links=linked_traces(row.links),
         kind=kind,
-        session=text("session"),
-        task=text("task"),
-        task_parent=text("task_parent"),
-        task_kind=text("task_kind"),
         agent=agent,
-        phase=text("phase"),
         phase_start_ns=_time_ns(fields, "phase_start_ns"),
-        iteration=text("iteration"),
-        status=text("status"),
         blockers=_blockers(fields),
-        completed_work=text("completed_work"),
         figures=_figures(fields, attributes),
         interventions=_interventions(events),
         name=name,
-        call_id=text("call_id"),
         arguments=arguments,
         # LangSmith writes it of a failed call, and where outputs are hidden.
         result=None if result == "{}" and (failed or dialect == "langsmith") else result,
@@ -218,6 +216,7 @@ def _facts(row: _Row, attributes: dict[str, Any], events: list[dict[str, Any]]) 
         answer=answer,
         input_tokens=_count(fields, "input_tokens", kind),
         output_tokens=_count(fields, "output_tokens", kind),
+        **texts,
     )
 
 
@@ -323,7 +322,7 @@ def _error(
 def _figures(fields: CanonicalFields, attributes: Mapping[str, Any]) -> ProgressFigures:
     """Read recorded progress; what is no number, or none that can be, is unknown."""
     metrics = _metrics(fields.others, attributes)
-    if not metrics and not any(name in fields for name in _PROGRESS):
+    if not metrics and not fields.has_any(_PROGRESS):
         return NO_FIGURES
     tests_failed, tests_total, *done = (_number(fields, name, COUNT_MAX) for name in _COUNTS)
     known = [int(number) for number in done if number is not None]
