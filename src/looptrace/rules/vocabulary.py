@@ -7,8 +7,10 @@ does not change when later turns arrive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -61,7 +63,42 @@ _PAIR = 2
 # Sketches that are compared at once, so that memory does not grow with the turns.
 _SKETCHES_AT_ONCE = 4_096
 
+# Turns of a lane up to which it is kept what words say of it: live, where many rules ask the same
+# of few turns. Of more turns it would take the memory of as many columns.
+_KEPT_TURNS_MAX = 1_000
+
 _MIX = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, so that multiplying loses nothing
+
+
+Said = TypeVar("Said")
+
+
+def _kept(word: Callable[[Lane, Codes], Said]) -> Callable[[Lane, Codes], Said]:
+    """Let a word say of few codes only once what they are; what it says must not be written to."""
+
+    @wraps(word)
+    def say(lane: Lane, codes: Codes) -> Said:
+        if len(codes) > _KEPT_TURNS_MAX:
+            return word(lane, codes)
+        key = (word.__name__, codes.tobytes())
+        said: Any = lane.kept.get(key)
+        if said is None:
+            said = lane.kept[key] = word(lane, codes)
+            if isinstance(said, np.ndarray):
+                said.flags.writeable = False
+        return cast("Said", said)
+
+    return say
+
+
+@_kept
+def _all_differ(lane: Lane, codes: Codes) -> bool:  # noqa: ARG001
+    """Return whether few codes surely differ from each other, so that none comes again."""
+    if len(codes) > _KEPT_TURNS_MAX:
+        return False
+    in_order = np.sort(codes)
+    same = in_order[1:] == in_order[:-1]
+    return not same.any() or not (same & (in_order[1:] != UNKNOWN)).any()
 
 
 def pair(first: Codes, second: Codes) -> Codes:
@@ -80,6 +117,7 @@ def same_as(lane: Lane, codes: Codes, back: int) -> Flags:
     return same
 
 
+@_kept
 def own(lane: Lane, codes: Codes) -> Codes:
     """Return the codes of what an agent may be repeating: others after each turn of progress.
 
@@ -101,7 +139,7 @@ def polls(lane: Lane, codes: Codes) -> Flags:
     """
     polling = np.zeros(len(codes), dtype=np.bool_)
     quiet = streak(lane, lane.looks | lane.pauses)
-    places = np.flatnonzero(lane.looks & (quiet > 1) & (codes != UNKNOWN))
+    places = (lane.looks & (quiet > 1) & (codes != UNKNOWN)).nonzero()[0]
     waits, asked = lane.waits_seen, places
     for back in range(1, OWN_LOOKBACK + 1):  # Few places, so that only these are compared.
         asked = asked[quiet[asked] > back]
@@ -120,7 +158,7 @@ def polls(lane: Lane, codes: Codes) -> Flags:
 def streak(lane: Lane, holds: Flags) -> Codes:
     """Count the turns in a row, up to each turn of its lane, for which `holds` is true."""
     counts = np.zeros(len(holds), dtype=np.int64)
-    places = np.flatnonzero(holds)  # Few as a rule, so that only these are worked on.
+    places = holds.nonzero()[0]  # Few as a rule, so that only these are worked on.
     if len(places):
         begins = np.ones(len(places), dtype=np.bool_)
         begins[1:] = (np.diff(places) > 1) | (lane.position[places[1:]] == 0)
@@ -129,8 +167,11 @@ def streak(lane: Lane, holds: Flags) -> Codes:
     return counts
 
 
+@_kept
 def in_a_row(lane: Lane, codes: Codes) -> Codes:
     """Count the equal turns in a row up to each turn, itself included; 0 where it is unknown."""
+    if _all_differ(lane, codes):
+        return (codes != UNKNOWN).astype(np.int64)
     counts: Codes = streak(lane, same_as(lane, codes, 1)) + (codes != UNKNOWN)
     return counts
 
@@ -167,7 +208,7 @@ def _means_same(lane: Lane, meanings: Meanings, back: int) -> Flags:
     """Mark the turns that mean the same as the one `back` turns before them."""
     same = same_as(lane, meanings.subject[lane.rows], back)
     places, sketches = meanings.place[lane.rows], meanings.sketches
-    every = np.flatnonzero(same)
+    every = same.nonzero()[0]
     for start in range(0, len(every), _SKETCHES_AT_ONCE):
         some = every[start : start + _SKETCHES_AT_ONCE]
         products = np.einsum("ij,ij->i", sketches[places[some]], sketches[places[some - back]])
@@ -181,6 +222,8 @@ def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None
     Where seconds are given, only those count that ended no longer before it.
     """
     counts: Codes = (codes != UNKNOWN).astype(np.int64)
+    if _all_differ(lane, codes):
+        return counts
     for back in range(1, min(window, len(codes))):
         same = same_as(lane, codes, back)
         counts += same if seconds is None else same & within(lane, back, seconds)
@@ -190,12 +233,12 @@ def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None
 def attempts_among(lane: Lane, codes: Codes, window: int, seconds: int) -> Codes:
     """Count as `same_among` does; equal turns with no change between them are one attempt."""
     counts: Codes = (codes != UNKNOWN).astype(np.int64)
-    if not counts.any():  # As in most traces.
+    if not counts.any() or _all_differ(lane, codes):  # As in most traces.
         return counts
     seen = lane.changes_seen
     least = seen.copy()
     for back in range(1, min(window, len(codes))):
-        places = np.flatnonzero(same_as(lane, codes, back) & within(lane, back, seconds))
+        places = (same_as(lane, codes, back) & within(lane, back, seconds)).nonzero()[0]
         places = places[seen[places - back] < least[places]]
         counts[places] += 1
         least[places] = seen[places - back]
@@ -225,7 +268,7 @@ def recent(lane: Lane, counts: Codes, needed: int, seconds: int) -> Codes:
 def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
     """Count the full rounds of a pattern of `period` turns that end at each turn; 0 without one."""
     counts = streak(lane, same_as(lane, codes, period))
-    places = np.flatnonzero(counts)
+    places = counts.nonzero()[0]
     counts[places] = counts[places] // period + 1
     return counts
 
@@ -246,11 +289,13 @@ def shortest(
     One thing in a row is no pattern of several: a round holds at least two different codes. Where a
     period is above `straight_max`, its pattern must go back and forth.
     """
-    alike = in_a_row(lane, codes)
     reached, period = np.zeros_like(codes), np.ones_like(codes)
+    if _all_differ(lane, codes):
+        return Pattern(reached, period)
+    alike = in_a_row(lane, codes)
     for candidate in periods:
         full = rounds(lane, codes, candidate)
-        places = np.flatnonzero(full)  # Few, so that only these are compared.
+        places = full.nonzero()[0]  # Few, so that only these are compared.
         several = alike[places] < candidate
         if candidate > straight_max:
             several &= mirrored(codes, places, candidate)

@@ -168,21 +168,18 @@ def encode_few(values: Mapping[str, Sequence[Any]]) -> Columns:
 
 def _coded_texts(values: Mapping[str, Sequence[Any]], count: int) -> Columns:
     """Return the codes of the texts of some turns, of their traces and of their steps."""
-    texts = [text for name in _HASHED for text in values[name]]
-    coded = _codes(texts).reshape(len(_HASHED), count)
+    texts = [text for name in (*_HASHED, "trace_id", "step") for text in values[name]]
+    *coded, trace, step = _codes(texts).reshape(-1, count)
     columns: Columns = {f"{name}{_CODE}": codes for name, codes in zip(_HASHED, coded, strict=True)}
-    columns["trace_code"] = _codes(values["trace_id"])
+    columns["trace_code"] = trace
     columns["status_code"] = np.array(
         [
             _STATUS_CODES.get(name, UNKNOWN) if kind in ("attempt", "switch") else UNKNOWN
             for kind, name in zip(values["kind"], values["name"], strict=True)
         ]
     )
-    columns["step_code"] = np.zeros(count, dtype=np.int64)
     steps = np.array([step is not None for step in values["step"]])
-    if steps.any():
-        trace, step = _codes([*values["trace_id"], *values["step"]]).reshape(2, count)
-        columns["step_code"] = np.where(steps, trace >> 1 ^ step, UNKNOWN)
+    columns["step_code"] = np.where(steps, trace >> 1 ^ step, UNKNOWN)
     return columns
 
 
@@ -298,7 +295,8 @@ def _search_results(searches: pl.DataFrame) -> tuple[Codes, Codes]:
 
 def _codes(texts: Sequence[str | None]) -> Codes:
     """Return the codes of texts, 0 where there is none."""
-    codes = pl.Series(texts, dtype=pl.String).hash().to_numpy().view(np.int64)
+    # The same as the hash of the column, without what goes before an expression.
+    codes = pl.Series(texts, dtype=pl.String).to_frame().hash_rows().to_numpy().view(np.int64)
     return np.where(np.array([text is None for text in texts]), UNKNOWN, codes)
 
 

@@ -188,14 +188,14 @@ def carriers(rows: Columns, persons: Persons) -> Flags:
     tasks = lasts_of([task])
     marked[tasks] = True
     marked[lasts_of([task, rows["agent_code"]])] = True
-    calls = np.flatnonzero(_calls(rows))
+    calls = _calls(rows).nonzero()[0]
     if len(calls):
         # Earlier looks are kept by the rules that tell polls, which look back further than those.
         marked[calls[lasts_of([task[calls], rows["agent_code"][calls]])]] = True
     current = epoch == epoch[tasks][np.cumsum(changes(task)) - 1]
     transition = ("phase_code", "converging", "phase_before_code")
     for names in (transition[:2], transition, ("measured_code",)):
-        places = np.flatnonzero(current & (rows[names[0]] != UNKNOWN))
+        places = (current & (rows[names[0]] != UNKNOWN)).nonzero()[0]
         if len(places):
             marked[places[lasts_of([task[places], *(rows[name][places] for name in names)])]] = True
     return marked
@@ -270,7 +270,7 @@ def _earlier_looks(rows: Columns, agents: Parts, calls: Flags) -> Codes:
     it is not. These are as many as words look back on to tell a poll.
     """
     earlier = np.full(len(calls), -1)
-    places = np.flatnonzero(agents.sorted(calls))
+    places = agents.sorted(calls).nonzero()[0]
     names = ("epoch", "calls_made", "calls_doing", "call_code", "outcome_code")
     epoch, made, doing, call, outcome = (agents.sorted(rows[name])[places] for name in names)
     part = agents.number[places]
@@ -290,7 +290,7 @@ def _earlier_looks(rows: Columns, agents: Parts, calls: Flags) -> Codes:
 def _twin(rows: Columns, tasks: Parts) -> Flags:
     """Mark turns that do what the turn before them does, in the same parallel step."""
     twin = np.zeros(len(rows["task"]), dtype=np.bool_)
-    steps = np.flatnonzero(rows["step_code"])
+    steps = rows["step_code"].nonzero()[0]
     if not len(steps):
         return twin
     twin[1:] = ~tasks.starts[1:]
@@ -321,7 +321,7 @@ def _progress(rows: Columns, epochs: Parts) -> _Marks:
         named = np.where(call == UNKNOWN, _ANY_CALL, call)
         rows["measured_code"] = np.where(figures, named, UNKNOWN)
     passes = failing == 0
-    best = _best_before(rows, np.flatnonzero(figures), passes)
+    best = _best_before(rows, figures.nonzero()[0], passes)
     compares = ~np.isnan(failing + best["tests_failed"]) | ~np.isnan(coverage + best["coverage"])
     improves = {
         "tests_failed": failing < best["tests_failed"],

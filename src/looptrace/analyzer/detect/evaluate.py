@@ -48,7 +48,7 @@ def stretches_in(
     """Apply the rules to what they see of turns, as `find_stretches`, which reads from a table."""
     stretches: list[list[StretchRows]] = [[] for _ in fresh]
     for lane_evaluation in evaluations_of(seen, every, fresh):
-        fires = np.flatnonzero(lane_evaluation.evaluation.fires)
+        fires = lane_evaluation.evaluation.fires.nonzero()[0]
         for rows, so_far in zip(fresh, stretches, strict=True):
             chosen = fires if rows is None else fires[rows[lane_evaluation.lane.rows[fires]]]
             so_far.extend(stretch_rows(lane_evaluation, chosen))

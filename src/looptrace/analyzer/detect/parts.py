@@ -26,7 +26,7 @@ def lasts_of(keys: Sequence[Codes], count: int = 1) -> Codes:
     """Return the last rows, at most `count`, of each group of rows with equal keys."""
     order = np.lexsort(keys[::-1])
     starts = changes(*(key[order] for key in keys))
-    ends = np.append(np.flatnonzero(starts)[1:], len(order))
+    ends = np.append(starts.nonzero()[0][1:], len(order))
     left = ends[np.cumsum(starts) - 1] - np.arange(len(order))
     lasts: Codes = order[left <= count]
     return lasts
@@ -56,7 +56,7 @@ class Parts:
             self.order = order if only is None else only[order]
         self.starts = starts
         self.number = np.cumsum(starts)
-        self.first = np.flatnonzero(starts)[self.number - 1]
+        self.first = starts.nonzero()[0][self.number - 1]
         self.settled = self.sorted(rows["settled"])
         self._any_settled = self.settled.any()
         if self._any_settled:

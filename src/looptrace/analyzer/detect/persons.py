@@ -60,7 +60,7 @@ def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
     messages before it.
     """
     speakers = np.zeros(len(rows["task"]), dtype=np.int64)
-    messages = np.flatnonzero(rows["kind"] == _USER)
+    messages = (rows["kind"] == _USER).nonzero()[0]
     if not len(messages):
         return speakers
     attempted = _after_attempts(rows, tasks)
@@ -80,11 +80,17 @@ def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
 
 def _after_attempts(rows: Columns, tasks: Parts) -> Flags:
     """Mark the turns of which the one before is in the trace of the task's last attempt."""
-    last = tasks.last(np.isin(rows["kind"], _ATTEMPTS))
+    last = tasks.last(_tried(rows["kind"]))
     tried = (last >= 0) & (rows["trace_code"][last] == rows["trace_code"])
     after = np.zeros(len(tried), dtype=np.bool_)
     after[1:] = tried[:-1] & ~tasks.starts[1:]
     return after
+
+
+def _tried(kind: Codes) -> Flags:
+    """Mark attempts; `np.isin` takes longer than all else that is counted of a turn."""
+    marked: Flags = (kind == _ATTEMPTS[0]) | (kind == _ATTEMPTS[1])
+    return marked
 
 
 def _speaker(how: Persons, *, again: bool, attempted: bool) -> Speaker:
@@ -100,11 +106,11 @@ def remembered(rows: Columns, how: Persons) -> Flags:
     """Mark the counted turns that later messages are compared with: a bounded number a task."""
     task, kind = rows["task"], rows["kind"]
     marked = np.zeros(len(task), dtype=np.bool_)
-    attempts = np.flatnonzero(np.isin(kind, _ATTEMPTS))
+    attempts = _tried(kind).nonzero()[0]
     if len(attempts):
         marked[attempts[lasts_of([task[attempts]])]] = True
     words = rows["call_code"]
-    messages = np.flatnonzero((kind == _USER) & ~rows["has_id"] & (words != UNKNOWN))
+    messages = ((kind == _USER) & ~rows["has_id"] & (words != UNKNOWN)).nonzero()[0]
     if len(messages):
         messages = np.sort(messages[lasts_of([task[messages], words[messages]])])
         marked[messages[lasts_of([task[messages]], how.messages_kept)]] = True

@@ -74,7 +74,7 @@ def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
     before = epochs.before(epochs.last(known != UNKNOWN))
     phase_before = np.where(before < 0, UNKNOWN, known[before])
     rows["phase_before_code"] = epochs.kept("phase_before_code", phase_before)
-    places = np.flatnonzero(phase)
+    places = phase.nonzero()[0]
     if _any_own(converging):
         _own_improvements(rows, places)
     iterations = np.zeros_like(phase)

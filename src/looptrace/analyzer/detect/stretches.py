@@ -270,7 +270,7 @@ def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[Stre
         rules = [forms[form] for form in lane_evaluation.held[fires].tolist()]
     needed = np.broadcast_to(evaluation.needed, lane.rows.shape)[fires].tolist()
     outlasts = forms[0].lane.outlasts_completion
-    borders = [*np.flatnonzero(begins).tolist(), len(fires)]
+    borders = [*begins.nonzero()[0].tolist(), len(fires)]
     for start, end in pairwise(borders):
         fired = places = fires[start:end]
         if evaluation.spans != "fired":
@@ -328,7 +328,7 @@ def read_stretches(turns: Turns, gather: Gather, stretches: Sequence[StretchRows
 
 def _prefixes(holds: Flags, starts: Codes, ends: Codes) -> list[int]:
     """Count in each part how many there are, from its start on, before the first that fails."""
-    broken = np.append(np.flatnonzero(~holds), len(holds))
+    broken = np.append((~holds).nonzero()[0], len(holds))
     first = broken[np.searchsorted(broken, starts)]
     lengths: list[int] = (np.minimum(first, ends) - starts).tolist()
     return lengths

@@ -360,7 +360,7 @@ class LiveEngine:
         later = failures[lasts][task] - failures
         shown = later < self._policy.recovery.history_max
         wanted |= rows["failed"] & goes_on[False] & shown
-        places = np.flatnonzero(wanted)
+        places = wanted.nonzero()[0]
         borders = np.searchsorted(places, [0, *(lasts + 1)]).tolist()
         kept = block.take(places)
         return [kept.part(begin, end) for begin, end in pairwise(borders)]

@@ -121,7 +121,7 @@ class TurnBlock:
     def resets(self, among: Flags) -> Iterator[TaskReset]:
         """Yield the resets at some of counted turns, with their task."""
         codes = self.numbers["reset_code"]
-        for place in np.flatnonzero(among & (codes != 0)).tolist():
+        for place in (among & (codes != 0)).nonzero()[0].tolist():
             row: Any = self.rows[place]
             reason = RESETS[int(codes[place]) - 1]
             about = (row.trace_id, row.span_id, row.call_id, row.kind, row.name, row.text)
@@ -197,7 +197,7 @@ def count_on(block: TurnBlock, task: Codes, settled: Flags, how: Counting) -> No
     numbers = block.numbers
     for name in _COUNTED:
         numbers[name] = rows[name]
-    places = np.flatnonzero(~settled)
+    places = (~settled).nonzero()[0]
     counts = zip(*(rows[name][places].tolist() for name in _ADDED), strict=True)
     for place, counted in zip(places.tolist(), counts, strict=True):
         turn = block.turns[place]
