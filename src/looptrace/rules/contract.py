@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, TypeVar, cast, get_args
@@ -198,6 +199,7 @@ class Rule(ABC):
         return cast("dict[str, tuple[int, Bounds]]", numbers(self))
 
 
+@lru_cache
 def constant(value: int, count: int) -> Codes:
     """Return one value as often as asked, in the room of one; it cannot be written to.
 

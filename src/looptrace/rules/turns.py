@@ -7,6 +7,7 @@ codes mean the same thing; `UNKNOWN` means that the trace does not say, and equa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -142,11 +143,9 @@ class Turns:
     talks_on: Codes  # the response that a model goes on from, where neither asks for calls
     meanings: Meanings | None = None  # where the settings ask for it
 
-    def lane(self, spec: LaneSpec) -> Lane:
-        """Return the turns of `spec`, each lane's standing together in their order."""
-        seen = self.kind == KINDS.index(spec.kinds[0])
-        for kind in spec.kinds[1:]:
-            seen |= self.kind == KINDS.index(kind)
+    def among(self, spec: LaneSpec) -> Flags:
+        """Mark the turns of `spec`."""
+        seen = _chosen(spec.kinds)[self.kind]
         if self.twin.any():
             seen = seen & ~self.twin
         if spec.failures:
@@ -155,7 +154,11 @@ class Turns:
             seen = seen & self.enters
         if spec.measured:
             seen = seen & (self.measured != UNKNOWN)
-        rows = seen.nonzero()[0]
+        return seen
+
+    def lane(self, spec: LaneSpec) -> Lane:
+        """Return the turns of `spec`, each lane's standing together in their order."""
+        rows = self.among(spec).nonzero()[0]
         by = self.task[rows]
         if spec.by != "task":
             part = (self.agent if spec.by == "agent" else self.subtask)[rows]
@@ -170,6 +173,12 @@ class Turns:
             starts[1:] |= part[1:] != part[:-1]
         first = starts.nonzero()[0]
         return Lane(self, rows, np.arange(len(rows)) - first.repeat(_lengths(first, len(rows))))
+
+
+@lru_cache
+def _chosen(kinds: tuple[Kind, ...]) -> Flags:
+    """Return of each kind whether it is among these."""
+    return np.array([kind in kinds for kind in KINDS])
 
 
 def _lengths(first: Codes, count: int) -> Codes:

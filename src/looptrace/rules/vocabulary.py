@@ -143,12 +143,16 @@ def polls(lane: Lane, codes: Codes) -> Flags:
     waits, asked = lane.waits_seen, places
     for back in range(1, OWN_LOOKBACK + 1):  # Few places, so that only these are compared.
         asked = asked[quiet[asked] > back]
+        if not len(asked):
+            break
         same = codes[asked] == codes[asked - back]
         again = asked[same]
         polling[again] = waits[again] > waits[again - back]
         asked = asked[~same]
     twice = places[(lane.position[places] > 1) & ~polling[places]]
     twice = twice[(codes[twice] == codes[twice - 1]) & (codes[twice] == codes[twice - 2])]
+    if not len(twice):
+        return polling
     gap, gap_before = (lane.end_ns[twice - i] - lane.end_ns[twice - i - 1] for i in range(2))
     grows = (gap >= BACK_OFF * gap_before) & (gap_before > 0) & (gap >= NS_PER_S)
     polling[twice[grows]] = True

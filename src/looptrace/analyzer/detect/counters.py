@@ -160,18 +160,18 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     rows["speaker_code"] = speakers_of(rows, tasks, how.persons)
     rows["reset_code"] = tasks.kept("reset_code", _reset(rows, tasks, how))
     resets = rows["reset_code"]
-    tasks.count("turn", rows["kind"] != _USER)
-    tasks.count("epoch", resets != 0)
+    tasks.count(turn=rows["kind"] != _USER, epoch=resets != 0)
     epochs = Parts(rows, changes(rows["task"], rows["epoch"]))
     agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
-    tasks.count("waits_seen", _waits(rows, tasks, how.poll_wait_s) | _looks(rows, agents, how))
-    tasks.count("changes_seen", rows["changes"])
-    tasks.count("calls_seen", _calls(rows) & ~rows["failed"])
-    tasks.count("works_seen", rows["works"])
-    tasks.count("resets_seen", (resets != 0) & (resets != RESETS.index("completed") + 1))
-    for name in TOKENS:
-        agents.count(f"{name}_sum", rows[name])
-        tasks.count(f"{name}_total", rows[name])
+    tasks.count(
+        waits_seen=_waits(rows, tasks, how.poll_wait_s) | _looks(rows, agents, how),
+        changes_seen=rows["changes"],
+        calls_seen=_calls(rows) & ~rows["failed"],
+        works_seen=rows["works"],
+        resets_seen=(resets != 0) & (resets != RESETS.index("completed") + 1),
+        **{f"{name}_total": rows[name] for name in TOKENS},
+    )
+    agents.count(**{f"{name}_sum": rows[name] for name in TOKENS})
     rows["twin"] = tasks.kept("twin", _twin(rows, tasks))
     marks = _progress(rows, epochs)
     _tries(rows, epochs, marks)
@@ -240,8 +240,7 @@ def _looks(rows: Columns, agents: Parts, how: Counting) -> Flags:
     """
     looks: Flags = rows["only_reads"] | rows["unfinished"]
     calls = _calls(rows)
-    agents.count("calls_made", calls)
-    agents.count("calls_doing", calls & ~looks)
+    agents.count(calls_made=calls, calls_doing=calls & ~looks)
     rows["look_ns"] = agents.kept("look_ns", rows["end_ns"])
     rows["looks"] = agents.kept("looks", looks)
     if not looks.any():
@@ -330,10 +329,11 @@ def _progress(rows: Columns, epochs: Parts) -> _Marks:
     }
     better = improves["tests_failed"] | improves["coverage"]
     marks = _Marks(compares & ~(failing <= 0), better | passes, better | markers)
-    epochs.count("figures_compared", marks.compares)
-    epochs.count("improvements", marks.improves)
-    for name, holds in improves.items():
-        epochs.count(f"{name}_improvements", holds)
+    epochs.count(
+        figures_compared=marks.compares,
+        improvements=marks.improves,
+        **{f"{name}_improvements": holds for name, holds in improves.items()},
+    )
     return marks
 
 
@@ -342,8 +342,13 @@ def _best_before(rows: Columns, places: Codes, passes: Flags) -> dict[str, Figur
 
     What fails after all tests passed is compared with what came after that, too.
     """
+    if not len(places):  # As in most traces.
+        rows["passed"] = np.zeros(len(passes), dtype=np.int64)
+        unknown = np.full(len(passes), nan)
+        rows |= {f"{name}_best": unknown for name in _FIGURES}
+        return dict.fromkeys(_FIGURES, unknown)
     calls = Parts(rows, by=(rows["task"], rows["epoch"], rows["measured_code"]), only=places)
-    calls.count("passed", passes)
+    calls.count(passed=passes)
     by = (rows["task"], rows["epoch"], rows["measured_code"], rows["passed"] - passes)
     compared = Parts(rows, by=by, only=places)
     return {
@@ -360,10 +365,12 @@ def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
     progress = marks.improves | rows["works"] | _new_work(rows, epochs, attempt) | done
     fine = (kind == _TOOL) & ~rows["failed"]
     steps = (kind != _USER) & (kind != _SWITCH)
-    epochs.since("steps", steps, np.zeros_like(steps))
-    epochs.since("errors", own, fine)
-    epochs.since("turns_since_best", marks.compares, marks.gains)
-    epochs.since("tries_since_progress", own | attempt | (kind == _PROGRESS), progress)
+    epochs.since(
+        steps=(steps, np.zeros_like(steps)),
+        errors=(own, fine),
+        turns_since_best=(marks.compares, marks.gains),
+        tries_since_progress=(own | attempt | (kind == _PROGRESS), progress),
+    )
     rows["began_ns"] = epochs.kept("began_ns", rows["end_ns"])[epochs.first]
 
 

@@ -49,6 +49,8 @@ def stretches_in(
     stretches: list[list[StretchRows]] = [[] for _ in fresh]
     for lane_evaluation in evaluations_of(seen, every, fresh):
         fires = lane_evaluation.evaluation.fires.nonzero()[0]
+        if not len(fires):
+            continue
         for rows, so_far in zip(fresh, stretches, strict=True):
             chosen = fires if rows is None else fires[rows[lane_evaluation.lane.rows[fires]]]
             so_far.extend(stretch_rows(lane_evaluation, chosen))
@@ -100,8 +102,11 @@ def _lanes_of(
         return {spec: turns.lane(spec) for spec in specs}
     rows = np.logical_or.reduce(chosen)
     kinds = {KINDS[kind] for kind in np.unique(turns.kind[rows]).tolist()}
-    lanes = {spec: turns.lane(spec) for spec in specs if not kinds.isdisjoint(spec.kinds)}
-    return {spec: lane for spec, lane in lanes.items() if rows[lane.rows].any()}
+    return {
+        spec: turns.lane(spec)
+        for spec in specs
+        if not kinds.isdisjoint(spec.kinds) and (turns.among(spec) & rows).any()
+    }
 
 
 def kinds_read(every: Sequence[RuleForms]) -> set[str]:

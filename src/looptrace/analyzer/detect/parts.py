@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf, nan
 from typing import Any
 
@@ -82,39 +82,52 @@ class Parts:
             return values
         return np.where(self._rows["settled"], self._rows[name], values)
 
-    def count(self, name: str, what: Any) -> None:
-        """Set a column to the sum of `what` from the start of each part on."""
-        total = self._onwards(self.sorted(what), name)
-        self._rows[name] = self.kept(name, self.by_row(total))
+    def count(self, **what: Any) -> None:
+        """Set columns to the sums of what is named as they are, from the start of each part on."""
+        totals = self._onwards(what)
+        if self.order is not None:
+            ordered, totals = totals, np.zeros((len(what), len(self._rows["task"])), np.int64)
+            totals[:, self.order] = ordered
+        self._rows |= zip(what, self._kept(what, totals), strict=True)
 
-    def _onwards(self, what: Any, name: str) -> Codes:
-        new = what.astype(np.int64)
+    def _kept(self, names: Iterable[str], values: Codes) -> Codes:
+        """Return of settled rows those of the columns, and of others a row of values for each."""
+        if not self._any_settled:
+            return values
+        return np.where(self._rows["settled"], [self._rows[name] for name in names], values)
+
+    def _onwards(self, what: Columns) -> Codes:
+        """Return a row of sums for each column; one call for all takes as long as for one."""
+        new = np.array([self.sorted(each) for each in what.values()], dtype=np.int64)
         if self._any_settled:
-            before = np.where(self._carries, self.sorted(self._rows[name]), 0)
-            new = np.where(self.settled, before, new)
-        total = np.cumsum(new)
-        total -= (total - new)[self.first]
+            before = np.array([self.sorted(self._rows[name]) for name in what])
+            new = np.where(self.settled, np.where(self._carries, before, 0), new)
+        total: Codes = new.cumsum(axis=1)
+        total -= (total - new)[:, self.first]
         return total
 
-    def since(self, name: str, what: Flags, ends: Flags) -> None:
-        """Set the three columns of a name of `SINCE`: what is counted since the last that ends it.
+    def since(self, **what: tuple[Flags, Flags]) -> None:
+        """Set the three columns of names of `SINCE`: what is counted since the last that ends it.
 
         The rows of the parts stand together.
         """
-        total = self._onwards(what, f"{name}_all")
-        marks = np.where(ends, total, 0)
+        every, before = ([f"{name}_{which}" for name in what] for which in ("all", "before"))
+        counted, ends = zip(*what.values(), strict=True)
+        totals = self._onwards(dict(zip(every, counted, strict=True)))
+        marks = np.where(ends, totals, 0)
         if self._any_settled:
-            kept = np.where(self._carries, self._rows[f"{name}_before"], 0)
+            kept = np.where(self._carries, [self._rows[name] for name in before], 0)
             marks = np.where(self.settled, kept, marks)
-        total = self.kept(f"{name}_all", total)
-        before = self.kept(f"{name}_before", self._last_mark(marks))
-        self._rows[f"{name}_all"], self._rows[f"{name}_before"] = total, before
-        self._rows[name] = self.kept(name, total - before)
+        totals = self._kept(every, totals)
+        marks = self._kept(before, self._last_mark(marks))
+        self._rows |= zip(every, totals, strict=True)
+        self._rows |= zip(before, marks, strict=True)
+        self._rows |= zip(what, self._kept(what, totals - marks), strict=True)
 
     def _last_mark(self, marks: Codes) -> Codes:
-        """Return the greatest mark of the part up to each row."""
+        """Return the greatest mark of the part up to each row, of each row of marks."""
         apart = self.number * (marks.max(initial=0) + 1)
-        last: Codes = np.maximum.accumulate(marks + apart) - apart
+        last: Codes = np.maximum.accumulate(marks + apart, axis=1) - apart
         return last
 
     def last(self, holds: Flags) -> Codes:

@@ -86,9 +86,9 @@ def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
     enters = epochs.kept("enters", (phase != UNKNOWN) & other & (rows["kind"] != _USER))
     rows["enters"] = enters
     visited = (rows["task"], rows["epoch"], phase, iterations)
-    Parts(rows, by=visited, only=places).count("visits", enters)
+    Parts(rows, by=visited, only=places).count(visits=enters)
     transitions = Parts(rows, by=(*visited, rows["phase_before_code"]), only=places)
-    transitions.count("transitions_seen", enters & (rows["phase_before_code"] != UNKNOWN))
+    transitions.count(transitions_seen=enters & (rows["phase_before_code"] != UNKNOWN))
     return before
 
 
@@ -96,7 +96,7 @@ def _own_improvements(rows: Columns, places: Codes) -> None:
     """Count in each phase the turns whose figure of the author's own is the best so far."""
     by = (rows["task"], rows["epoch"], rows["phase_code"])
     phases = Parts(rows, by=by, only=places)
-    phases.count("own_improvements", rows["own_figure"] > phases.best("own_figure", 1))
+    phases.count(own_improvements=rows["own_figure"] > phases.best("own_figure", 1))
 
 
 def _begins_anew(rows: Columns, epochs: Parts) -> Flags:
