@@ -76,25 +76,30 @@ IS_USER = pl.col("kind") == "user"
 IS_STEP = ~pl.col("kind").is_in(["user", "switch"])
 
 
+# Expressions are made once: live, that takes longer than to sort by them.
+_FIRST_END = pl.col("end_ns").min().over("task", "trace_id", "step")
+_TOGETHER = pl.col("step").is_not_null() & (
+    pl.col("end_ns") - _FIRST_END <= STEP_SPREAD_S * NS_PER_S
+)
+_ORDER_NS = pl.when(_TOGETHER).then(_FIRST_END).otherwise("end_ns").alias("order_ns")
+_ORDER = (
+    pl.col("task"),
+    pl.col("order_ns"),
+    pl.when(_TOGETHER).then("step").fill_null(""),
+    pl.when(_TOGETHER).then(pl.concat_str("call", "outcome", ignore_nulls=True)).fill_null(""),
+    pl.col("start_ns"),
+    pl.col("span_id"),
+    pl.col("call_id").fill_null(""),
+)
+
+
 def ordered(turns: pl.DataFrame) -> pl.DataFrame:
     """Sort turns by task and by when they were known; sets `order_ns`.
 
     That is their end. Calls that one response asked for in parallel stand together at the first of
     their ends, in an order that says nothing: by what they are, not by which was quicker.
     """
-    first_end = pl.col("end_ns").min().over("task", "trace_id", "step")
-    together = pl.col("step").is_not_null() & (
-        pl.col("end_ns") - first_end <= STEP_SPREAD_S * NS_PER_S
-    )
-    return turns.with_columns(order_ns=pl.when(together).then(first_end).otherwise("end_ns")).sort(
-        "task",
-        "order_ns",
-        pl.when(together).then("step").fill_null(""),
-        pl.when(together).then(pl.concat_str("call", "outcome", ignore_nulls=True)).fill_null(""),
-        "start_ns",
-        "span_id",
-        pl.col("call_id").fill_null(""),
-    )
+    return turns.with_columns(_ORDER_NS).sort(_ORDER)
 
 
 def numbered(turns: pl.DataFrame) -> pl.DataFrame:
