@@ -174,10 +174,8 @@ def streak(lane: Lane, holds: Flags) -> Codes:
 @_kept
 def in_a_row(lane: Lane, codes: Codes) -> Codes:
     """Count the equal turns in a row up to each turn, itself included; 0 where it is unknown."""
-    if _all_differ(lane, codes):
-        return (codes != UNKNOWN).astype(np.int64)
-    counts: Codes = streak(lane, same_as(lane, codes, 1)) + (codes != UNKNOWN)
-    return counts
+    known: Codes = (codes != UNKNOWN).astype(np.int64)
+    return known if _all_differ(lane, codes) else streak(lane, same_as(lane, codes, 1)) + known
 
 
 def answers_in_a_row(lane: Lane, responses: Codes, least: int) -> Codes:

@@ -32,8 +32,10 @@ _COUNTS = ("tests_failed", "tests_total", "files_created", "dependencies_added",
 _PROGRESS = frozenset({*_COUNTS, "coverage"})
 # Fields that are texts, taken as they stand.
 _TEXTS = frozenset(
-    ("session", "task", "task_parent", "task_kind", "agent", "phase", "iteration", "status")
-    + ("completed_work", "call_id")
+    {
+        *("session", "task", "task_parent", "task_kind", "agent", "phase", "iteration", "status"),
+        *("completed_work", "call_id"),
+    }
 )
 
 # smolagents reports the end of a run as a call of this tool.

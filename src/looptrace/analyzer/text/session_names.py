@@ -6,12 +6,14 @@ Two services that number their sessions alike have different tasks.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from looptrace.errors import InputError
 
 # What OpenTelemetry's SDKs call a service that nobody has named.
 _UNKNOWN_SERVICE = "unknown_service"
+_NAMES_KEPT = 1024  # Each span asks for its own.
 
 
 class SeveralServicesError(InputError):
@@ -25,6 +27,7 @@ class Session(NamedTuple):
     name: str
 
 
+@lru_cache(maxsize=_NAMES_KEPT)
 def session_name(session: str, service: str | None) -> str:
     """Return the name of the task of a service's session.
 
