@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -197,7 +197,7 @@ class Lane:
     rows: Codes  # index into the columns of `turns`
     position: Codes
     # What words have said of it, by their name and what they were asked about.
-    kept: dict[tuple[str, bytes], Any] = field(default_factory=dict, repr=False, compare=False)
+    kept: dict[tuple[str, bytes], object] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def following(self) -> Codes:

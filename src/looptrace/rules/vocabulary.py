@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def _kept(word: Callable[[Lane, Codes], Said]) -> Callable[[Lane, Codes], Said]:
         if len(codes) > _KEPT_TURNS_MAX:
             return word(lane, codes)
         key = (word.__name__, codes.tobytes())
-        said: Any = lane.kept.get(key)
+        said = lane.kept.get(key)
         if said is None:
             said = lane.kept[key] = word(lane, codes)
             if isinstance(said, np.ndarray):
