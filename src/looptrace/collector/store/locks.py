@@ -95,6 +95,8 @@ def sync_folder(folder: Path) -> None:
     Raises:
         OSError: if that cannot be written.
     """
+    if sys.platform == "win32":  # Folders cannot be opened there.
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
