@@ -16,6 +16,8 @@ from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.normalize.twin_spans import _known
 from looptrace.analyzer.text.errors import error_of, says_nothing
 
+ResultsInTrace = dict[tuple[str, str], ToolResult]  # by trace and id of the call
+
 
 def fill_results(
     rows: Iterable[dict[str, Any]],
@@ -28,9 +30,16 @@ def fill_results(
     A result is looked for by call id in the call's trace, then in other traces of its session whose
     history shows the same call under that id: some frameworks number the calls of each run alike.
     """
-    in_trace: dict[tuple[str, str], ToolResult] = {}
+    in_trace: ResultsInTrace = {}
     for span, result, _ in given_results(fields, tree):
         in_trace.setdefault((span.trace_id, str(result.call_id)), result)
+    fill_from(rows, in_trace, sessions)
+
+
+def fill_from(
+    rows: Iterable[dict[str, Any]], in_trace: ResultsInTrace, sessions: SessionHistory
+) -> None:
+    """Add the results that are known of the calls' own traces and of their sessions."""
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
             continue

@@ -48,7 +48,11 @@ class SessionHistory:
 
     def learn(self, spans: Iterable[SpanFields], tree: SpanTree) -> None:
         """Learn the results in the histories of spans, where they show the calls too."""
-        for span, result, call in given_results(spans, tree):
+        self.learn_results(given_results(spans, tree), tree)
+
+    def learn_results(self, results: Iterable[GivenResult], tree: SpanTree) -> None:
+        """Learn results that models were given, where the call is shown too."""
+        for span, result, call in results:
             if call and (key := (tree.session(span).name, call)) not in self.results:
                 self.results[key] = result
                 self.results_seen += 1
@@ -112,14 +116,26 @@ def _asked(messages: tuple[Message, ...]) -> dict[str | None, ToolCall]:
     return {c.call_id: c for m in messages for c in m.calls if c.arguments is not None}
 
 
+# By trace and session.
+Conversations = defaultdict[tuple[str, str], _Conversation]
+# A model's span, a result that it was given, and the call where that is shown.
+GivenResult = tuple[SpanFields, ToolResult, ToolCall | None]
+
+
+def no_conversations() -> Conversations:
+    """Return what is known of conversations before their first request."""
+    return defaultdict(_Conversation)
+
+
 def given_results(
-    spans: Iterable[SpanFields], tree: SpanTree
-) -> Iterator[tuple[SpanFields, ToolResult, ToolCall | None]]:
+    spans: Iterable[SpanFields], tree: SpanTree, before: Conversations | None = None
+) -> Iterator[GivenResult]:
     """Yield each result that a model was given, with its span, and its call where that is shown.
 
-    What the history of an earlier span in its trace and session showed may be left out.
+    What the history of an earlier span in its trace and session showed may be left out. Where the
+    conversations `before` these spans are known, they go on from there.
     """
-    conversations: dict[tuple[str, str], _Conversation] = defaultdict(_Conversation)
+    conversations = no_conversations() if before is None else before
     models = [span for span in spans if span.kind == "model" and span.given]
     for span in sorted(models, key=lambda s: (s.end_ns, s.trace_id, s.span_id)):
         conversation = conversations[span.trace_id, tree.session(span).name]

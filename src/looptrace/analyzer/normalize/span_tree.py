@@ -15,7 +15,7 @@ from looptrace.analyzer.text.session_names import Session
 
 # Deeper parents are not asked; no framework seen nests more than some twenty spans.
 ANCESTORS_MAX = 100
-_INHERITED = ("session", "task", "task_kind", "agent", "phase", "iteration")
+INHERITED = ("session", "task", "task_kind", "agent", "phase", "iteration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def span_tree_of(
     says which sessions are the same.
     """
     by_id = {(span.trace_id, span.span_id): span for span in spans}
-    said = frozenset(name for name in _INHERITED if any(getattr(s, name) for s in spans))
+    said = frozenset(name for name in INHERITED if any(getattr(s, name) for s in spans))
     if known is None:
         sessions, joined = _sessions(spans, naming)
         tree = SpanTree(by_id, sessions, joined, naming, _parents(spans), said)

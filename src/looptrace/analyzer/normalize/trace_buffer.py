@@ -1,32 +1,42 @@
 """Spans as they arrive in, turns out that are new, of which more is known, or that are no more.
 
 A span tells of a turn only together with the others of its trace, so that those are held while the
-trace is at work, as they were read. The turns of a trace that got a span are worked out anew, and
-so are those of other traces where it tells of them: a result, a session, the parent of a task. What
-they are compared by is made only for those with news.
+trace is at work, as they were read. Of a trace that got a span only the turns are made that the
+span can change. Where that is not sure all of them are made anew, and so are those of other traces
+where it tells of them: a result, a session, the parent of a task. What they are compared by is made
+only for those with news.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
+from looptrace.analyzer.normalize.growing_trace import (
+    GrowingTrace,
+    TurnKey,
+    asked_ids,
+    in_order,
+    key_of,
+)
 from looptrace.analyzer.normalize.session_history import SESSIONS_MAX, SessionHistory
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
 from looptrace.analyzer.schema.spans import SPAN_CHARS
-from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.bounded_dict import BoundedDict
 
-# Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then.
+# Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then. So
+# many go at once, because what is left must be gone through anew.
 SPANS_PER_TRACE_MAX = 2_000
+SPANS_CUT = SPANS_PER_TRACE_MAX // 4
 # Characters of spans that are held of all traces; beyond, the traces go that were touched longest
 # ago. An agent's trace has some 50,000.
 CHARS_MAX = 64 << 20
@@ -34,9 +44,6 @@ CHARS_MAX = 64 << 20
 _CHARS_PER_SPAN = 1_000
 # Traces of a session that wait for results, which its later traces show.
 TRACES_WAITING_MAX = 100
-
-TurnKey = tuple[str | None, ...]  # `TURN_KEY`
-
 
 class Move(NamedTuple):
     """Turns of a trace that turn out to be of another task than was known."""
@@ -104,49 +111,80 @@ class _Trace:
     session: str = ""
     chars: int = 0
     is_cut: bool = False  # whether spans of it had to go
+    unanswered: set[str] = field(default_factory=set)  # ids of calls without a result
+    arrived: dict[str, SpanFields] = field(default_factory=dict)  # not yet in its turns, by id
+    opened: dict[str, SpanFields] = field(default_factory=dict)  # those of `above` as well
+    growing: GrowingTrace | None = None  # while a span need not change all turns
+    is_tangled: bool = False  # whether each span may change any turn
+    has_changed: bool = False  # whether more than spans that arrived tells on its turns
 
     def hold(self, span: _Span) -> None:
         """Take a span; of one that comes again the copy is kept that batch would keep."""
         span_id = span.fields.span_id
         self.above.pop(span_id, None)
-        if (known := self.spans.get(span_id)) and span.place < known.place:
-            return
-        self._drop(span_id)
+        if known := self.spans.get(span_id):
+            if span.place < known.place:
+                return
+            self._drop(span_id)
+        else:
+            self.arrived[span_id] = span.fields
         self.spans[span_id] = span
         self.chars += span.chars
         if len(self.spans) > SPANS_PER_TRACE_MAX:
-            oldest = next(iter(self.spans))
-            self._drop(oldest)
+            oldest = set(islice(self.spans, SPANS_CUT))
+            for each in oldest:
+                self._drop(each)
             self.is_cut = True
-            # Its turns stay as they are.
-            self.known = {key: turn for key, turn in self.known.items() if key[1] != oldest}
+            # Their turns stay as they are.
+            self.known = {key: turn for key, turn in self.known.items() if key[1] not in oldest}
 
     def _drop(self, span_id: str) -> None:
-        if span := self.spans.pop(span_id, None):
-            self.chars -= span.chars
+        self.chars -= self.spans.pop(span_id).chars
+        self.has_changed = True
 
-    def calls(self) -> Iterator[str]:
-        """Yield the id of each call that a model of the trace asked for."""
-        for span, _ in self.spans.values():
-            if span.kind == "model":
-                yield from (call.call_id for call in span.calls if call.call_id)
+    def grow(self, groups: TraceGroups, sessions: SessionHistory) -> GrowingTrace | None:
+        """Add the spans that arrived to the turns; returns None if all are to be made anew."""
+        grown, arrived = self.growing, self.arrived
+        self.growing = None
+        is_enough = 2 * len(arrived) > len(self.spans)  # to make all turns anew
+        if not arrived or is_enough or self.has_changed or self.is_tangled:
+            return None
+        if grown is None:
+            before = [fields for fields, _ in self.spans.values() if fields.span_id not in arrived]
+            above = self.above.values()
+            unanswered = self.unanswered
+            grown = GrowingTrace(
+                in_order(before), above, groups, sessions, self.known.keys(), unanswered
+            )
+            self.is_tangled = grown.is_tangled
+        if grown.grow(arrived.values(), self.opened.values()):
+            self.growing = grown
+        return self.growing
 
     def news(self, rows: Iterable[TurnRow]) -> tuple[list[_News], list[tuple[str, TurnKey]]]:
         """Learn the turns as they are now; returns those with news, and those that are no more."""
-        known: dict[TurnKey, _Turn] = {}
+        before, self.known = self.known, {}
+        news = self._learn(rows, before)
+        gone = [(turn.task, key) for key, turn in before.items() if key not in self.known]
+        return news, gone
+
+    def news_of(self, grown: GrowingTrace) -> tuple[list[_News], list[tuple[str, TurnKey]]]:
+        """Learn the turns that spans have changed; returns as `news` does."""
+        gone = [(self.known.pop(key).task, key) for key in grown.gone if key in self.known]
+        return self._learn(grown.rows.values(), self.known), gone
+
+    def _learn(self, rows: Iterable[TurnRow], known: Mapping[TurnKey, _Turn]) -> list[_News]:
         news: list[_News] = []
         for row in rows:
-            key = tuple(row.get(name) for name in TURN_KEY)
-            before = self.known.get(key)
+            key = key_of(row)
+            before = known.get(key)
             if before and before.stays:
                 row["task"] = before.task
             turn = _Turn(row["task"], _content(row), bool(before and before.stays))
-            known[key] = turn
+            self.known[key] = turn
             if turn != before:
                 news.append(_News(row, key, before))
-        gone = [(turn.task, key) for key, turn in self.known.items() if key not in known]
-        self.known = known
-        return news, gone
+        return news
 
     def moves(self, news: Iterable[_News]) -> Iterator[Move]:
         """Yield the moves among turns with news."""
@@ -154,7 +192,7 @@ class _Trace:
         for each in news:
             if each.before and each.before.task != each.row["task"]:
                 moved.setdefault((each.before.task, each.row["task"]), []).append(each)
-        left = {turn.task for turn in self.known.values()}
+        left = {turn.task for turn in self.known.values()} if moved else set()
         for (before, after), members in moved.items():
             yield Move(
                 members[0].row["trace_id"],
@@ -189,6 +227,8 @@ class TraceBuffer:
     ) -> None:
         """Compare turns by `sameness`; `may_move` says which of them may change their task."""
         self.dropped = 0  # traces that had to go to make room for others
+        # How often the turns of a trace were continued, and how often all were made anew.
+        self.continued = self.remade = 0
         self._fingerprints = LiveFingerprints(sameness)
         self._chars_max = chars_max
         self._may_move = may_move
@@ -208,20 +248,21 @@ class TraceBuffer:
 
         Those `above` are still open, and only tell what the others inherit.
         """
-        taken = list(map(_Span, list(span_fields_of(spans)), _chars(spans)))
+        taken = list(map(_Span, span_fields_of(spans), _chars(spans)))
         for span in taken:
             self._hold(span)
         touched = dict.fromkeys(span.fields.trace_id for span in taken)
         opened = list(span_fields_of(above)) if above is not None else []
-        for name in touched:
-            self._traces[name].above = {
-                span.span_id: span
-                for span in opened
-                if span.trace_id == name and span.span_id not in self._traces[name].spans
-            }
+        for span in opened:
+            trace = self._traces.get(span.trace_id)
+            if trace and span.trace_id in touched and span.span_id not in trace.spans:
+                trace.opened[span.span_id] = span
         told = [span.fields for span in taken]
-        told += [span for name in touched for span in self._traces[name].above.values()]
-        others = self.groups.learn(told) - touched.keys()
+        told += [span for name in touched for span in self._traces[name].opened.values()]
+        changed = self.groups.learn(told)
+        for name in touched.keys() & changed:
+            self._traces[name].has_changed = True
+        others = changed - touched.keys()
         news = self._news([*touched, *sorted(others & self._traces.keys())])
         self._make_room()
         return news
@@ -245,12 +286,18 @@ class TraceBuffer:
         waiting = list(names)
         while waiting:
             results_seen = self._sessions.results_seen
-            rows = self._rows(waiting, ended=ended)
+            grown = {} if ended else self._grown(waiting)
+            anew = [name for name in waiting if name not in grown]
+            rows = self._rows(anew, ended=ended)
             for name in waiting:
-                found, lost = self._traces[name].news(rows.get(name, ()))
-                news[name] = _latest([*news.get(name, ()), *found])
-                gone += lost
-            answered = self._answered(waiting) if self._sessions.results_seen > results_seen else ()
+                trace = self._traces[name]
+                parts = trace.news_of(grown[name]) if name in grown else trace.news(rows[name])
+                news[name] = _latest([*news.get(name, ()), *parts[0]])
+                gone += parts[1]
+            # A trace that grew knows the results that it showed itself.
+            told = waiting if len(waiting) == 1 else anew
+            learned = self._sessions.results_seen > results_seen
+            answered = self._answered(told, waiting) if learned else ()
             # Those that are no longer the first of their session have nothing to show of the past.
             again = sorted(self._sessions.displaced & self._traces.keys())
             self._sessions.displaced.clear()
@@ -271,8 +318,22 @@ class TraceBuffer:
                 self._traces[move.trace_id].stay(news[move.trace_id], move)
         return made
 
+    def _grown(self, names: Iterable[str]) -> dict[str, GrowingTrace]:
+        """Add the spans that arrived to the turns of those traces of which that is enough."""
+        grown: dict[str, GrowingTrace] = {}
+        for name in names:
+            trace = self._traces[name]
+            if more := trace.grow(self.groups, self._sessions):
+                grown[name] = more
+                self._note_waiting(name)
+            trace.above |= trace.opened
+            trace.arrived, trace.opened, trace.has_changed = {}, {}, False
+        self.continued += len(grown)
+        return grown
+
     def _rows(self, names: Collection[str], *, ended: bool) -> dict[str, list[TurnRow]]:
         """Work out the turns of traces anew, and note which of these wait for results."""
+        self.remade += len(names)
         traces = [self._traces[name] for name in names]
         rows, _ = turn_rows_of(
             (span.fields for trace in traces for span in trace.spans.values()),
@@ -282,20 +343,23 @@ class TraceBuffer:
             naming=self._naming,
             ended=ended,
         )
-        by_trace: dict[str, list[TurnRow]] = {}
+        by_trace: dict[str, list[TurnRow]] = {name: [] for name in names}
         for row in rows:
-            by_trace.setdefault(row["trace_id"], []).append(row)
-        for name in names:
-            self._note_waiting(name, by_trace.get(name, ()))
+            by_trace[row["trace_id"]].append(row)
+        for name, trace in zip(names, traces, strict=True):
+            trace.growing = None
+            spans = (span.fields for span in trace.spans.values())
+            answered = {r.get("call_id") for r in by_trace[name] if r.get("result") is not None}
+            trace.unanswered = {id_ for span in spans for id_ in asked_ids(span)} - answered
+            self._note_waiting(name)
         return by_trace
 
-    def _note_waiting(self, name: str, rows: Iterable[TurnRow]) -> None:
+    def _note_waiting(self, name: str) -> None:
         """Note whether a trace has calls without a result."""
-        answered = {row.get("call_id") for row in rows if row.get("result") is not None}
         trace = self._traces[name]
         self._stop_waiting(name, trace.session)
         trace.session = self.groups.session(name).name
-        if not answered.issuperset(trace.calls()):
+        if trace.unanswered:
             waiting = self._waiting.setdefault(trace.session, BoundedDict(TRACES_WAITING_MAX))
             waiting[name] = None
 
@@ -305,12 +369,12 @@ class TraceBuffer:
             if not waiting:
                 del self._waiting[session]
 
-    def _answered(self, names: Iterable[str]) -> list[str]:
-        """Return the other traces of the same sessions that wait for results."""
-        names = set(names)
+    def _answered(self, told: Iterable[str], names: Iterable[str]) -> list[str]:
+        """Return the traces of these ones' sessions that wait for results they were not told."""
+        told = set(told)
         sessions = {self._traces[name].session for name in names}
         waiting = [name for session in sessions for name in self._waiting.get(session, ())]
-        return [name for name in waiting if name not in names and name in self._traces]
+        return [name for name in waiting if name not in told and name in self._traces]
 
     def _make_room(self) -> None:
         """Let the traces go that were touched longest ago; the last one stays."""

@@ -66,7 +66,7 @@ class TraceGroups:
 
     def __init__(self, traces_max: int, naming: Sessions = PER_SERVICE) -> None:
         """Hold so many traces; `naming` says which sessions are the same."""
-        self._naming = naming
+        self.naming = naming
         self.joined_anew: dict[str, str] = {}  # what is new, until whoever reads it clears it
         # Names of sessions that several services share, by their other names; the names that have
         # become one; and the last traces that name a session so.
@@ -112,7 +112,7 @@ class TraceGroups:
         before, renamed = group.session, set[str]()
         group.first = min(group.first, start)
         if span.session:
-            session = Session(span.session, self._naming.name_of(span.session, span.service))
+            session = Session(span.session, self.naming.name_of(span.session, span.service))
             said, renamed = (start, session), self._name(group, name, session)
             if name not in self._named or said < self._named[name]:
                 self._named[name] = said

@@ -82,7 +82,7 @@ def turn_rows_of(
     fields = merge_twins(fields, tree)
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
     for span in fields:
-        if span.kind or span.status or span.figures.known or span.interventions:
+        if tells_of_turns(span):
             by_trace[span.trace_id].append(span)
     rows: list[TurnRow] = []
     in_order = sorted(
@@ -92,6 +92,11 @@ def turn_rows_of(
         rows += _Trace(members, tree, sessions, ended=ended).rows()
     fill_results(rows, fields, tree, sessions)
     return rows, skipped
+
+
+def tells_of_turns(span: SpanFields) -> bool:
+    """Return whether a span is more than a place in the tree."""
+    return bool(span.kind or span.status or span.figures.known or span.interventions)
 
 
 class _Trace:
