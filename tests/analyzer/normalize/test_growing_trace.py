@@ -16,6 +16,7 @@ from looptrace.analyzer.normalize import trace_buffer
 from looptrace.analyzer.normalize.growing_trace import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.collector.files.reader import read_spans
+from tests.analyzer.normalize.random_spans import random_spans
 from tests.paths import ROOT, SHARED
 from tests.seeds import seeds
 
@@ -83,3 +84,11 @@ def test_spans_come_in_other_orders(
     places = sorted(range(spans.height), key=lambda place: place + rng.random() * far)
     places += rng.sample(places, min(2, len(places)))
     assert_continued_is_anew(spans[places], rng.choice([1, 1, 2, 5]), monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(seeds(400)))
+def test_spans_of_any_trace(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls with ids and without, in several traces, with results, names and parents that come late."""
+    spans = random_spans(seed)
+    opens = seed % 5 == 0
+    assert_continued_is_anew(spans, [1, 1, 3][seed % 3], monkeypatch, opens=opens)

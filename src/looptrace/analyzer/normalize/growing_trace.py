@@ -27,7 +27,7 @@ from looptrace.analyzer.normalize.turn_builder import (
     _Trace,
     tells_of_turns,
 )
-from looptrace.analyzer.normalize.twin_spans import _twin
+from looptrace.analyzer.normalize.twin_spans import twin_of
 from looptrace.analyzer.schema.turns import TURN_KEY
 
 TurnKey = tuple[str | None, ...]  # `TURN_KEY`
@@ -88,7 +88,7 @@ class GrowingTrace:
             self._results.setdefault((span.trace_id, str(result.call_id)), result)
         self._last_model = max((_place(s) for s in spans if s.kind == "model"), default=None)
         # Whether spans are merged, or calls share an id: then each span may change any turn.
-        self.is_tangled = any(_twin(span, self._tree) for span in spans)
+        self.is_tangled = any(twin_of(span, self._tree) for span in spans)
         members = [span for span in spans if tells_of_turns(span)]
         self._trace = _Trace(members, self._tree, sessions, ended=False) if members else None
         self._acting: set[str] = set()
@@ -257,7 +257,7 @@ class GrowingTrace:
             self.unanswered.update(new)
         if not tells_of_turns(span):
             return True
-        if self._trace is None or _twin(span, self._tree):
+        if self._trace is None or twin_of(span, self._tree):
             return False
         one = _Trace([span], self._tree, self._sessions, ended=False)
         if one.replay != self._trace.replay:

@@ -30,7 +30,6 @@ from looptrace.analyzer.normalize.session_history import SESSIONS_MAX, SessionHi
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
-from looptrace.analyzer.schema.spans import SPAN_CHARS
 from looptrace.bounded_dict import BoundedDict
 
 # Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then. So
@@ -395,5 +394,7 @@ def _latest(news: Iterable[_News]) -> list[_News]:
     return list(latest.values())
 
 
-def _chars(spans: pl.DataFrame) -> pl.Series:
-    return spans.select(_CHARS_PER_SPAN + SPAN_CHARS).to_series()
+def _chars(spans: pl.DataFrame) -> Iterator[int]:
+    """Yield what each span is held for: its texts (`SPAN_CHARS`), and some for the rest."""
+    for row in spans.rows():
+        yield _CHARS_PER_SPAN + sum(len(value) for value in row if isinstance(value, str))

@@ -19,13 +19,15 @@ def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
     them does not know the other adds, and a failure seen by either is kept.
     """
     by_key = {(span.trace_id, span.span_id): span for span in fields}
-    outermost = _lasts({key: twin for key, span in by_key.items() if (twin := _twin(span, tree))})
+    twins = {key: twin_of(span, tree) for key, span in by_key.items()}
+    # A span that is still open has nothing to merge with yet.
+    outermost = _lasts({key: twin for key, twin in twins.items() if twin in by_key})
     for key, last in outermost.items():
         by_key[last] = _both(by_key[last], by_key[key])
     return [span for key, span in by_key.items() if key not in outermost]
 
 
-def _twin(span: SpanFields, tree: SpanTree) -> SpanKey | None:
+def twin_of(span: SpanFields, tree: SpanTree) -> SpanKey | None:
     """Return the nearest ancestor that counts, if it is of the same thing."""
     if span.kind not in ("tool", "model"):
         return None
