@@ -102,8 +102,8 @@ class Counting:
 def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     """Add `COUNTED` to ordered, coded turns of whole tasks, counted from the start of each task."""
     rows = counted_columns(turns)
-    phases, metrics = turns["phase"].to_list(), turns["metrics"].to_list()
-    rows["own_figure"] = own_figures(phases, metrics, how.converging)
+    phases, metrics = turns["phase"], turns["metrics"]
+    rows["own_figure"] = own_figures(turns.height, phases, metrics, how.converging)
     before = continue_counters(rows, how)
     phase_before: pl.Expr = pl.lit(None, pl.String)
     if (before >= 0).any():

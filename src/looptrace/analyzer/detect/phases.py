@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import nan
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -36,14 +36,17 @@ Converging: TypeAlias = Mapping[str, Convergence]  # by the name of the phase
 
 
 def own_figures(
-    phases: Collection[str | None], metrics: Iterable[str | None], converging: Converging
+    count: int,
+    phases: Iterable[str | None],
+    metrics: Iterable[str | None],
+    converging: Converging,
 ) -> Figures:
     """Return of turns the author's own figure that their phase converges on; higher is better.
 
     It is NaN where a turn does not say, in its `metrics`, which are JSON text.
     """
     if not _any_own(converging):
-        return np.full(len(phases), nan)
+        return np.full(count, nan)
     pairs = zip(phases, metrics, strict=True)
     return np.array([_own_figure(phase, figures, converging) for phase, figures in pairs])
 
