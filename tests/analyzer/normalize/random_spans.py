@@ -76,7 +76,7 @@ class Story:
         for _ in range(rng.choice([0, 1, 1, 1, 2, 3])):
             self.ids += 1
             named = f"c{self.ids if rng.random() < 0.97 else 1}"
-            call = {"type": "tool_call", "name": rng.choice(NAMES)}
+            call: dict[str, Any] = {"type": "tool_call", "name": rng.choice(NAMES)}
             if rng.random() < 0.9:
                 call["arguments"] = {"p": rng.choice("xy")}
             asked.append(call | ({"id": named} if self.has_ids or rng.random() < 0.1 else {}))

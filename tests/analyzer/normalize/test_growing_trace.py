@@ -13,7 +13,7 @@ from looptrace.analyzer.engine.live_task import key_of
 from looptrace.analyzer.engine.turn_block import AT
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.normalize import trace_buffer
-from looptrace.analyzer.normalize.growing_trace import TurnKey
+from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.collector.files.reader import read_spans
 from tests.analyzer.normalize.random_spans import random_spans
@@ -74,9 +74,7 @@ def test_spans_come_as_they_end(
 
 @pytest.mark.parametrize("seed", range(seeds(6)))
 @files
-def test_spans_come_in_other_orders(
-    path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spans_come_in_other_orders(path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some come a little late, or all of them anyhow; some come twice."""
     rng = random.Random(seed)
     spans = read_spans([str(path)]).spans.sort("end_ns")
@@ -88,7 +86,7 @@ def test_spans_come_in_other_orders(
 
 @pytest.mark.parametrize("seed", range(seeds(400)))
 def test_spans_of_any_trace(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls with ids and without, in several traces, with results, names and parents that come late."""
+    """Calls with ids and without; results, names and parents that come late; several traces."""
     spans = random_spans(seed)
     opens = seed % 5 == 0
     assert_continued_is_anew(spans, [1, 1, 3][seed % 3], monkeypatch, opens=opens)

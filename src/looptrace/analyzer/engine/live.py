@@ -22,12 +22,7 @@ from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.stretches import Growth, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
-from looptrace.analyzer.engine.live_moments import (
-    Happened,
-    happened_to,
-    moments_in,
-    still_open,
-)
+from looptrace.analyzer.engine.live_moments import Happened, happened_to, moments_in, still_open
 from looptrace.analyzer.engine.live_task import (
     HORIZON_S,
     TURNS_MORE,
@@ -54,7 +49,8 @@ from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import with_history
-from looptrace.analyzer.normalize.trace_buffer import Move, TurnKey
+from looptrace.analyzer.normalize.call_matches import TurnKey
+from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.rules.turns import LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 

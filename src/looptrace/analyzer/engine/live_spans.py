@@ -12,7 +12,8 @@ from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.turn_block import AT
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.normalize.trace_buffer import Move, TraceBuffer, TurnKey, TurnNews, always
+from looptrace.analyzer.normalize.call_matches import TurnKey
+from looptrace.analyzer.normalize.trace_buffer import Move, TraceBuffer, TurnNews, always
 
 
 class LiveSpans:

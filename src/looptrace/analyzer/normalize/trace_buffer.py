@@ -19,13 +19,8 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
-from looptrace.analyzer.normalize.growing_trace import (
-    GrowingTrace,
-    TurnKey,
-    asked_ids,
-    in_order,
-    key_of,
-)
+from looptrace.analyzer.normalize.call_matches import TurnKey, key_of
+from looptrace.analyzer.normalize.growing_trace import GrowingTrace, asked_ids, in_order
 from looptrace.analyzer.normalize.session_history import SESSIONS_MAX, SessionHistory
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
@@ -43,6 +38,7 @@ CHARS_MAX = 64 << 20
 _CHARS_PER_SPAN = 1_000
 # Traces of a session that wait for results, which its later traces show.
 TRACES_WAITING_MAX = 100
+
 
 class Move(NamedTuple):
     """Turns of a trace that turn out to be of another task than was known."""
@@ -252,10 +248,10 @@ class TraceBuffer:
             self._hold(span)
         touched = dict.fromkeys(span.fields.trace_id for span in taken)
         opened = list(span_fields_of(above)) if above is not None else []
-        for span in opened:
-            trace = self._traces.get(span.trace_id)
-            if trace and span.trace_id in touched and span.span_id not in trace.spans:
-                trace.opened[span.span_id] = span
+        for open_span in opened:
+            trace = self._traces[open_span.trace_id] if open_span.trace_id in touched else None
+            if trace and open_span.span_id not in trace.spans:
+                trace.opened[open_span.span_id] = open_span
         told = [span.fields for span in taken]
         told += [span for name in touched for span in self._traces[name].opened.values()]
         changed = self.groups.learn(told)

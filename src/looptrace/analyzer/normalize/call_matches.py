@@ -1,0 +1,163 @@
+"""Which calls of a trace have spans of their own, as more of both come.
+
+Calls and spans are joined as those of a whole trace are. Told here is only of which calls that is
+to be asked for one span more, and whether one more could change what was joined before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection
+from itertools import chain
+
+from looptrace.analyzer.normalize.messages import ToolCall
+from looptrace.analyzer.normalize.span_fields import SpanFields
+from looptrace.analyzer.normalize.turn_builder import TurnRow, _bare, _Trace
+from looptrace.analyzer.schema.turns import TURN_KEY
+
+TurnKey = tuple[str | None, ...]  # `TURN_KEY`
+_Sought = tuple[str, str | None]  # name and arguments
+
+
+def key_of(row: TurnRow) -> TurnKey:
+    """Return what a turn is known by."""
+    return tuple(row.get(name) for name in TURN_KEY)
+
+
+class CallMatches:
+    """The calls that models of a trace asked for, and the spans of tools that have them."""
+
+    def __init__(self, trace: _Trace, known: Collection[TurnKey]) -> None:
+        """Join the calls and spans of a trace, whose turns are `known`."""
+        self.trace = trace
+        self.of_span: dict[str, int] = {}  # which call each tool's span has
+        self.covered: set[int] = set()  # calls that a span has
+        self.by_id: dict[str, int] = {}
+        # Turns by the id of their call: a span, or a call without one.
+        self.turns: dict[str, list[SpanFields | int]] = {}
+        self._of_model: dict[str, list[int]] = {}  # by the model's span
+        self._left: dict[str, dict[int, None]] = {}  # calls that no span has, by name
+        self._by_name: set[int] = set()  # calls that a span has which does not name their id
+        self._last_start: dict[str, tuple[int, str]] = {}  # of such spans, by name
+        self._span_ids: set[str] = set()  # ids of calls that spans name
+        self._hungry: set[str] = set()  # names of spans that would take any call of that name
+        self._sought: set[_Sought] = set()  # calls that spans would rather have
+        self._loose: set[_Sought] = set()  # calls that spans have by their name alone
+        for index in range(len(trace.asked)):
+            self._ask(index)
+        matched = trace._match()
+        spans = {span.span_id: span for span in trace.tools}
+        for span in sorted(trace.tools, key=_start):
+            self.join(span, matched.get(span.span_id))
+        places = {self._key(index): index for index in range(len(trace.asked))}
+        # Where calls share an id, each span may change the turn of another.
+        self.is_tangled = len(places) < len(trace.asked)
+        # Calls that may get a span of their own, and are no turns before.
+        self.kept_back = {
+            index for key, index in places.items() if not (index in self.covered or key in known)
+        }
+        for key in known:
+            turn = spans.get(str(key[1])) or places.get(key)
+            if key[2] == "tool" and turn is not None:
+                self.turns.setdefault(str(key[3]), []).append(turn)
+
+    def _key(self, index: int) -> TurnKey:
+        """Return by what a call is known as long as it has no span."""
+        call, model, _ = self.trace.asked[index]
+        return model.trace_id, model.span_id, "tool", call.call_id or f"{call.name}-{index}"
+
+    def _ask(self, index: int) -> None:
+        call, model, ago = self.trace.asked[index]
+        if call.call_id:
+            self.by_id[call.call_id] = index
+        self._left.setdefault(call.name, {})[index] = None
+        if not ago:
+            self._of_model.setdefault(model.span_id, []).append(index)
+
+    def join(self, tool: SpanFields, index: int | None) -> None:
+        """Note which call the span of a tool has, and what other call it would rather have."""
+        call = None
+        if index is not None:
+            call = self.trace.asked[index][0]
+            self.of_span[tool.span_id] = index
+            self.covered.add(index)
+            self._left[call.name].pop(index, None)
+        if tool.call_id is not None:
+            self._span_ids.add(tool.call_id)
+            if tool.call_id in self.by_id:
+                return
+        self._last_start[tool.name] = _start(tool)
+        if call is not None and index is not None:
+            self._by_name.add(index)
+            if tool.arguments is not None and tool.arguments in (call.arguments, _bare(call)):
+                return
+            self._loose |= {(call.name, call.arguments), (call.name, _bare(call))}
+        elif tool.call_id is None:
+            self._hungry.add(tool.name)
+        if tool.arguments is not None:
+            self._sought.add((tool.name, tool.arguments))
+
+    def calls_for(self, tool: SpanFields) -> list[int] | None:
+        """Return the calls that a new span may have; None if it could take that of another."""
+        if tool.call_id is not None and tool.call_id in self.by_id:
+            index = self.by_id[tool.call_id]
+            return None if index in self._by_name else [index]
+        if (tool.name, tool.arguments) in self._loose:
+            return None
+        # Spans take calls in the order of their starts.
+        if tool.name in self._left and _start(tool) < self._last_start.get(tool.name, _FIRST):
+            return None
+        return list(self._left.get(tool.name, ()))
+
+    def add(self, model: SpanFields, one: _Trace) -> bool:
+        """Add the calls of a new response; returns whether no span that came before may have one.
+
+        `one` is a trace of that response alone.
+        """
+        asked = [each for each in one.asked if not each[2]]
+        again = {call.call_id for call, _, _ in asked if call.call_id in self.by_id}
+        if any(self.trace.asked[self.by_id[str(call_id)]][2] for call_id in again):
+            return False  # The history of the first response shows this call.
+        asked = [each for each in asked if each[0].call_id not in again]
+        if any(self._is_awaited(call) for call, _, _ in asked):
+            return False
+        self.trace.models.append(model)
+        self.trace.steps |= one.steps
+        begin = len(self.trace.asked)
+        self.trace.asked += asked
+        for index in range(begin, len(self.trace.asked)):
+            self._ask(index)
+            self.kept_back.add(index)
+        return True
+
+    def _is_awaited(self, call: ToolCall) -> bool:
+        if call.call_id in self._span_ids or call.name in self._hungry:
+            return True
+        sought = ((call.name, each) for each in (call.arguments, _bare(call)))
+        return bool(self._sought) and any(each in self._sought for each in sought)
+
+    def ended_by(self, model: SpanFields) -> set[int]:
+        """Note the start of a response; returns the calls without spans that end by it."""
+        starts, models = self.trace.starts, self.trace.models
+        place = bisect_left(starts, model.start_ns)
+        begin = bisect_right(models, starts[place - 1], key=_end_ns) if place else 0
+        end = bisect_right(models, model.start_ns, key=_end_ns)
+        insort(starts, model.start_ns)
+        calls = chain.from_iterable(self._of_model.get(m.span_id, ()) for m in models[begin:end])
+        return set(calls) - self.covered
+
+    def note_turn(self, call_id: str | None, turn: SpanFields | int) -> None:
+        """Note the turn of a call, by the id that it has there."""
+        if call_id is not None and turn not in (turns := self.turns.setdefault(call_id, [])):
+            turns.append(turn)
+
+
+_FIRST = (-1, "")  # before all starts
+
+
+def _start(span: SpanFields) -> tuple[int, str]:
+    return span.start_ns, span.span_id
+
+
+def _end_ns(span: SpanFields) -> int:
+    return span.end_ns
