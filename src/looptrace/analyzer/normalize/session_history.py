@@ -37,7 +37,7 @@ class SessionHistory:
     of_trace: dict[str, str] = field(default_factory=dict)  # the session of each trace
     results_chars_max: float = inf
     results: OrderedDict[tuple[str, ToolCall], ToolResult] = field(default_factory=OrderedDict)
-    results_seen: int = 0  # of all sessions so far
+    told: set[str] = field(default_factory=set)  # sessions of results that are new
     results_chars: int = 0  # of those that are known
     displaced: set[str] = field(default_factory=set)  # traces that turned out not to be the first
 
@@ -55,7 +55,7 @@ class SessionHistory:
         for span, result, call in results:
             if call and (key := (tree.session(span).name, call)) not in self.results:
                 self.results[key] = result
-                self.results_seen += 1
+                self.told.add(key[0])
                 self.results_chars += _chars(result)
         while self.results_chars > self.results_chars_max:
             self.results_chars -= _chars(self.results.popitem(last=False)[1])

@@ -21,10 +21,15 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
 from looptrace.analyzer.normalize.call_matches import TurnKey, key_of
 from looptrace.analyzer.normalize.growing_trace import GrowingTrace, asked_ids, in_order
-from looptrace.analyzer.normalize.session_history import SESSIONS_MAX, SessionHistory
+from looptrace.analyzer.normalize.session_history import (
+    SESSION_NAME,
+    SESSIONS_MAX,
+    SessionHistory,
+)
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
+from looptrace.analyzer.text.session_names import Session
 from looptrace.bounded_dict import BoundedDict
 
 # Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then. So
@@ -103,7 +108,8 @@ class _Trace:
     spans: dict[str, _Span] = field(default_factory=dict)  # by id
     above: dict[str, SpanFields] = field(default_factory=dict)  # those still open, by id
     known: dict[TurnKey, _Turn] = field(default_factory=dict)
-    session: str = ""
+    session: Session | None = None  # as its turns know it
+    sessions: set[str] = field(default_factory=set)  # the names of those that its turns are of
     chars: int = 0
     is_cut: bool = False  # whether spans of it had to go
     unanswered: set[str] = field(default_factory=set)  # ids of calls without a result
@@ -143,6 +149,8 @@ class _Trace:
         self.growing = None
         is_enough = 2 * len(arrived) > len(self.spans)  # to make all turns anew
         if not arrived or is_enough or self.has_changed or self.is_tangled:
+            return None
+        if self.session != groups.session(next(iter(arrived.values())).trace_id):
             return None
         if grown is None:
             before = [fields for fields, _ in self.spans.values() if fields.span_id not in arrived]
@@ -280,7 +288,7 @@ class TraceBuffer:
         gone: list[tuple[str, TurnKey]] = []
         waiting = list(names)
         while waiting:
-            results_seen = self._sessions.results_seen
+            self._sessions.told.clear()
             grown = {} if ended else self._grown(waiting)
             anew = [name for name in waiting if name not in grown]
             rows = self._rows(anew, ended=ended)
@@ -291,8 +299,7 @@ class TraceBuffer:
                 gone += parts[1]
             # A trace that grew knows the results that it showed itself.
             told = waiting if len(waiting) == 1 else anew
-            learned = self._sessions.results_seen > results_seen
-            answered = self._answered(told, waiting) if learned else ()
+            answered = self._answered(told)
             # Those that are no longer the first of their session have nothing to show of the past.
             again = sorted(self._sessions.displaced & self._traces.keys())
             self._sessions.displaced.clear()
@@ -320,7 +327,7 @@ class TraceBuffer:
             trace = self._traces[name]
             if more := trace.grow(self.groups, self._sessions):
                 grown[name] = more
-                self._note_waiting(name)
+                self._note_waiting(name, more.rows.values())
             trace.above |= trace.opened
             trace.arrived, trace.opened, trace.has_changed = {}, {}, False
         self.continued += len(grown)
@@ -346,37 +353,41 @@ class TraceBuffer:
             spans = (span.fields for span in trace.spans.values())
             answered = {r.get("call_id") for r in by_trace[name] if r.get("result") is not None}
             trace.unanswered = {id_ for span in spans for id_ in asked_ids(span)} - answered
-            self._note_waiting(name)
+            self._stop_waiting(name)
+            trace.session, trace.sessions = self.groups.session(name), set()
+            self._note_waiting(name, by_trace[name])
         return by_trace
 
-    def _note_waiting(self, name: str) -> None:
-        """Note whether a trace has calls without a result."""
+    def _note_waiting(self, name: str, rows: Iterable[TurnRow]) -> None:
+        """Note whether a trace, which has these new turns, has calls without a result."""
         trace = self._traces[name]
-        self._stop_waiting(name, trace.session)
-        trace.session = self.groups.session(name).name
-        if trace.unanswered:
-            waiting = self._waiting.setdefault(trace.session, BoundedDict(TRACES_WAITING_MAX))
+        trace.sessions.update(row[SESSION_NAME] for row in rows)
+        if not trace.unanswered:
+            self._stop_waiting(name)
+            return
+        for session in trace.sessions:
+            waiting = self._waiting.setdefault(session, BoundedDict(TRACES_WAITING_MAX))
             waiting[name] = None
 
-    def _stop_waiting(self, name: str, session: str) -> None:
-        if waiting := self._waiting.get(session):
-            waiting.pop(name, None)
-            if not waiting:
-                del self._waiting[session]
+    def _stop_waiting(self, name: str) -> None:
+        for session in self._traces[name].sessions:
+            if waiting := self._waiting.get(session):
+                waiting.pop(name, None)
+                if not waiting:
+                    del self._waiting[session]
 
-    def _answered(self, told: Iterable[str], names: Iterable[str]) -> list[str]:
-        """Return the traces of these ones' sessions that wait for results they were not told."""
-        told = set(told)
-        sessions = {self._traces[name].session for name in names}
+    def _answered(self, told: Collection[str]) -> list[str]:
+        """Return the traces that wait for results of their sessions which they were not told."""
+        sessions = sorted(self._sessions.told)
         waiting = [name for session in sessions for name in self._waiting.get(session, ())]
-        return [name for name in waiting if name not in told and name in self._traces]
+        return [name for name in dict.fromkeys(waiting) if name not in told]
 
     def _make_room(self) -> None:
         """Let the traces go that were touched longest ago; the last one stays."""
         while self._chars > self._chars_max and len(self._traces) > 1:
-            name, trace = self._traces.popitem(last=False)
-            self._chars -= trace.chars
-            self._stop_waiting(name, trace.session)
+            name = next(iter(self._traces))
+            self._stop_waiting(name)
+            self._chars -= self._traces.pop(name).chars
             self.dropped += 1
             self._sessions.forget_trace(name)
 
