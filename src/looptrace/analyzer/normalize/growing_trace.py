@@ -8,6 +8,7 @@ was given; where that is not sure, all turns of the trace are to be made anew.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import chain
 
 from looptrace.analyzer.normalize.call_matches import CallMatches, TurnKey, key_of
 from looptrace.analyzer.normalize.call_results import ResultsInTrace, fill_from
@@ -37,10 +38,20 @@ def in_order(spans: Iterable[SpanFields]) -> list[SpanFields]:
     return sorted(spans, key=_place)
 
 
-def asked_ids(span: SpanFields) -> list[str]:
-    """Return the ids of the calls that a model asked for, and that of a tool's span."""
-    if span.kind == "tool":
-        return [span.call_id] if span.call_id else []
+def unanswered_ids(spans: Iterable[SpanFields], rows: Iterable[TurnRow]) -> set[str]:
+    """Return the ids of calls without a result: of turns, and of calls that are no turns yet."""
+    calls = [row for row in rows if _is_call(row)]
+    answered = {row.get("call_id") for row in calls if row.get("result") is not None}
+    asked = chain((row.get("call_id") for row in calls), *map(_asked_ids, spans))
+    return {call_id for call_id in asked if call_id} - answered
+
+
+def _is_call(row: TurnRow) -> bool:
+    return bool(row["kind"] == "tool")
+
+
+def _asked_ids(span: SpanFields) -> list[str]:
+    """Return the ids of the calls that a model asked for."""
     return [c.call_id for c in span.calls if c.call_id] if span.kind == "model" else []
 
 
@@ -67,7 +78,6 @@ class GrowingTrace:
         self.rows: dict[TurnKey, TurnRow] = {}  # of turns that are new or have changed
         self.gone: set[TurnKey] = set()
         self.unanswered = unanswered
-        self._asked_ids = {call_id for span in spans for call_id in asked_ids(span)}
         self._trace_id = spans[0].trace_id
         self._groups, self._sessions = groups, sessions
         session = {self._trace_id: groups.session(self._trace_id)}
@@ -125,8 +135,7 @@ class GrowingTrace:
             for index in sorted(self._calls.kept_back):
                 self._put_call(self._calls, index)
         for row in self.rows.values():
-            call_id = row.get("call_id")
-            if call_id in self._asked_ids:
+            if _is_call(row) and (call_id := row.get("call_id")):
                 known = row.get("result") is not None
                 (self.unanswered.discard if known else self.unanswered.add)(call_id)
         return True
@@ -177,9 +186,7 @@ class GrowingTrace:
             if self._last_model is not None and _place(span) <= self._last_model:
                 return False
             self._last_model = _place(span)
-        ids = asked_ids(span)
-        self._asked_ids.update(ids)
-        self.unanswered.update(ids)
+        self.unanswered.update(_asked_ids(span))
         if not tells_of_turns(span):
             return True
         calls = self._calls

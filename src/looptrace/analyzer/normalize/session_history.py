@@ -22,6 +22,8 @@ SESSION_NAME = "session_name"
 SESSIONS_MAX = 100_000
 # Characters of the results that are known of all sessions; a call is answered within a few turns.
 RESULTS_CHARS_MAX = 16 << 20
+# Traces of a session that wait for results.
+TRACES_WAITING_MAX = 100
 # Before every trace.
 _NO_TRACE = (-inf, "")
 # What a result takes beside its text.
@@ -37,7 +39,7 @@ class SessionHistory:
     of_trace: dict[str, str] = field(default_factory=dict)  # the session of each trace
     results_chars_max: float = inf
     results: OrderedDict[tuple[str, ToolCall], ToolResult] = field(default_factory=OrderedDict)
-    told: set[str] = field(default_factory=set)  # sessions of results that are new
+    told: set[str] = field(default_factory=set)  # sessions of the results that are new
     results_chars: int = 0  # of those that are known
     displaced: set[str] = field(default_factory=set)  # traces that turned out not to be the first
 
@@ -78,6 +80,30 @@ class SessionHistory:
         session = self.of_trace.get(trace_id)
         if session in self.began:
             self.began[session] = _NO_TRACE
+
+
+class WaitingTraces:
+    """The traces of each session with calls whose results a later trace of it may show."""
+
+    def __init__(self) -> None:
+        self._of: BoundedDict[str, BoundedDict[str, None]] = BoundedDict(SESSIONS_MAX)
+
+    def join(self, trace_id: str, sessions: Iterable[str]) -> None:
+        """Let a trace wait in each of these sessions."""
+        for session in sessions:
+            self._of.setdefault(session, BoundedDict(TRACES_WAITING_MAX))[trace_id] = None
+
+    def leave(self, trace_id: str, sessions: Iterable[str]) -> None:
+        """Let a trace wait no more."""
+        for session in sessions:
+            if waiting := self._of.get(session):
+                waiting.pop(trace_id, None)
+                if not waiting:
+                    del self._of[session]
+
+    def of(self, sessions: Iterable[str]) -> list[str]:
+        """Return the traces that wait in sessions."""
+        return [name for session in sorted(sessions) for name in self._of.get(session, ())]
 
 
 def _chars(result: ToolResult) -> int:

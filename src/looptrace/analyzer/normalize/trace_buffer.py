@@ -20,17 +20,17 @@ import polars as pl
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
 from looptrace.analyzer.normalize.call_matches import TurnKey, key_of
-from looptrace.analyzer.normalize.growing_trace import GrowingTrace, asked_ids, in_order
+from looptrace.analyzer.normalize.growing_trace import GrowingTrace, in_order, unanswered_ids
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
     SESSIONS_MAX,
     SessionHistory,
+    WaitingTraces,
 )
 from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
 from looptrace.analyzer.text.session_names import Session
-from looptrace.bounded_dict import BoundedDict
 
 # Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then. So
 # many go at once, because what is left must be gone through anew.
@@ -41,8 +41,6 @@ SPANS_CUT = SPANS_PER_TRACE_MAX // 4
 CHARS_MAX = 64 << 20
 # What a span takes beside its texts.
 _CHARS_PER_SPAN = 1_000
-# Traces of a session that wait for results, which its later traces show.
-TRACES_WAITING_MAX = 100
 
 
 class Move(NamedTuple):
@@ -240,8 +238,7 @@ class TraceBuffer:
         self._naming = sameness.sessions
         self.groups = TraceGroups(SESSIONS_MAX, self._naming)
         self._sessions = SessionHistory.bounded()
-        # The traces of each session with calls whose results are not known yet.
-        self._waiting: BoundedDict[str, BoundedDict[str, None]] = BoundedDict(SESSIONS_MAX)
+        self._waiting = WaitingTraces()
 
     def __len__(self) -> int:
         return len(self._traces)
@@ -295,15 +292,15 @@ class TraceBuffer:
             for name in waiting:
                 trace = self._traces[name]
                 parts = trace.news_of(grown[name]) if name in grown else trace.news(rows[name])
-                news[name] = _latest([*news.get(name, ()), *parts[0]])
+                news[name] = _latest([*news.get(name, ()), *parts[0]], parts[1])
                 gone += parts[1]
             # A trace that grew knows the results that it showed itself.
             told = waiting if len(waiting) == 1 else anew
-            answered = self._answered(told)
+            answered = [name for name in self._waiting.of(self._sessions.told) if name not in told]
             # Those that are no longer the first of their session have nothing to show of the past.
             again = sorted(self._sessions.displaced & self._traces.keys())
             self._sessions.displaced.clear()
-            waiting = [*again, *(name for name in answered if name not in again)]
+            waiting = list(dict.fromkeys([*again, *answered]))
         moves = self._moved(news)
         gone += [(move.before, key) for move in moves for key in move.keys]
         rows_with_news = [each.row for found in news.values() for each in found]
@@ -351,9 +348,8 @@ class TraceBuffer:
         for name, trace in zip(names, traces, strict=True):
             trace.growing = None
             spans = (span.fields for span in trace.spans.values())
-            answered = {r.get("call_id") for r in by_trace[name] if r.get("result") is not None}
-            trace.unanswered = {id_ for span in spans for id_ in asked_ids(span)} - answered
-            self._stop_waiting(name)
+            trace.unanswered = unanswered_ids(spans, by_trace[name])
+            self._waiting.leave(name, trace.sessions)
             trace.session, trace.sessions = self.groups.session(name), set()
             self._note_waiting(name, by_trace[name])
         return by_trace
@@ -362,42 +358,27 @@ class TraceBuffer:
         """Note whether a trace, which has these new turns, has calls without a result."""
         trace = self._traces[name]
         trace.sessions.update(row[SESSION_NAME] for row in rows)
-        if not trace.unanswered:
-            self._stop_waiting(name)
-            return
-        for session in trace.sessions:
-            waiting = self._waiting.setdefault(session, BoundedDict(TRACES_WAITING_MAX))
-            waiting[name] = None
-
-    def _stop_waiting(self, name: str) -> None:
-        for session in self._traces[name].sessions:
-            if waiting := self._waiting.get(session):
-                waiting.pop(name, None)
-                if not waiting:
-                    del self._waiting[session]
-
-    def _answered(self, told: Collection[str]) -> list[str]:
-        """Return the traces that wait for results of their sessions which they were not told."""
-        sessions = sorted(self._sessions.told)
-        waiting = [name for session in sessions for name in self._waiting.get(session, ())]
-        return [name for name in dict.fromkeys(waiting) if name not in told]
+        note = self._waiting.join if trace.unanswered else self._waiting.leave
+        note(name, trace.sessions)
 
     def _make_room(self) -> None:
         """Let the traces go that were touched longest ago; the last one stays."""
         while self._chars > self._chars_max and len(self._traces) > 1:
-            name = next(iter(self._traces))
-            self._stop_waiting(name)
-            self._chars -= self._traces.pop(name).chars
+            name, trace = self._traces.popitem(last=False)
+            self._waiting.leave(name, trace.sessions)
+            self._chars -= trace.chars
             self.dropped += 1
             self._sessions.forget_trace(name)
 
 
-def _latest(news: Iterable[_News]) -> list[_News]:
-    """Return of each turn the last news, with what was known before all of them."""
+def _latest(news: Iterable[_News], gone: Iterable[tuple[str, TurnKey]]) -> list[_News]:
+    """Return of each turn that is not gone the last news, with what was known before all."""
     latest: dict[TurnKey, _News] = {}
     for each in news:
         earlier = latest.get(each.key)
         latest[each.key] = each._replace(before=earlier.before) if earlier else each
+    for _, key in gone:
+        latest.pop(key, None)
     return list(latest.values())
 
 
