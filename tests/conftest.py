@@ -52,8 +52,8 @@ MARKS = {
         "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
     ),
     "seeded": (
-        "tests/analyzer/normalize/test_sessions.py::test_live_finds_what_batch_finds_however_spans_arrive",
-        "tests/analyzer/normalize/test_sessions.py::test_traces_are_told_of_a_name_in_any_order",
+        "tests/analyzer/normalize/test_growing_trace.py::test_spans_come_in_other_orders",
+        "tests/analyzer/normalize/test_growing_trace.py::test_spans_of_any_trace",
         "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_any_order",
         "tests/analyzer/engine/test_arrivals.py::test_traces_of_sessions_come_in_any_order",
         "tests/analyzer/engine/test_live.py::test_batch_and_live_agree",
@@ -94,6 +94,7 @@ MARKS = {
         "tests/analyzer/fingerprint/test_similarity.py::test_the_default_threshold_holds_for_pairs_that_were_held_out",
         "tests/analyzer/fingerprint/test_similarity.py::test_the_extra_is_asked_for_where_it_is_missing",
         "tests/analyzer/gates/test_state_machine.py",
+        "tests/analyzer/normalize/test_growing_trace.py",
         "tests/analyzer/normalize/test_trace_buffer.py",
         "tests/analyzer/normalize/test_turn_builder.py::test_deep_chain_of_parents",
         "tests/analyzer/normalize/test_turn_builder.py::test_no_value_stops_the_analysis",

@@ -85,7 +85,7 @@ def test_spans_come_in_other_orders(path: Path, seed: int, monkeypatch: pytest.M
 
 
 # Made-up traces that were once continued otherwise.
-FOUND = (1093, 1353, 1724, 3556, 4091, 10825)
+FOUND = (1093, 1353, 1724, 3556, 4091, 10825, 30748)
 
 
 @pytest.mark.parametrize("seed", [*FOUND, *range(seeds(400))])

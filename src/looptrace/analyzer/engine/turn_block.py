@@ -196,9 +196,8 @@ def put_in_order(blocks: Sequence[TurnBlock]) -> list[TurnBlock]:
 def count_on(block: TurnBlock, task: Codes, settled: Flags, how: Counting) -> None:
     """Count turns of several tasks on from those before them, which are `settled`."""
     rows = block.columns() | {"task": task, "settled": settled}
-    phases, metrics = (
-        (turn[place] for turn in block.turns) for place in (AT["phase"], AT["metrics"])
-    )
+    phases = (turn[AT["phase"]] for turn in block.turns)
+    metrics = (turn[AT["metrics"]] for turn in block.turns)
     rows["own_figure"] = own_figures(len(block), phases, metrics, how.converging)
     before = continue_counters(rows, how)
     numbers = block.numbers

@@ -78,6 +78,7 @@ class GrowingTrace:
         self.rows: dict[TurnKey, TurnRow] = {}  # of turns that are new or have changed
         self.gone: set[TurnKey] = set()
         self.unanswered = unanswered
+        self.replays = False  # what its first response was given
         self._trace_id = spans[0].trace_id
         self._groups, self._sessions = groups, sessions
         session = {self._trace_id: groups.session(self._trace_id)}
@@ -102,6 +103,7 @@ class GrowingTrace:
         if members := [span for span in spans if tells_of_turns(span)]:
             trace = _Trace(members, self._tree, sessions, ended=False)
             self._calls = CallMatches(trace, known)
+            self.replays = trace.replay
             self.is_tangled |= self._calls.is_tangled
             self._acting.update(map(self._tree.agent, (*trace.models, *trace.tools)))
             for span in trace.agents:

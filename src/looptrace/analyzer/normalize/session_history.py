@@ -75,6 +75,10 @@ class SessionHistory:
             self.began[session] = began = (start_ns, trace_id)
         return began[1] == trace_id
 
+    def is_first(self, trace_id: str) -> bool:
+        """Return whether a trace is the first one of its session."""
+        return self.began.get(self.of_trace.get(trace_id, ""), _NO_TRACE)[1] == trace_id
+
     def forget_trace(self, trace_id: str) -> None:
         """Let a trace go; what its history showed of the time before it stays known."""
         session = self.of_trace.get(trace_id)

@@ -108,6 +108,7 @@ class _Trace:
     known: dict[TurnKey, _Turn] = field(default_factory=dict)
     session: Session | None = None  # as its turns know it
     sessions: set[str] = field(default_factory=set)  # the names of those that its turns are of
+    replays: bool = False  # whether they have what the first response was given
     chars: int = 0
     is_cut: bool = False  # whether spans of it had to go
     unanswered: set[str] = field(default_factory=set)  # ids of calls without a result
@@ -158,6 +159,8 @@ class _Trace:
                 in_order(before), above, groups, sessions, self.known.keys(), unanswered
             )
             self.is_tangled = grown.is_tangled
+            if grown.replays != self.replays:
+                return None
         if grown.grow(arrived.values(), self.opened.values()):
             self.growing = grown
         return self.growing
@@ -349,6 +352,7 @@ class TraceBuffer:
             trace.growing = None
             spans = (span.fields for span in trace.spans.values())
             trace.unanswered = unanswered_ids(spans, by_trace[name])
+            trace.replays = self._sessions.is_first(name)
             self._waiting.leave(name, trace.sessions)
             trace.session, trace.sessions = self.groups.session(name), set()
             self._note_waiting(name, by_trace[name])
