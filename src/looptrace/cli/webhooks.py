@@ -69,7 +69,7 @@ def test(
             if "://" in target
             else _named(target, settings.webhooks)
         )
-        receiver = receiver_of(webhook, os.environ)
+        receiver = receiver_of(webhook, os.environ, settings.page)
         answer = asyncio.run(Http().send(receiver.request(sample_event(), time.time_ns())))
     answer_text = f": {answer.text}" if answer.text else ""
     click.echo(f"{webhook.name}: {answer.error or f'accepted ({answer.status})'}{answer_text}")
@@ -97,13 +97,16 @@ def send(store_dir: Path, settings: Settings) -> None:
     Exits with 1 where something was not accepted; that is tried again by a later send.
     """
     with traces.needing("server", "sending"):
-        from looptrace.collector.webhooks.dispatcher import deliver_due  # noqa: PLC0415
-        from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
+        from looptrace.collector.webhooks.dispatcher import (  # noqa: PLC0415
+            deliver_due,
+            receivers_of,
+        )
 
-        receivers = [receiver_of(webhook, os.environ) for webhook in settings.webhooks]
+        path = gates_path(store_dir)
+        receivers = receivers_of(path, settings.webhooks, os.environ, settings.page)
         if not receivers:
             raise click.UsageError("the settings have no webhooks; see docs/webhooks.md.")
-        results = deliver_due(gates_path(store_dir), receivers)
+        results = deliver_due(path, receivers)
         with Outbox.open(gates_path(store_dir)) as outbox:
             disabled = [each for each in outbox.endpoints() if each.disabled_ns is not None]
     for (name, result), count in sorted(results.items()):

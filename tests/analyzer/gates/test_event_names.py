@@ -16,7 +16,8 @@ from looptrace.analyzer.report.json import event_object
 from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.settings.webhook import FORMATS
 from looptrace.collector.gate_attributes import attributes_of
-from looptrace.collector.webhooks.formats import body_of
+from looptrace.collector.webhooks.event_links import EventLinks
+from looptrace.collector.webhooks.formats import Telling, body_of
 
 WRITTEN = Path(__file__).parent / "data/events_written.json"
 ACTIONS = {"loop_detected": "warn", "pivot_issued": "pivot", "gate_opened": "gate"}
@@ -68,7 +69,10 @@ def written(event: GateEvent) -> dict[str, Any]:
         "report": json.dumps(event_object(event, None, OWN)),
         "attributes": json.dumps(attributes_of(notice)),
         "attributes with content": json.dumps(attributes_of(notice, content=True)),
-        **{form: body_of(form, event, "https://x/{gate}", "k")[0].decode() for form in FORMATS},
+        **{
+            form: body_of(form, event, Telling(EventLinks("https://x/{gate}"), "k"))[0].decode()
+            for form in FORMATS
+        },
     }
 
 

@@ -28,6 +28,7 @@ from looptrace.analyzer.settings.docs_page import page
 from looptrace.analyzer.settings.file_tables import file_table
 from looptrace.analyzer.settings.json_schema import schema
 from looptrace.analyzer.settings.judge import ChatSettings
+from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
 from looptrace.analyzer.settings.sections import (
     Settings,
@@ -436,6 +437,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
     keys = st.lists(text, max_size=3).map(tuple)
     tools = st.builds(Tool, keys, polling=st.booleans()) | st.builds(Tool, same_call=keys)
     masked = draw(st.lists(st.integers(0, 9), max_size=3, unique=True))
+    page = PageSettings(url=draw(st.sampled_from(["", "https://me:8443"])))
     hooks = [
         Webhook(
             hook,
@@ -443,7 +445,9 @@ def any_settings(draw: st.DrawFn) -> Settings:
             draw(st.sampled_from(FORMATS)),
             draw(st.sampled_from([("env:A",), ("file:x", "env:B")])),
             draw(st.sampled_from(["", "https://me/{gate}?t={task}"])),
-            ("127.0.0.1", "10.0.0.0/8"),
+            error_text=draw(st.booleans()),
+            decision_hours=draw(st.integers(0, 720)) if page.url else 0,
+            allow_private=("127.0.0.1", "10.0.0.0/8"),
             agents=draw(keys),
         )
         for hook in draw(st.lists(text, max_size=2, unique=True))
@@ -466,6 +470,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
             ),
         ),
         webhooks=tuple(hooks),
+        page=page,
         judge=draw(judges),
     )
 
@@ -832,6 +837,18 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\ngate_url = '/g'",
             "5: webhooks.gate_url is no https:// or http:// address.",
+        ),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'slack'\ndecision_hours = 2",
+            "5: webhooks.decision_hours needs page.url, which its links lead to.",
+        ),
+        (
+            f"{HOOK}url = 'https://a/'\nformat = 'slack'\ndecision_hours = 721",
+            "5: webhooks.decision_hours is 721; it must be a whole number between 0 and 720.",
+        ),
+        (
+            "[page]\nurl = 'looptrace.example'",
+            "2: page.url is no https:// or http:// address.",
         ),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\n{HOOK}url = 'https://b/'\n"

@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 
-from looptrace.analyzer.gates.decisions import DECISIONS, NOTE_CHARS_MAX
-from looptrace.collector.page.gate_cards import DECISIONS as OFFERED
+from looptrace.analyzer.gates.decisions import DECISION_TEXTS, DECISIONS, NOTE_CHARS_MAX
 from tests.analyzer.report.test_report import Page
 from tests.collector.page.conftest import NAMED, TOKEN, Browser, gate_ids, send, signed_in
 from tests.reliability.serving import Served, looping, until
@@ -52,7 +51,7 @@ def test_every_decision_of_the_api_is_offered(browser: Browser) -> None:
         if field["name"] == "decision"
     ]
 
-    assert tuple(values) == tuple(OFFERED)
+    assert tuple(values) == tuple(DECISION_TEXTS)
     assert sorted(values) == sorted(DECISIONS)
 
 

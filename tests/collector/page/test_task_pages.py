@@ -13,8 +13,8 @@ from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.collector.page.task_list import ROWS_A_PAGE, TaskFilter, TaskList
 from looptrace.collector.page.task_pages import LANES_MAX, TURNS_A_PAGE
-from looptrace.collector.page.trace_links import TraceLinks
 from looptrace.collector.store import writer
+from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.report.test_report import HOSTILE, Page

@@ -186,6 +186,6 @@ def test_the_end_of_a_gate_comes_with_its_beginning(path: Path, out: Outbox) -> 
     recorded(path, opened(5), resolved(7), event(8))
     starts = {}
     while (delivery := out.next("all")) is not None:
-        starts[delivery.event.type] = delivery.opened_ns
+        starts[delivery.event.type] = delivery.gate and delivery.gate.opened_ns
         out.delivered(delivery)
     assert starts == {"gate_opened": 5, "gate_resolved": 5, "loop_detected": None}

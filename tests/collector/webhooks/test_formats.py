@@ -1,18 +1,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
-from typing import Any
-from urllib.parse import unquote
+from dataclasses import asdict, fields, replace
+from typing import Any, Literal
+from urllib.parse import parse_qsl, unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.gates.event_names import NAMES
 from looptrace.analyzer.gates.events import Failure, GateEvent
+from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FORMATS, Format, Webhook
-from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, body_of
+from looptrace.collector.decision_links import DecisionLinks
+from looptrace.collector.store.outbox import GateBackground
+from looptrace.collector.trace_links import TraceLinks
+from looptrace.collector.webhooks.event_links import EventLinks, links_of
+from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, Telling, body_of
+from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.store.test_outbox import HOOK, event, opened, resolved
 
 GATE_URL = "https://me.example/gates/{gate}?task={task}"
@@ -42,17 +49,42 @@ events = st.builds(
 )
 
 
-def body(form: Format, about: GateEvent, gate_url: str = GATE_URL) -> dict[str, Any]:
+LINKS = EventLinks(GATE_URL)
+COST = Cost(38.0, 11_000, 900)
+
+
+def body(form: Format, about: GateEvent, telling: Telling | None = None) -> dict[str, Any]:
     """Read the body of an event."""
-    found: dict[str, Any] = json.loads(body_of(form, about, gate_url, "key")[0])
+    chosen = telling or Telling(LINKS, "key")
+    found: dict[str, Any] = json.loads(body_of(form, about, chosen)[0])
     return found
+
+
+def background(**about: Any) -> GateBackground:
+    """Give a gate with its finding: two calls by turns, with another between."""
+    roles: list[Literal["first", "repeat"]] = ["first", "first", "repeat", "repeat"]
+    turns = tuple(
+        LoopTurn("0" * 32, f"{turn:016x}", turn, role)
+        for turn, role in zip((6, 7, 9, 10), roles, strict=True)
+    )
+    names = ("f", "cycle", "t", "s", "0" * 32, "planner")
+    finding = Finding(*names, 6, 10, 2, 1, 2, "sig", "why", "gate", turns, COST)
+    return replace(GateBackground(1, finding), **about)
 
 
 @pytest.mark.parametrize("form", FORMATS)
 @given(events, st.sampled_from(["", GATE_URL]))
 def test_a_body_is_json_of_less_than_20_kb(form: Format, about: GateEvent, gate_url: str) -> None:
     """Whatever traces say, receivers that keep to Standard Webhooks take it."""
-    data, _ = body_of(form, about, gate_url, "k" * 32)
+    signed = DecisionLinks(b"k" * 32)
+    links = EventLinks(gate_url, TraceLinks("https://t/{trace_id}"), "https://p", 1, signed)
+    history = tuple(
+        Failure(turn, 1, "a", "l", None, None, None, about.reason, "0" * 32, "0" * 16)
+        for turn in (7, 10)
+    )
+    told = replace(about, history=history)
+    gate = background(resolved_by=about.agent)
+    data, _ = body_of(form, told, Telling(links, "k" * 32, gate=gate))
     assert len(data) <= BODY_BYTES_MAX
     assert isinstance(json.loads(data, parse_constant=pytest.fail), dict)
 
@@ -62,9 +94,12 @@ def test_messages_of_people_and_tools_are_not_sent(form: Format) -> None:
     """Both may hold anything, and a receiver is somewhere else."""
     failure = Failure(1, 1, "a", "l", "s", "k", "t", "SECRET-ERROR", "0" * 32, "0" * 16)
     about = opened(1, note="SECRET-NOTE", history=(failure,), reason="why")
-    data, _ = body_of(form, about, GATE_URL, "key")
+    data, _ = body_of(form, about, Telling(LINKS, "key", has_error_text=False))
     assert b"SECRET" not in data
     assert b"why" in data
+    data, _ = body_of(form, about, Telling(LINKS, "key"))
+    assert b"SECRET-NOTE" not in data
+    assert b"SECRET-ERROR" in data
 
 
 @pytest.mark.requirement("A18")
@@ -72,8 +107,8 @@ def test_messages_of_people_and_tools_are_not_sent(form: Format) -> None:
 def test_the_note_of_a_decision_is_sent(form: Format) -> None:
     """A service that runs the agent hands on what a person decided, and why."""
     about = replace(resolved(1), decision="continue", note="Use the other key.")
-    data, _ = body_of(form, about, GATE_URL, "key")
-    assert b"continue" in data
+    data, _ = body_of(form, about, Telling(LINKS, "key"))
+    assert b"continue" in data or b"Go on" in data
     assert b"Use the other key." in data
 
 
@@ -86,7 +121,8 @@ def test_the_standard_body_says_all_of_an_event() -> None:
     assert found["timestamp"] == "1970-01-01T00:00:00.000Z"
     left_out = {"type", "at_ns", "history", "signature_coarse"}
     names = {field.name for field in fields(GateEvent)}
-    assert set(found["data"]) == names - left_out | {"url"}
+    more = {"url", "trace_url", "resolved_by", "error", "cost"}
+    assert set(found["data"]) == names - left_out | more
     assert found["data"]["blockers"] == ["no key"]
     assert found["data"]["url"] == "https://me.example/gates/g?task=t"
     assert body("standard", event())["data"]["url"] == ""
@@ -95,7 +131,7 @@ def test_the_standard_body_says_all_of_an_event() -> None:
 
 def test_cloudevents_have_what_the_specification_requires() -> None:
     """The structured mode, which says so in its type."""
-    data, content_type = body_of("cloudevents", event(5), "", "")
+    data, content_type = body_of("cloudevents", event(5), Telling())
     found = json.loads(data)
     assert content_type == "application/cloudevents+json"
     assert {name: found[name] for name in ("specversion", "id", "source", "type")} == {
@@ -114,8 +150,8 @@ def test_slack_shows_a_task_as_it_is_named() -> None:
     assert "<!channel>" not in text
     assert "<!channel>" not in body("slack", about)["text"]  # what a phone shows
     assert "&lt;!channel&gt; 'x' &amp; &lt;https://evil.example|ok&gt;" in text
-    link = text.split("(<")[1].split("|open>")[0]
-    assert unquote(link).startswith("https://me.example/gates/g?task=<!channel>")
+    (button,) = body("slack", about)["blocks"][-1]["elements"]
+    assert unquote(button["url"]).startswith("https://me.example/gates/g?task=<!channel>")
 
 
 def test_both_ends_of_a_gate_are_one_incident() -> None:
@@ -137,8 +173,9 @@ def test_both_ends_of_a_gate_are_one_incident() -> None:
 def test_an_alert_that_ended_starts_when_its_gate_opened() -> None:
     """Alertmanager shows how long an alert lasted, and history is told by when it began."""
     opening, end = opened(1_000_000_000), resolved(9_000_000_000)
-    data, _ = body_of("alertmanager", end, "", "", opening.at_ns)
-    (over,), (firing,) = json.loads(data)["alerts"], body("alertmanager", opening)["alerts"]
+    telling = Telling(gate=GateBackground(opening.at_ns))
+    (over,) = body("alertmanager", end, telling)["alerts"]
+    (firing,) = body("alertmanager", opening)["alerts"]
     assert over["startsAt"] == firing["startsAt"] == "1970-01-01T00:00:01.000Z"
     assert over["endsAt"] == "1970-01-01T00:00:09.000Z"
 
@@ -160,3 +197,83 @@ def test_a_loop_of_several_agents_goes_to_the_webhooks_of_each() -> None:
     }
     assert wanted == {"fixer": True, "other": False, "": True}
     assert not hook.wants(event(4, type="counter_reset", agent="", finding=""))
+
+
+TOLD = opened(
+    10,
+    reason="two calls by turns",
+    history=tuple(
+        Failure(turn, 1, "a", "l", "s", "k", "ValueError", f"cart {turn}", "0" * 32, "0" * 16)
+        for turn in (9, 10)
+    ),
+)
+
+
+def slack_text(about: GateEvent, telling: Telling) -> str:
+    """Return what Slack shows of a message."""
+    blocks = body("slack", about, telling)["blocks"]
+    return "\n".join(block["text"]["text"] for block in blocks if "text" in block)
+
+
+def test_who_is_paged_reads_all_that_is_needed() -> None:
+    """What failed, the cost, the loop as a strip, whose it is, and the command that decides."""
+    telling = Telling(EventLinks(page_url="https://p"), gate=background())
+    text = slack_text(TOLD, telling)
+    strip = "loop    AB·ab\nfailed     ✗✗\n        turns 6–10, a repeats A"
+
+    for part in ("cart 10", "11.9 k tokens, 38 s in the loop", "agent `planner`", "service `shop`"):
+        assert part in text
+    assert strip in text
+    command = 'looptrace gates resolve https://p g --decision continue --note "…"'
+    assert command in text
+    assert body("standard", TOLD, telling)["data"]["error"] == "cart 10"
+    assert body("standard", TOLD, telling)["data"]["cost"] == asdict(COST)
+    in_words = body("pagerduty", TOLD, telling)["payload"]["custom_details"]["in_words"]
+    notes = body("alertmanager", TOLD, telling)["alerts"][0]["annotations"]
+    for words in (in_words, notes):
+        assert (words["strip"], words["command"]) == (strip, command)
+    assert notes["error"] == "cart 10"
+
+
+def test_a_resolution_says_by_whom() -> None:
+    """Whoever was paged sees that somebody else has taken it, and what was said."""
+    about = replace(resolved(12), decision="cancel", note="Not needed any more.")
+    text = slack_text(about, Telling(gate=background(resolved_by="Ada <!here>")))
+
+    assert "*Cancel the task, by Ada &lt;!here&gt;*\nNot needed any more." in text
+    assert "Failed with" not in text
+
+
+def test_buttons_lead_where_the_settings_say() -> None:
+    """To the gate and the trace; and to decisions only where they are allowed, for a while."""
+    page = PageSettings(trace_url="https://t/{trace_id}", url="https://p/")
+    about = replace(TOLD, trace_id="0af7651916cd43dd8448eb211c80319c")
+    plain_links = links_of(HOOK, page, DecisionLinks(b"k"))
+    titles = dict(plain_links.of(about, 0))
+    assert titles == {
+        "Open the gate": "https://p/gates/g",
+        "The trace": "https://t/0af7651916cd43dd8448eb211c80319c",
+    }
+
+    hook = replace(HOOK, decision_hours=2)
+    signed = DecisionLinks(b"k")
+    offered = dict(links_of(hook, page, signed).of(about, 100 * NS_PER_S))
+    assert list(offered) == ["Open the gate", "Go on …", "Cancel the task …", "The trace"]
+    address, _, query = offered["Cancel the task …"].partition("?")
+    assert address == "https://p/decide/g"
+    given = dict(parse_qsl(query))
+    assert given["until"] == str(100 + 7_200)
+    assert signed.holds("g", given, 7_299)
+    assert not signed.holds("g", given, 7_300)
+    assert not signed.holds("h", given, 0)
+    assert not signed.holds("g", given | {"decision": "continue"}, 0)
+    assert not signed.holds("g", given | {"until": "9999999"}, 0)
+    assert not DecisionLinks(b"other").holds("g", given, 0)
+    assert not dict(links_of(hook, page, signed).of(resolved(3), 0)).keys() & {"Go on …"}
+
+
+def test_a_link_that_is_too_long_is_left_out() -> None:
+    """Slack refuses a whole message for one address of more than 3,000 characters."""
+    page = PageSettings(url="https://p/")
+    hook = replace(HOOK, gate_url="https://me.example/" + "x" * 1_000 + "{task}" * 10)
+    assert links_of(hook, page, None).of(replace(TOLD, task="t" * 120), 0) == []

@@ -10,6 +10,14 @@ from looptrace.errors import InputError
 Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
+# What each means, in a word or two and in a sentence, for the person who decides.
+DECISION_TEXTS: dict[Decision, tuple[str, str]] = {
+    "continue": ("Go on", "The agent tries again, with your note. Counts begin anew."),
+    "reviewed": ("Go on, the cause is gone", "The same, and says that somebody looked at it."),
+    "not_a_loop": ("This is no loop", "The agent goes on; the gate counts as a false alarm."),
+    "cancel": ("Cancel the task", "The agent is stopped for good. What is done stays done."),
+}
+
 # A judge's, where the settings let it decide; a person says `continue` or `not_a_loop`.
 PROGRESS = "progress"
 

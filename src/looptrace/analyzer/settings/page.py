@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from looptrace.analyzer.settings.addresses import address_of
 from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
 
 URL_CHARS_MAX = 2_000
@@ -32,6 +33,14 @@ class PageSettings:
             "in it.",
         ),
     ] = ""
+    url: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=URL_CHARS_MAX,
+            description="Address of the page for people; webhooks link to its gates.",
+        ),
+    ] = ""
     sign_in_hours: int = setting(
         168, ge=1, le=8_760, doc="Hours after which a browser is asked for the token again."
     )
@@ -40,3 +49,5 @@ class PageSettings:
         check_bounds("page", numbers(self))
         if self.trace_url and not _URL.fullmatch(self.trace_url):
             raise SettingError("page.trace_url is no https:// or http:// address.")
+        if self.url and not address_of(self.url):
+            raise SettingError("page.url is no https:// or http:// address.")

@@ -150,12 +150,13 @@ def parsed(data: bytes, name: str) -> Settings:
         Results(**stated(top.at("results", {}), file.results)),
         Sessions(**stated(top.at("sessions", {}), file.sessions)),
     )
+    page = made(top.at("page", {}), PageSettings, stated(top.at("page", {}), file.page))
     return Settings(
         profile=file.profile,
         policy=DetectionPolicy(rule_set, recovery, sameness),
         directives_dir=_directives(top, file.directives, beside),
-        webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside),
-        page=made(top.at("page", {}), PageSettings, stated(top.at("page", {}), file.page)),
+        webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside, page),
+        page=page,
         server=Limits(**stated(top.at("server", {}), file.server)),
         outages=OutageSettings(**stated(top.at("outages", {}), file.outages)),
         judge=_judge(top, file.judge),
@@ -340,7 +341,9 @@ def _masks(node: Node, tables: Sequence[Struct]) -> tuple[TextMask, ...]:
     return masks
 
 
-def _webhooks(node: Node, tables: Sequence[Struct], beside: Path) -> tuple[Webhook, ...]:
+def _webhooks(
+    node: Node, tables: Sequence[Struct], beside: Path, page: PageSettings
+) -> tuple[Webhook, ...]:
     """Return the webhooks; files with secrets are named from where the settings lie."""
     webhooks: dict[str, Webhook] = {}
     for index, table in enumerate(tables):
@@ -351,6 +354,9 @@ def _webhooks(node: Node, tables: Sequence[Struct], beside: Path) -> tuple[Webho
         webhook = made(at, Webhook, values)
         if webhook.name in webhooks:
             raise at.at("name").error("webhooks.name is that of an earlier webhook.")
+        if webhook.decision_hours and not page.url:
+            why = "webhooks.decision_hours needs page.url, which its links lead to."
+            raise at.at("decision_hours").error(why)
         webhooks[webhook.name] = webhook
     return tuple(webhooks.values())
 

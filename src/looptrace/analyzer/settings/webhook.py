@@ -12,7 +12,7 @@ from msgspec import Meta
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import SECRET, Name
-from looptrace.rules.contract import Action, SettingError
+from looptrace.rules.contract import Action, SettingError, check_bounds, numbers, setting
 
 Format = Literal["standard", "cloudevents", "slack", "pagerduty", "alertmanager"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -70,6 +70,20 @@ class Webhook:
             description="Link to a gate for people, with {gate} and {task} in it.",
         ),
     ] = ""
+    error_text: Annotated[
+        bool,
+        Meta(
+            description="Whether to send the words of the last error before a gate, as they are "
+            "stored and at most 500 characters.",
+        ),
+    ] = True
+    decision_hours: int = setting(
+        0,
+        ge=0,
+        le=720,
+        doc="Hours for which links in a message let whoever has them decide on its gate, without "
+        "the server's token; 0: there are none. They need page.url.",
+    )
     allow_private: Annotated[
         tuple[Name, ...],
         Meta(
@@ -96,6 +110,7 @@ class Webhook:
     ] = ()
 
     def __post_init__(self) -> None:
+        check_bounds("webhooks", numbers(self))
         _check_address("url", self.url, self.allow_private)
         if self.gate_url:
             filled = self.gate_url.replace(GATE, "g").replace(TASK, "t")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding
-from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote
 from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
@@ -22,17 +21,13 @@ _MINUTE_S = 60
 _RATE_LEAST_S = 1.0
 NO_COST = Cost(0.0, 0, 0)
 
-DECISIONS: dict[Decision, tuple[str, str]] = {
-    "continue": ("Go on", "The agent tries again, with your note. Counts begin anew."),
-    "reviewed": ("Go on, the cause is gone", "The same, and says that somebody looked at it."),
-    "not_a_loop": ("This is no loop", "The agent goes on; the gate counts as a false alarm."),
-    "cancel": ("Cancel the task", "The agent is stopped for good. What is done stays done."),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class GateCard:
-    """A gate, ready to be shown; its drawing is None until its turns are in the store."""
+    """A gate, ready to be shown; its drawing is None until its turns are in the store.
+
+    `is_whole` says whether the turn at which it opened is there as well.
+    """
 
     gate: StoredGate
     event: GateEvent
@@ -40,6 +35,7 @@ class GateCard:
     cost: Cost  # of the loop as it stands
     strip: Strip | None
     cycle: tuple[CycleStep, ...]
+    is_whole: bool
 
     @property
     def is_open(self) -> bool:
@@ -99,4 +95,5 @@ def _card(
         cost=finding.cost if finding else NO_COST,
         strip=strip_of(turns, (finding,), events) if finding and is_drawn else None,
         cycle=cycle_of(finding, turns) if finding and is_drawn else (),
+        is_whole=is_drawn and turns["turn"].to_list()[-1] >= details.event.turn,
     )

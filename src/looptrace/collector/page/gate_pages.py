@@ -11,13 +11,18 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError, NoGateError
-from looptrace.collector.page.gate_cards import DECISIONS, GateCard, cards_of
+from looptrace.analyzer.gates.decisions import (
+    DECISION_TEXTS,
+    NOTE_CHARS_MAX,
+    GateError,
+    NoGateError,
+)
+from looptrace.collector.page.gate_cards import GateCard, cards_of
 from looptrace.collector.page.rendering import Renderer
-from looptrace.collector.page.trace_links import TraceLinks
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store.gates import WHO_CHARS_MAX, StoredGate
+from looptrace.collector.trace_links import TraceLinks
 
 # Open gates that are shown in full; of more, the rest is listed.
 CARDS_MAX = 8
@@ -47,7 +52,7 @@ class GatePages:
         waiting = [gate for gate in listed.gates if gate.decision is None]
         decided = [gate for gate in listed.gates if gate.decision is not None]
         past = self.api.gate_list("resolved", limit=PAST_MAX)
-        return self._shared(request) | {
+        return self.shared(request) | {
             "state": state,
             "cards": self._cards(waiting[:CARDS_MAX]),
             "more": waiting[CARDS_MAX:],
@@ -78,10 +83,10 @@ class GatePages:
     ) -> Response:
         state = await run_in_threadpool(self.renderer.state)
         try:
-            card = await run_in_threadpool(self._card, request.path_params["id"])
+            card = await run_in_threadpool(self.card, request.path_params["id"])
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
-        content = self._shared(request) | {
+        content = self.shared(request) | {
             "card": card,
             "error": error,
             "note": note,
@@ -89,17 +94,23 @@ class GatePages:
         }
         return await self.renderer.answer(request, "gate.html.j2", status=status, **content)
 
-    def _card(self, gate_id: str) -> GateCard:
+    def card(self, gate_id: str) -> GateCard:
+        """Return the card of a gate.
+
+        Raises:
+            GateError: if there is none with this id.
+        """
         (card,) = self._cards([self.api.gate_details(gate_id).gate])
         return card
 
     def _cards(self, gates: Sequence[StoredGate]) -> list[GateCard]:
         cards = cards_of(self.api, gates)
-        if not all(card.strip for card in cards):
+        if not all(card.is_whole for card in cards):
             self.store_soon()
         return cards
 
-    def _shared(self, request: Request) -> dict[str, Any]:
+    def shared(self, request: Request) -> dict[str, Any]:
+        """Return what every page of a gate is made with."""
         bounds = {"note_max": NOTE_CHARS_MAX, "who_max": WHO_CHARS_MAX}
         who = request.scope.get(WHO)
-        return {"decisions": DECISIONS, "links": self.links, "who": who} | bounds
+        return {"decisions": DECISION_TEXTS, "links": self.links, "who": who} | bounds

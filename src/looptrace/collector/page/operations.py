@@ -96,7 +96,7 @@ class Operations:
         if webhook is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_WEBHOOK)
         try:
-            receiver = receiver_of(webhook, os.environ)
+            receiver = receiver_of(webhook, os.environ, self.settings.page)
             answer = await Http().send(receiver.request(sample_event(), time.time_ns()))
         except SecretError as error:
             return await self._hooks(request, {name: str(error)})

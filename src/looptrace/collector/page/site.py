@@ -15,8 +15,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from looptrace.collector import decision_links
+from looptrace.collector.decision_links import DecisionLinks
 from looptrace.collector.page import rendering
 from looptrace.collector.page.changes import ChangeStream
+from looptrace.collector.page.decision_pages import DecisionPages
 from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.operations import Operations
 from looptrace.collector.page.overview import Overview
@@ -24,17 +27,18 @@ from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.sessions import Sessions
 from looptrace.collector.page.task_list import TaskList
 from looptrace.collector.page.task_pages import TaskPages
-from looptrace.collector.page.trace_links import TraceLinks
 from looptrace.collector.server.access import WHO, Receive, Scope, Send
 from looptrace.collector.server.api_responses import bounded_body
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.trace_links import TraceLinks
 
 SIGN_IN, SIGN_OUT, CHANGES = "/sign-in", "/sign-out", "/changes"
+DECIDE = f"{decision_links.PATH}/{{id}}"
 ASSETS = "/assets/{digest}/{name}"
 # What is there before anybody has signed in.
-_OPEN = (SIGN_IN, "/assets/")
+_OPEN = (SIGN_IN, "/assets/", f"{decision_links.PATH}/")
 _FORM = "application/x-www-form-urlencoded"
 _FIELDS_MAX = 20
 _WRONG_TOKEN = "That is none of the server's tokens. Look where it was started, and try again."  # noqa: S105
@@ -110,8 +114,12 @@ class Site:
         overview = Overview(service.gates, self._renderer, self._changes.version)
         operations = Operations(service, options.settings, self._renderer)
         gates = GatePages(service.gates, self._renderer, links, service.archiver.wake)
+        links_of_messages = DecisionLinks(content_key(options.store_dir))
+        decisions = DecisionPages(gates, self._renderer, links_of_messages)
         return [
             _get("/", gates.gates),
+            _get(DECIDE, decisions.ask),
+            self._post(DECIDE, decisions.decide),
             _get("/gates/{id}", gates.gate),
             self._post("/gates/{id}/resolve", gates.resolve),
             _get("/tasks", tasks.all),

@@ -30,9 +30,9 @@ from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskList
-from looptrace.collector.page.trace_links import TraceLinks
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store import reader
+from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -131,7 +131,7 @@ class Service:
             self.detector.start,
         )
         gates_path = options.store_dir / layout.GATES_FILE
-        self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ)
+        self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ, page=settings.page)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
         wakes = (self.detector.wake, self.archiver.wake)

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.store.gate_tables import GATES, GateFile
@@ -26,11 +27,13 @@ _ADD = "INSERT INTO outbox VALUES (?1, ?2, ?3, ?3, 0, NULL, NULL)"
 _KNOW = "INSERT INTO endpoints (name) VALUES (?) ON CONFLICT (name) DO NOTHING"
 _DROP = "UPDATE endpoints SET dropped = dropped + 1 WHERE name = ?"
 _DUE = """
-    SELECT events.body, outbox.tries, outbox.next_try_ns, (
-        SELECT opening.at_ns FROM gates JOIN events AS opening ON opening.id = gates.event
-        WHERE gates.id = json_extract(events.body, '$.gate')
+    SELECT events.body, outbox.tries, outbox.next_try_ns, opening.at_ns, gates.finding, (
+        SELECT who FROM resolutions
+        WHERE gate = gates.id AND at_ns > gates.opened_ns ORDER BY at_ns LIMIT 1
     )
     FROM outbox JOIN events ON events.id = outbox.event
+    LEFT JOIN gates ON gates.id = json_extract(events.body, '$.gate')
+    LEFT JOIN events AS opening ON opening.id = gates.event
     WHERE outbox.endpoint = ? AND outbox.dead_ns IS NULL
     ORDER BY outbox.next_try_ns, events.seq LIMIT 1
 """
@@ -70,6 +73,15 @@ _ENDPOINTS = """
 
 
 @dataclass(frozen=True, slots=True)
+class GateBackground:
+    """What the store knows of the gate of an event, beside what the event says."""
+
+    opened_ns: int
+    finding: Finding | None = None  # as it stood at the opening
+    resolved_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """An event that is to be sent to an endpoint, and how often that was tried."""
 
@@ -77,7 +89,7 @@ class Delivery:
     endpoint: str
     tries: int
     next_try_ns: int
-    opened_ns: int | None = None  # when the gate of the event opened
+    gate: GateBackground | None = None  # where the event has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +133,11 @@ class Outbox(GateFile):
 
     def next(self, endpoint: str) -> Delivery | None:
         """Return what is to be tried next at an endpoint, be it due or not; None is nothing."""
-        for body, tries, next_try_ns, opened_ns in self._rows(_DUE, endpoint):
+        for body, tries, next_try_ns, opened_ns, found, who in self._rows(_DUE, endpoint):
             event = read_json(body, GateEvent, self.path, GATES)
-            return Delivery(event, endpoint, tries, next_try_ns, opened_ns)
+            finding = found and read_json(found, Finding, self.path, GATES)
+            gate = None if opened_ns is None else GateBackground(opened_ns, finding, who)
+            return Delivery(event, endpoint, tries, next_try_ns, gate)
         return None
 
     def failing_ns(self, endpoint: str) -> int | None:

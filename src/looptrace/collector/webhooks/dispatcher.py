@@ -11,11 +11,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import SystemRandom
 
+from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.decision_links import DecisionLinks
+from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks.client import Http, Net
 from looptrace.collector.webhooks.endpoint_worker import (
+    NO_PAGE,
     POLL_S,
     EndpointWorker,
     PastDelivery,
@@ -44,15 +48,16 @@ class Dispatcher:
         webhooks: Iterable[Webhook],
         environment: Mapping[str, str],
         net: Net | None = None,
+        page: PageSettings = NO_PAGE,
     ) -> None:
-        """Prepare to deliver.
+        """Prepare to deliver; messages link to the page.
 
         Raises:
             SecretError: if a secret cannot be read.
             StoreError: if the store cannot be used.
         """
         self._path = path
-        self._receivers = [receiver_of(webhook, environment) for webhook in webhooks]
+        self._receivers = receivers_of(path, webhooks, environment, page)
         self._net = net or Http()
         self._results: Counter[tuple[str, str]] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -152,6 +157,21 @@ class Dispatcher:
         except Exception:
             _logger.exception("webhook %r", name)
             self._results[name, "error"] += 1
+
+
+def receivers_of(
+    path: Path, webhooks: Iterable[Webhook], environment: Mapping[str, str], page: PageSettings
+) -> list[Receiver]:
+    """Read where the webhooks of a gate store lead to; its key signs the links that decide.
+
+    Raises:
+        SecretError: if a secret cannot be read.
+        StoreError: if the key cannot be.
+    """
+    chosen = list(webhooks)
+    asked = any(webhook.decision_hours for webhook in chosen)
+    decisions = DecisionLinks(content_key(path.parent)) if asked else None
+    return [receiver_of(webhook, environment, page, decisions) for webhook in chosen]
 
 
 def deliver_due(

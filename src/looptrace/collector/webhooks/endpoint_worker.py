@@ -13,10 +13,13 @@ from random import Random
 
 from looptrace import __version__
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
-from looptrace.collector.store.outbox import Delivery, Outbox
+from looptrace.collector.decision_links import DecisionLinks
+from looptrace.collector.store.outbox import Delivery, GateBackground, Outbox
 from looptrace.collector.webhooks.client import Net, WebhookRequest
-from looptrace.collector.webhooks.formats import body_of
+from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks, links_of
+from looptrace.collector.webhooks.formats import Telling, body_of
 from looptrace.collector.webhooks.retry_policy import (
     WAIT_MAX_S,
     EndpointResponse,
@@ -31,6 +34,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 DELIVERIES_KEPT = 10
 # How often an outbox is looked into that another process may have written to.
 POLL_S = 5.0
+NO_PAGE = PageSettings()
 # What the clock is ahead or behind by more was set, and did not pass.
 _JUMP_MIN_NS = NS_PER_S
 
@@ -43,18 +47,18 @@ class Receiver:
     url: str
     keys: tuple[bytes, ...]
     integration_key: str = ""
+    links: EventLinks = NO_LINKS
 
     def __repr__(self) -> str:
         return f"Receiver({self.webhook.name!r})"
 
     def request(
-        self, event: GateEvent, now_ns: int, opened_ns: int | None = None
+        self, event: GateEvent, now_ns: int, gate: GateBackground | None = None
     ) -> WebhookRequest:
-        """Return what is sent of an event at this time; its gate opened at `opened_ns`."""
+        """Return what is sent of an event now, with what the store knows of its gate."""
         hook = self.webhook
-        body, content_type = body_of(
-            hook.format, event, hook.gate_url, self.integration_key, opened_ns
-        )
+        telling = Telling(self.links, self.integration_key, hook.error_text, now_ns, gate)
+        body, content_type = body_of(hook.format, event, telling)
         headers = {
             "content-type": content_type,
             "user-agent": f"looptrace/{__version__}",
@@ -64,12 +68,20 @@ class Receiver:
         return WebhookRequest(self.url, headers, body, hook.allow_private)
 
 
-def receiver_of(webhook: Webhook, environment: Mapping[str, str]) -> Receiver:
-    """Read where a webhook leads to, and its secrets.
+def receiver_of(
+    webhook: Webhook,
+    environment: Mapping[str, str],
+    page: PageSettings = NO_PAGE,
+    decisions: DecisionLinks | None = None,
+) -> Receiver:
+    """Read where a webhook leads to, and its secrets; messages link to the page.
+
+    `decisions` signs the links that decide; without it there are none.
 
     Raises:
         SecretError: if one cannot be; the message names the webhook.
     """
+    links = links_of(webhook, page, decisions)
     try:
         url = webhook.url
         if url.startswith((VARIABLE, FILE)):
@@ -77,8 +89,8 @@ def receiver_of(webhook: Webhook, environment: Mapping[str, str]) -> Receiver:
             check_url(url, webhook.allow_private)
         texts = [(secret_text(where, environment), where) for where in webhook.secrets]
         if webhook.format == "pagerduty":
-            return Receiver(webhook, url, (), texts[0][0])
-        return Receiver(webhook, url, tuple(key_of(*text) for text in texts))
+            return Receiver(webhook, url, (), texts[0][0], links)
+        return Receiver(webhook, url, tuple(key_of(*text) for text in texts), links=links)
     except (SecretError, SettingError) as error:
         raise SecretError(f"webhook {webhook.name!r}: {error}") from error
 
@@ -140,8 +152,8 @@ class EndpointWorker:
         wait_ns = max(delivery.next_try_ns, self._rest_until_ns) - self._now_ns()
         if wait_ns > 0:
             return min(wait_ns / NS_PER_S, POLL_S)
-        event, opened_ns = delivery.event, delivery.opened_ns
-        answer = await self._net.send(self._receiver.request(event, self._now_ns(), opened_ns))
+        request = self._receiver.request(delivery.event, self._now_ns(), delivery.gate)
+        answer = await self._net.send(request)
         self._remember(delivery.event, answer)
         if answer.error:
             self._failed(delivery, answer)

@@ -1,23 +1,26 @@
 """An event as its receivers want it: one function a format, each giving a body and its type.
 
-Texts are cut so that no body comes near 20 kB. Messages of the trace and of errors are not sent;
-the reason and the signature are what every report shows, and the note of a decision is meant for
-others.
+Texts are cut so that no body comes near 20 kB. Messages of the trace are not sent; the reason and
+the signature are what every report shows, the words of an error are sent where the webhook's
+settings let them be, and the note of a decision is meant for others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import msgspec
 
 from looptrace.analyzer.gates.event_names import NAMES, WEBHOOK_TEXTS, WEBHOOK_VALUES
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.settings.webhook import GATE, TASK, Format
+from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_ms
+from looptrace.collector.store.outbox import GateBackground
+from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks
+from looptrace.collector.webhooks.gate_texts import GateTexts, error_text, gate_texts
 
 # What the Standard Webhooks specification allows.
 BODY_BYTES_MAX = 20_000
@@ -33,43 +36,42 @@ _SLACK_CHARS_MAX = 3_000
 Body = tuple[bytes, str]
 
 
-class _Context(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Telling:
     """What a body says beside the event."""
 
-    url: str  # of the gate, for people
-    key: str
-    opened_ns: int
+    links: EventLinks = NO_LINKS
+    key: str = ""  # PagerDuty's integration key
+    has_error_text: bool = True
+    now_ns: int = 0
+    gate: GateBackground | None = None  # what the store knows of the event's gate
+
+    def all_links(self, event: GateEvent) -> list[tuple[str, str]]:
+        """Return the titles and addresses of all links of an event."""
+        return self.links.of(event, self.now_ns)
+
+    def texts(self, event: GateEvent) -> GateTexts:
+        """Return what is told of the event's gate to whoever is paged."""
+        return gate_texts(
+            event, self.gate, has_error_text=self.has_error_text, where=self.links.page_url
+        )
 
 
-def body_of(
-    form: Format, event: GateEvent, gate_url: str, key: str, opened_ns: int | None = None
-) -> Body:
-    """Return the body of an event and its content type.
-
-    `key` is PagerDuty's integration key, and `opened_ns` when the event's gate opened, which is by
-    default the time of the event.
-    """
-    began_ns = event.at_ns if opened_ns is None else opened_ns
-    return _FORMATS[form](event, _Context(link(event, gate_url), key, began_ns))
+def body_of(form: Format, event: GateEvent, telling: Telling) -> Body:
+    """Return the body of an event and its content type."""
+    return _FORMATS[form](event, telling)
 
 
-def link(event: GateEvent, gate_url: str) -> str:
-    """Return the address of the event's gate for people, empty where there is none."""
-    if not event.gate:
-        return ""
-    return gate_url.replace(GATE, _quoted(event.gate)).replace(TASK, _quoted(event.task))
-
-
-def _standard(event: GateEvent, context: _Context) -> Body:
+def _standard(event: GateEvent, telling: Telling) -> Body:
     message = {
         "type": NAMES[event.type].webhook,
         "timestamp": _time(event),
-        "data": _data(event, context.url),
+        "data": _data(event, telling),
     }
     return _json(message), _JSON
 
 
-def _cloudevents(event: GateEvent, context: _Context) -> Body:
+def _cloudevents(event: GateEvent, telling: Telling) -> Body:
     message = {
         "specversion": "1.0",
         "id": event.id,
@@ -78,30 +80,50 @@ def _cloudevents(event: GateEvent, context: _Context) -> Body:
         "subject": _cut(event.task),
         "time": _time(event),
         "datacontenttype": _JSON,
-        "data": _data(event, context.url),
+        "data": _data(event, telling),
     }
     return _json(message), "application/cloudevents+json"
 
 
-def _slack(event: GateEvent, context: _Context) -> Body:
+def _slack(event: GateEvent, telling: Telling) -> Body:
     """Write a message for an incoming webhook, in Slack's markup."""
-    title = f"*{NAMES[event.type].title}*" + (f" (<{context.url}|open>)" if context.url else "")
     facts = [
         f"{name} `{_escaped(_cut(value))}`"
-        for name in ("task", "agent", "service", "rule", "action", "gate", "decision")
+        for name in ("task", "agent", "service", "rule", "action", "gate")
         if (value := getattr(event, name))
     ]
     words = _escaped(plain(event.reason, _REASON_CHARS_MAX))
-    parts = (title, words, ", ".join(facts), _escaped(_note(event) or ""))
-    text = "\n".join(part for part in parts if part)
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": text[:_SLACK_CHARS_MAX]}}
-    return _json({"text": _escaped(_headline(event)), "blocks": [section]}), _JSON
+    about = telling.texts(event)
+    decided = [
+        f"*{_escaped(about.decided)}*" if about.decided else "",
+        _escaped(_note(event) or ""),
+    ]
+    blocks = [_section(f"*{NAMES[event.type].title}*", words, ", ".join(facts), *decided)]
+    blocks += [_section(f"*Failed with*\n```{_escaped(about.error)}```")] if about.error else []
+    blocks += [_section(f"*Cost so far* {about.cost}")] if about.cost else []
+    blocks += [_section(f"```{_escaped(about.strip)}```")] if about.strip else []
+    if about.command:
+        blocks.append(_section(f"To decide in a terminal: `{_escaped(about.command)}`"))
+    if links := telling.all_links(event):
+        buttons = [_button(title, url, place) for place, (title, url) in enumerate(links)]
+        blocks.append({"type": "actions", "elements": buttons})
+    return _json({"text": _escaped(_headline(event)), "blocks": blocks}), _JSON
 
 
-def _pagerduty(event: GateEvent, context: _Context) -> Body:
+def _section(*lines: str) -> dict[str, Any]:
+    text = "\n".join(line for line in lines if line)
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:_SLACK_CHARS_MAX]}}
+
+
+def _button(title: str, url: str, place: int) -> dict[str, Any]:
+    text = {"type": "plain_text", "text": title}
+    return {"type": "button", "text": text, "url": url, "action_id": f"looptrace-{place}"}
+
+
+def _pagerduty(event: GateEvent, telling: Telling) -> Body:
     """Write an Events API v2 event; the gate is the incident."""
     message: dict[str, Any] = {
-        "routing_key": context.key,
+        "routing_key": telling.key,
         "event_action": "resolve" if event.type == "gate_resolved" else "trigger",
         "dedup_key": f"looptrace {event.gate}",
         "payload": {
@@ -110,15 +132,15 @@ def _pagerduty(event: GateEvent, context: _Context) -> Body:
             "severity": "error",
             "timestamp": _time(event),
             "class": event.rule,
-            "custom_details": _data(event, context.url),
+            "custom_details": _data(event, telling) | {"in_words": _in_words(event, telling)},
         },
     }
-    if context.url:
-        message["links"] = [{"href": context.url, "text": "Gate"}]
+    if links := telling.all_links(event):
+        message["links"] = [{"href": url, "text": title} for title, url in links]
     return _json(message), _JSON
 
 
-def _alertmanager(event: GateEvent, context: _Context) -> Body:
+def _alertmanager(event: GateEvent, telling: Telling) -> Body:
     """Write what Alertmanager sends to its webhook receivers, version 4: an alert is a gate.
 
     The labels of both ends of a gate are the same, because they say which alert it is.
@@ -130,17 +152,19 @@ def _alertmanager(event: GateEvent, context: _Context) -> Body:
         "rule": event.rule,
         "task": _cut(event.task),
     }
-    data = _data(event, context.url)
-    names = ("agent", "service", "reason", "signature", "decision", "note")
+    data = _data(event, telling)
+    names = ("agent", "service", "reason", "signature", "error", "decision", "resolved_by", "note")
     notes = {name: str(data[name]) for name in names if data[name] is not None}
+    notes |= _in_words(event, telling) | dict(telling.all_links(event))
+    began_ns = telling.gate.opened_ns if telling.gate else event.at_ns
     status = "resolved" if resolved else "firing"
     alert = {
         "status": status,
         "labels": labels,
         "annotations": {"summary": _headline(event), **notes},
-        "startsAt": _utc(context.opened_ns),
+        "startsAt": _utc(began_ns),
         "endsAt": _time(event) if resolved else "0001-01-01T00:00:00Z",
-        "generatorURL": context.url,
+        "generatorURL": telling.links.gate(event),
         "fingerprint": event.gate,
     }
     message = {
@@ -152,13 +176,13 @@ def _alertmanager(event: GateEvent, context: _Context) -> Body:
         "groupLabels": {"gate": event.gate},
         "commonLabels": labels,
         "commonAnnotations": {},
-        "externalURL": context.url,
+        "externalURL": telling.links.gate(event),
         "alerts": [alert],
     }
     return _json(message), _JSON
 
 
-_FORMATS: dict[Format, Callable[[GateEvent, _Context], Body]] = {
+_FORMATS: dict[Format, Callable[[GateEvent, Telling], Body]] = {
     "standard": _standard,
     "cloudevents": _cloudevents,
     "slack": _slack,
@@ -167,8 +191,9 @@ _FORMATS: dict[Format, Callable[[GateEvent, _Context], Body]] = {
 }
 
 
-def _data(event: GateEvent, url: str) -> dict[str, Any]:
+def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
     longest = {"reason": _REASON_CHARS_MAX}
+    gate = telling.gate or GateBackground(event.at_ns)
     return {
         **{name: getattr(event, name) for name in WEBHOOK_VALUES},
         **{
@@ -177,9 +202,19 @@ def _data(event: GateEvent, url: str) -> dict[str, Any]:
             for text in (getattr(event, name),)
         },
         "note": _note(event),
+        "resolved_by": gate.resolved_by and _cut(gate.resolved_by),
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
-        "url": url,
+        "error": error_text(event) if telling.has_error_text else None,
+        "cost": asdict(gate.finding.cost) if gate.finding else None,
+        "url": telling.links.gate(event),
+        "trace_url": telling.links.trace(event),
     }
+
+
+def _in_words(event: GateEvent, telling: Telling) -> dict[str, str]:
+    about = telling.texts(event)
+    words = {name: getattr(about, name) for name in ("cost", "strip", "command", "decided")}
+    return {name: text for name, text in words.items() if text}
 
 
 def _note(event: GateEvent) -> str | None:
@@ -200,10 +235,6 @@ def _escaped(text: str) -> str:
     """Keep a text from being markup of Slack: neither links, mentions nor code."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("`", "'")
-
-
-def _quoted(text: str) -> str:
-    return quote(plain(text, _NAME_CHARS_MAX), safe="")
 
 
 def _time(event: GateEvent) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -15,6 +15,8 @@ from looptrace.analyzer.schema.turns import IS_STEP
 # Steps of a round that have a letter each; turns of a longer round all have the first.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LABELS_WIDTH = len("decided ")
+# A turn that lies between those of a loop.
+_BETWEEN = "·"
 # Of several turns in one column the last of these is drawn, as in the drawing.
 _RANKS = ("model", "progress", "attempt", "handoff", "tool")
 
@@ -78,12 +80,38 @@ def text_strip(
         "failed": failed,
         "decided": [signs.marks.get(mark, "") for mark in decided],
     }
-    lines = [
+    return [*_lines(rows), _legend(signs, bars, decided, per_column, is_loop=any(loops))]
+
+
+def loop_strip(finding: Finding, failed: Collection[int], width: int) -> list[str]:
+    """Return the stretch of a loop in lines of at most so many columns, without its turns.
+
+    What lies between the turns of the loop is only counted; `failed` are turns known to have
+    failed.
+    """
+    count = finding.turn_last - finding.turn_first + 1
+    per_column = -(-count // max(1, width - _LABELS_WIDTH))
+    at = {finding.turn_first + place: place // per_column for place in range(count)}
+    loops = [_BETWEEN] * (at[finding.turn_last] + 1)
+    for place, letter in _letters(finding, at):
+        loops[place] = letter
+    failures = [""] * len(loops)
+    for turn in failed:
+        if turn in at:
+            failures[at[turn]] = _UNICODE.failed
+    lines = _lines({"loop": loops, "failed": failures})
+    several = f", {per_column} turns a column" if per_column > 1 else ""
+    legend = f"turns {finding.turn_first}–{finding.turn_last}, a repeats A{several}"
+    return [*lines, f"{'':<{_LABELS_WIDTH}}{legend}"]
+
+
+def _lines(rows: Mapping[str, Sequence[str]]) -> list[str]:
+    """Write rows of cells, each after its label; an empty one is left out."""
+    return [
         f"{name:<{_LABELS_WIDTH}}{''.join(cell or ' ' for cell in row).rstrip()}"
         for name, row in rows.items()
         if any(row)
     ]
-    return [*lines, _legend(signs, bars, decided, per_column, is_loop=any(loops))]
 
 
 def _letters(finding: Finding, at: dict[int, int]) -> Iterable[tuple[int, str]]:

@@ -1,0 +1,66 @@
+"""What a message says of a gate to whoever is paged: what failed, its cost, its loop, what to do.
+
+Each text is plain, bounded, and empty where the event or the store does not say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.analyzer.gates.decisions import DECISION_TEXTS, DECISIONS
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.strips.text import loop_strip
+from looptrace.analyzer.report.wording import loop_cost_text
+from looptrace.analyzer.text.display import plain
+from looptrace.collector.store.outbox import GateBackground
+
+_DECISION = '--decision continue --note "…"'
+_ERROR_CHARS_MAX = 500
+_NAME_CHARS_MAX = 120
+_STRIP_COLUMNS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class GateTexts:
+    """The texts of one event."""
+
+    error: str = ""  # the words of the last error before the gate
+    cost: str = ""
+    strip: str = ""  # some lines
+    command: str = ""  # that decides
+    decided: str = ""  # what was decided, and by whom
+
+
+def gate_texts(
+    event: GateEvent, gate: GateBackground | None, *, has_error_text: bool, where: str
+) -> GateTexts:
+    """Return the texts of an event, with what the store knows of its gate.
+
+    `where` is the address of the server, empty where that is not known.
+    """
+    if event.type == "gate_resolved":
+        return GateTexts(decided=_decided(event, gate))
+    if event.type != "gate_opened":
+        return GateTexts()
+    finding = gate.finding if gate else None
+    failed = {failure.turn for failure in event.history}
+    return GateTexts(
+        error=(error_text(event) or "") if has_error_text else "",
+        cost=loop_cost_text(finding.cost) if finding else "",
+        strip="\n".join(loop_strip(finding, failed, _STRIP_COLUMNS)) if finding else "",
+        command=f"looptrace gates resolve {where or 'STORE'} {event.gate} {_DECISION}",
+    )
+
+
+def error_text(event: GateEvent) -> str | None:
+    """Return the words of the last error before a gate, None where there is none."""
+    words = [failure.error or failure.error_type for failure in event.history]
+    return next((plain(text, _ERROR_CHARS_MAX) for text in reversed(words) if text), None)
+
+
+def _decided(event: GateEvent, gate: GateBackground | None) -> str:
+    """Write `Go on, by ada`."""
+    known = next((name for name in DECISIONS if name == event.decision), None)
+    said = DECISION_TEXTS[known][0] if known else plain(event.decision or "", _NAME_CHARS_MAX)
+    by = f", by {plain(gate.resolved_by, _NAME_CHARS_MAX)}" if gate and gate.resolved_by else ""
+    return f"{said or 'By a message in the trace'}{by}"

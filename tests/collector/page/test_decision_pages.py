@@ -1,0 +1,92 @@
+"""The form behind a signed link: it decides one thing, once, and only when it is confirmed."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from looptrace.collector.decision_links import DecisionLinks
+from looptrace.collector.page.sessions import FORM_COOKIE
+from looptrace.collector.store.key import content_key
+from tests.collector.page.conftest import Browser, gate_ids, send, signed_in
+from tests.reliability.serving import Served, looping, until
+
+HOUR_S = 3_600
+
+
+def opened(server: Served, task: str) -> str:
+    """Let a task loop, and return its gate."""
+    send(server, looping(task, 6).request())
+    with signed_in(server.address) as browser:
+        found: list[str] = until(
+            lambda: [g for g in gate_ids(browser) if task in browser.get(f"/gates/{g}").text]
+        )
+        return found[0]
+
+
+def path_of(server: Served, gate: str, hours: int = 1) -> str:
+    """Return the path of the link that cancels a gate's task."""
+    links = DecisionLinks(content_key(server.store_dir))
+    return links.link("", gate, "cancel", int(time.time()) + hours * HOUR_S)
+
+
+def hidden(page: str) -> dict[str, str]:
+    """Return the hidden fields of a form."""
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
+
+
+def test_a_link_asks_and_then_decides(server: Served, stranger: Browser) -> None:
+    """Whoever has it sees what it is about, says why, and the agent stops; nobody signs in."""
+    gate = opened(server, "linked")
+    path = path_of(server, gate)
+
+    shown = stranger.get(path, headers={"sec-fetch-site": "cross-site"})
+    assert shown.status_code == 200
+    assert "Cancel the task?" in shown.text
+    assert "run_tests(tests/test_cart.py)" in shown.text
+    with signed_in(server.address) as browser:
+        assert "Open for" in browser.get(f"/gates/{gate}").text  # Looking decides nothing.
+        headers = {"origin": str(stranger.base_url).rstrip("/")}
+        form = hidden(shown.text) | {"note": "Use the other key.", "who": "Ada"}
+        answer = stranger.post(f"/decide/{gate}", data=form, headers=headers)
+        assert answer.status_code == 200
+        assert "Resolved: cancel." in answer.text
+        text = until(lambda: (t := browser.get(f"/gates/{gate}").text) and "By Ada" in t and t)
+        assert "Use the other key." in text
+        again = stranger.post(f"/decide/{gate}", data=form, headers=headers)
+        assert again.status_code == 409
+        assert "is resolved already" in again.text
+
+
+@pytest.mark.parametrize("change", ["decision=continue", "until=99999999999", "sign=00", ""])
+def test_a_link_that_was_changed_shows_nothing(
+    server: Served, stranger: Browser, change: str
+) -> None:
+    """Nor does one whose time is over."""
+    gate = opened(server, f"forged-{change[:3]}")
+    name = change.partition("=")[0]
+    path = path_of(server, gate, hours=1 if change else -1)
+    path = re.sub(rf"\b{name}=\w+", change, path) if change else path
+
+    answer = stranger.get(path)
+    assert answer.status_code == 403
+    assert "run_tests" not in answer.text
+    query = dict(pair.split("=") for pair in path.partition("?")[2].split("&"))
+    sign = hidden(stranger.get("/sign-in").text)["sign"]
+    form = {**query, "link_sign": query["sign"], "sign": sign}
+    headers = {"origin": str(stranger.base_url).rstrip("/")}
+    assert stranger.post(f"/decide/{gate}", data=form, headers=headers).status_code == 403
+    with signed_in(server.address) as browser:
+        assert "Open for" in browser.get(f"/gates/{gate}").text
+
+
+def test_another_site_cannot_send_the_form(server: Served, stranger: Browser) -> None:
+    """Who knows a link can use it, but lets nobody else's browser do so."""
+    gate = opened(server, "foreign")
+    form = hidden(stranger.get(path_of(server, gate)).text)
+    headers = {"origin": str(stranger.base_url).rstrip("/")}
+    stranger.cookies.delete(FORM_COOKIE)
+
+    assert stranger.post(f"/decide/{gate}", data=form, headers=headers).status_code == 403
