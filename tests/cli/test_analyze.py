@@ -202,7 +202,7 @@ def test_explain_says_what_was_decided_and_what_would_change_it() -> None:
 
     assert "→ gate by" in found
     assert "would be silent with rules.repeated_call.attempts_min = 8 (now 3)" in found
-    assert "turn 10: gate by repeated_failure, loop count 2: the ladder" in found
+    assert "turn 10: gate by repeated_failure, loop count 2: the rule's" in found
     assert "would have come at turn 12 with rules.repeated_failure.attempts_min = 4 (now" in found
     assert "enabled = false there is a gate by repeated_call at turn 14" in " ".join(found.split())
 

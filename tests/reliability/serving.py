@@ -127,9 +127,11 @@ def until(holds: Callable[[], Any]) -> Any:
     return found
 
 
-def looping(session: str, calls: int, *, at: str = "2026-03-02T09:00:00+00:00") -> Trace:
+def looping(
+    session: str, calls: int, *, name: str = "", at: str = "2026-03-02T09:00:00+00:00"
+) -> Trace:
     """Return a trace of an agent that makes the same failing call again and again."""
-    trace = Trace(session, at=at)
+    trace = Trace(session, name=name, at=at)
     for _ in range(calls):
         trace.span(
             "execute_tool run_tests",

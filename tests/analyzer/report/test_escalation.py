@@ -103,7 +103,7 @@ def test_report_says_what_a_person_needs() -> None:
         "1. **Continue with a different approach.**",
         "2. **Review and debug.**",
         "3. **Cancel.**",
-        "gated because the ladder's gate is reached (`LADDER`)",
+        "gated because the rule's limit is reached (`LADDER`)",
     ):
         assert said in text
 

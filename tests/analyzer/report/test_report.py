@@ -404,7 +404,7 @@ def test_terminal_report_shows_what_was_decided() -> None:
         "\n"
         "  what was decided:\n"
         "  turn 6: warn by repeated_call, loop count 2\n"
-        "  turn 10: gate by repeated_call, loop count 4: the ladder's gate is reached\n"
+        "  turn 10: gate by repeated_call, loop count 4: the rule's limit is reached\n"
         "  The gate is open: a person must decide how the task goes on.\n"
     ) in text
     assert text.endswith("To hand a gate on: looptrace escalation PATH --task ID\n")
@@ -546,7 +546,7 @@ def test_html_report_marks_what_was_decided_on_the_timeline() -> None:
     }
     assert columns == {kind: at - 1 for kind, at in (("warn", 6), ("gate", 10), ("person", 12))}
     text = " ".join(page.text.split())
-    assert "turn 10 gate by repeated_call, loop count 4: the ladder's gate is reached" in text
+    assert "turn 10 gate by repeated_call, loop count 4: the rule's limit is reached" in text
     assert "Try the other file. gate resolved by a person: continue counter reset" in text
     assert text.count("gate resolved") == 2
 

@@ -167,7 +167,7 @@ def test_a_gate_appears_and_a_decision_reaches_the_agent(chromium: Any, tmp_path
                 page.get_by_role("button", name="Resolve").click()
                 waits.join()
                 assert went_on[0] - began_s < DECISION_S
-                page.get_by_text("Resolved: continue.").wait_for()
+                page.get_by_text("Resolved: Go on.").wait_for()
         provider.shutdown()
 
 
@@ -254,7 +254,7 @@ def test_the_keyboard_alone_resolves_a_gate(chromium: Any, server: Served) -> No
         page.keyboard.type("Done by hand.")
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        page.get_by_text("Resolved: reviewed.").wait_for()
+        page.get_by_text("Resolved: Go on, the cause is gone.").wait_for()
         page.get_by_text("Done by hand.").wait_for()
 
 

@@ -52,7 +52,7 @@ def test_a_link_asks_and_then_decides(server: Served, stranger: Browser) -> None
         form = hidden(shown.text) | {"note": "Use the other key.", "who": "Ada"}
         answer = stranger.post(f"/decide/{gate}", data=form, headers=headers)
         assert answer.status_code == 200
-        assert "Resolved: cancel." in answer.text
+        assert "Resolved: Cancel the task." in answer.text
         text = until(lambda: (t := browser.get(f"/gates/{gate}").text) and "By Ada" in t and t)
         assert "Use the other key." in text
         again = stranger.post(f"/decide/{gate}", data=form, headers=headers)

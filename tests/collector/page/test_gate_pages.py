@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
-from looptrace.analyzer.gates.decisions import DECISION_TEXTS, DECISIONS, NOTE_CHARS_MAX
+from looptrace.analyzer.gates.decisions import (
+    DECISION_TEXTS,
+    DECISIONS,
+    NOTE_CHARS_MAX,
+    decision_text,
+)
 from tests.analyzer.report.test_report import Page
 from tests.collector.page.conftest import NAMED, TOKEN, Browser, gate_ids, send, signed_in
 from tests.reliability.serving import Served, looping, until
@@ -69,7 +76,7 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     answer = browser.submit(path, f"{path}/resolve", decision=decision, note=note)
 
     assert (answer.status_code, answer.headers["location"]) == (303, path)
-    assert f"Resolved: {decision}." in words(browser, path)
+    assert f"Resolved: {decision_text(decision)}." in words(browser, path)
     assert "Use &lt;b&gt;the other&lt;/b&gt; key.\nNot" in browser.get(path).text
     until(lambda: gate in gate_ids(browser, "resolved"))
     headers = {"origin": str(browser.base_url).rstrip("/")}
@@ -83,7 +90,7 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     ("token", "asks", "typed", "shown"),
     [
         (TOKEN, True, "Grace\u202e H.", "By Grace"),
-        (TOKEN, True, " ", "Resolved: continue."),
+        (TOKEN, True, " ", "Resolved: Go on."),
         (NAMED, False, "Grace H.", "By Ada Lovelace."),
     ],
 )
@@ -145,4 +152,20 @@ def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> No
     assert note in words(browser, "/")
     text = words(browser, f"/gates/{gate_ids(browser)[0]}")
     assert "What resolved the like before" in text
-    assert f"{note} continue on" in text
+    assert f"{note} Go on," in text
+
+
+def test_what_came_after_a_decision_is_shown(browser: Browser, server: Served) -> None:
+    """Who decided sees that the agent goes on, and that it stops again."""
+    send(server, looping("goes-on", 4).request())
+    gate = until(
+        lambda: [g for g in gate_ids(browser) if "goes-on" in words(browser, f"/gates/{g}")]
+    )[0]
+    path = f"/gates/{gate}"
+    browser.submit(path, f"{path}/resolve", decision="continue", note="Once more.")
+    until(lambda: "No turn has come since then." in words(browser, path))
+
+    send(server, looping("goes-on", 4, name="later", at=datetime.now(UTC).isoformat()).request())
+    until(lambda: re.search("Since then: [34] turns, the last .* ago", words(browser, path)))
+    again = until(lambda: re.search(r"stopped again: gate (\w+)", words(browser, path)))[1]
+    assert again in gate_ids(browser)

@@ -12,8 +12,8 @@ DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
 # What each means, in a word or two and in a sentence, for the person who decides.
 DECISION_TEXTS: dict[Decision, tuple[str, str]] = {
-    "continue": ("Go on", "The agent tries again, with your note. Counts begin anew."),
-    "reviewed": ("Go on, the cause is gone", "The same, and says that somebody looked at it."),
+    "continue": ("Go on", "The agent goes on in another way, with your note. Counts begin anew."),
+    "reviewed": ("Go on, the cause is gone", "The agent may do the same again. Counts begin anew."),
     "not_a_loop": ("This is no loop", "The agent goes on; the gate counts as a false alarm."),
     "cancel": ("Cancel the task", "The agent is stopped for good. What is done stays done."),
 }
@@ -22,6 +22,12 @@ DECISION_TEXTS: dict[Decision, tuple[str, str]] = {
 PROGRESS = "progress"
 
 NOTE_CHARS_MAX = 4_000
+
+
+def decision_text(decision: str) -> str:
+    """Return a decision in a word or two; one that is not a person's stays as it is."""
+    known = next((name for name in DECISIONS if name == decision), None)
+    return DECISION_TEXTS[known][0] if known else decision
 
 
 class GateError(InputError):

@@ -39,7 +39,7 @@ HOW_TO_HAND_ON = "looptrace escalation PATH --task ID"
 GATE_IS_OPEN = "The gate is open: a person must decide how the task goes on."
 
 WHY_TEXTS: dict[GateCause, str] = {
-    "LADDER": "the ladder's gate is reached",
+    "LADDER": "the rule's limit is reached",
     "MAX_PIVOTS_EXCEEDED": "no pivot is left (recovery.max_pivots)",
     "MAX_FORCED_EXCEEDED": "it was told to move on often enough (recovery.max_forced)",
     "UNBLOCKING_OFF": "no authority may be granted (recovery.unblock)",
@@ -177,7 +177,7 @@ def place_of(event: GateEvent) -> tuple[int, bool]:
 
 
 def told_text(event: GateEvent) -> str:
-    """Write `gate by repeated_call, loop count 4: the ladder's gate is reached`."""
+    """Write `gate by repeated_call, loop count 4: the rule's limit is reached`."""
     return f"{event_name(event)}{_told_more(event)}"
 
 

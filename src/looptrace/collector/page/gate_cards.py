@@ -12,6 +12,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote
 from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
 from looptrace.analyzer.report.wording import WHY_TEXTS, counted
+from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateDetails, GateStore, StoredGate
@@ -20,6 +21,15 @@ _MINUTE_S = 60
 # Under this a rate says more of a clock than of a loop.
 _RATE_LEAST_S = 1.0
 NO_COST = Cost(0.0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What came of a gate's task since it was resolved."""
+
+    turns: int
+    last_ns: int | None  # the end of the last of them
+    gate: str  # that stopped it again, empty where none did
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class GateCard:
     strip: Strip | None
     cycle: tuple[CycleStep, ...]
     is_whole: bool
+    since: Since | None  # of a gate that is open no longer
 
     @property
     def is_open(self) -> bool:
@@ -96,4 +107,14 @@ def _card(
         strip=strip_of(turns, (finding,), events) if finding and is_drawn else None,
         cycle=cycle_of(finding, turns) if finding and is_drawn else (),
         is_whole=is_drawn and turns["turn"].to_list()[-1] >= details.event.turn,
+        since=_since(store, details.gate, turns),
     )
+
+
+def _since(store: GateStore, gate: StoredGate, turns: pl.DataFrame) -> Since | None:
+    if gate.resolved_ns is None:
+        return None
+    later = turns.filter(IS_STEP, pl.col("start_ns") > gate.resolved_ns)["end_ns"]
+    again = [found.id for found in store.gates("open", gate.task) if found.id != gate.id]
+    last_ns = later.to_list()[-1] if len(later) else None
+    return Since(len(later), last_ns, again[0] if again else "")

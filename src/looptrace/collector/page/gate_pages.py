@@ -105,7 +105,7 @@ class GatePages:
 
     def _cards(self, gates: Sequence[StoredGate]) -> list[GateCard]:
         cards = cards_of(self.api, gates)
-        if not all(card.is_whole for card in cards):
+        if not all(card.is_whole and (not card.since or card.since.turns) for card in cards):
             self.store_soon()
         return cards
 

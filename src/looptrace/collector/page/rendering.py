@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from looptrace import __version__
+from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.report.strip import BARS, MARKS
 from looptrace.analyzer.report.templating import SHORT_LENGTH_MAX
 from looptrace.analyzer.report.wording import (
@@ -125,6 +126,7 @@ def environment() -> Environment:
         "count": count_text,
         "loop_cost": loop_cost_text,
         "counted": counted,
+        "decision": decision_text,
         "duration": duration_text,
         "instant": instant,
         "name": partial(plain, length_max=NAME_LENGTH_MAX),

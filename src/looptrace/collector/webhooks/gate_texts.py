@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.analyzer.gates.decisions import DECISION_TEXTS, DECISIONS
+from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.strips.text import loop_strip
 from looptrace.analyzer.report.wording import loop_cost_text
@@ -60,7 +60,6 @@ def error_text(event: GateEvent) -> str | None:
 
 def _decided(event: GateEvent, gate: GateBackground | None) -> str:
     """Write `Go on, by ada`."""
-    known = next((name for name in DECISIONS if name == event.decision), None)
-    said = DECISION_TEXTS[known][0] if known else plain(event.decision or "", _NAME_CHARS_MAX)
+    said = plain(decision_text(event.decision or ""), _NAME_CHARS_MAX)
     by = f", by {plain(gate.resolved_by, _NAME_CHARS_MAX)}" if gate and gate.resolved_by else ""
     return f"{said or 'By a message in the trace'}{by}"
