@@ -232,13 +232,16 @@ def test_findings_by_rule_and_agent(folder: Path) -> None:
 
 
 def test_loop_cost_by_day_counts_turns_once(folder: Path) -> None:
-    """Several rules see the same loop, and its tokens were still spent only once."""
+    """Several rules see the same loop, and its tokens were still spent only once.
+
+    Days are in their order, as a chart draws them, whichever cost most.
+    """
     assert len(typed(folder, "SELECT id FROM findings WHERE task = 'stuck-1'")) > 1
-    first, second = rows_of(folder, "loop_cost_by_day")
-    assert [str(row["day"]) for row in (first, second)] == ["2026-03-03", "2026-03-02"]
+    before, after = rows_of(folder, "loop_cost_by_day")
+    assert [str(row["day"]) for row in (before, after)] == ["2026-03-02", "2026-03-03"]
     # From the first of five failing calls to the last, with the four responses between.
-    assert second == {
-        "day": second["day"],
+    assert before == {
+        "day": before["day"],
         "loops": 1,
         "tasks": 1,
         "turns": 9,
@@ -246,8 +249,8 @@ def test_loop_cost_by_day_counts_turns_once(folder: Path) -> None:
         "input_tokens": 400,
         "output_tokens": 40,
     }
-    assert (first["loops"], first["tasks"], first["turns"]) == (2, 2, 9 + 5)
-    assert (first["input_tokens"], first["output_tokens"]) == (400 + 200, 40 + 20)
+    assert (after["loops"], after["tasks"], after["turns"]) == (2, 2, 9 + 5)
+    assert (after["input_tokens"], after["output_tokens"]) == (400 + 200, 40 + 20)
 
 
 def test_turns_of_task_are_in_order_and_name_their_rules(folder: Path) -> None:

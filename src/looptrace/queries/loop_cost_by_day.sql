@@ -75,4 +75,4 @@ SELECT
     CAST(sum(costs.output_tokens) AS BIGINT) AS output_tokens
 FROM costs
 GROUP BY day
-ORDER BY sum(costs.input_tokens + costs.output_tokens) DESC, seconds DESC, day
+ORDER BY day
