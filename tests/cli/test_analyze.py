@@ -425,3 +425,23 @@ def test_a_file_among_the_rules_that_is_none_is_named(tmp_path: Path) -> None:
         "Error: looptrace.rules.calls.half_written: it holds no rule; "
         "a module of a family holds one.\n"
     )
+
+
+def test_spans_that_lost_attributes_are_named(tmp_path: Path) -> None:
+    """The session may be among them; the report is written, and the exit code is that of it."""
+    path = tmp_path / "cut.json"
+    request = calls("x", 3).request()
+    spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    for lost, span in enumerate(spans):
+        span["droppedAttributesCount"] = lost
+    path.write_text(json.dumps(request))
+    said = "warning: attributes lost to a limit of the SDK: 3, of 2 of the spans, perhaps their"
+
+    for found in (
+        run("analyze", str(path)),
+        run("ingest", str(path), "--store", str(tmp_path / "store")),
+    ):
+        assert found.stderr.startswith(said)
+        assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096" in found.stderr
+        assert found.exit_code == 0
+    assert "warning" not in run("analyze", HEALTHY).stderr

@@ -443,3 +443,16 @@ def test_grpc_takes_the_other_signals(receiver: Receiver, signal: str) -> None:
     with grpc.insecure_channel(receiver.grpc) as channel:
         export = channel.unary_unary(f"/opentelemetry.proto.collector.{signal}Service/Export")
         assert export(b"", timeout=10) == b""
+
+
+def test_spans_that_lost_attributes_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """They are taken; the log says once what to do, and metrics how many there are."""
+    body = json_request(json_span(droppedAttributesCount=7), json_span(spanId="2" * 16))
+    with running(LIMITS) as own, caplog.at_level("WARNING"):
+        for _ in range(3):
+            assert post(own, body, JSON).status_code == 200
+
+        assert own.counted["spans_cut"] == 3
+        assert own.counted["spans"] == 6
+    told = [text for text in caplog.messages if "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in text]
+    assert len(told) == 1

@@ -63,7 +63,9 @@ def ingest(
     """
     asked = judge_of(judge, settings)
     read = traces.read(paths)
-    done = writer.ingest(read.spans, store_dir, settings.policy, settings.webhooks, content)
+    how = (store_dir, settings.policy, settings.webhooks, content)
+    with traces.judging() as on_judged:
+        done = writer.ingest(read.spans, *how, on_judged)
     if asked and _judged(store_dir, asked, settings):
         again = writer.ingest(read.spans.clear(), store_dir, settings.policy, settings.webhooks)
         done = replace(done, gates_open=again.gates_open)

@@ -12,11 +12,16 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.files import reader, sources
 from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.processes import Processes
 from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
 from tests.paths import SHARED
 
@@ -348,3 +353,35 @@ def test_real_traces_are_read_whole(pattern: str, spans: int) -> None:
     assert found.spans.height == spans
     for column, kind in [("attributes", dict), ("events", list), ("links", list)]:
         assert {type(json.loads(text)) for text in found.spans[column]} == {kind}
+
+
+def cut_by_an_sdk() -> bytes:
+    """Give three spans as an SDK sends them that lets a span have four attributes."""
+    memory = InMemorySpanExporter()
+    provider = TracerProvider(span_limits=SpanLimits(max_span_attributes=4))
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    for count in (3, 6, 10):
+        attributes = {f"key.{number}": number for number in range(count)}
+        provider.get_tracer("agent").start_span("chat", attributes=attributes).end()
+    return encode_spans(memory.get_finished_spans()).SerializeToString()
+
+
+AS_JSON = line(span(1), span(2) | {"droppedAttributesCount": 2})
+AS_JSON += line(span(3) | {"droppedAttributesCount": "6"})
+
+
+@pytest.mark.parametrize("data", [cut_by_an_sdk(), AS_JSON], ids=["protobuf", "json"])
+def test_spans_that_an_sdk_has_cut_are_counted(data: bytes, tmp_path: Path) -> None:
+    """A span of 130 messages lost its session, and one loop was four tasks without a word."""
+    path = tmp_path / "0.spans"
+    path.write_bytes(data)
+
+    found = read_spans([str(path)])
+
+    assert (found.cut, found.skipped, found.spans.height) == ((2, 6), (), 3)
+    paths = [tmp_path / f"{number}.spans" for number in range(3)]
+    for each in paths:
+        each.write_bytes(data)
+    with Processes(2) as processes, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "SHARED_BYTES_MIN", 1)
+        assert read_spans(list(map(str, paths)), processes=processes).cut == (2, 6) * 3

@@ -197,6 +197,14 @@ def test_a_second_ingest_changes_nothing(tmp_path: Path) -> None:
     assert stamps(tmp_path / "s") == before
 
 
+def test_an_ingest_tells_how_far_it_is(tmp_path: Path) -> None:
+    """A person who waits sees each bucket, up to the last of those that there are."""
+    told: list[tuple[int, int]] = []
+    writer.ingest(late_ties(), tmp_path / "s", on_judged=lambda *counts: told.append(counts))
+    assert [done for done, _ in told] == list(range(1, len(told) + 1))
+    assert {count for _, count in told} == {len(told)} != {0}
+
+
 @pytest.mark.parametrize("seed", range(seeds(2)))
 def test_any_order_and_any_split_give_the_same_store(
     tmp_path: Path, stored: Path, seed: int

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import polars as pl
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.status import Status
 
 from looptrace.analyzer.engine.analysis import Analysis
@@ -24,6 +31,7 @@ from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
 from looptrace.errors import InstallError
@@ -111,11 +119,27 @@ def read(paths: Sequence[str], processes: Processes | None = None) -> SpansRead:
     parts = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
         reading = bar.add_task("reading", total=None)
-        return read_spans(
+        found = read_spans(
             paths,
             lambda done, total: bar.update(reading, completed=done, total=total or None),
             processes,
         )
+    if found.cut:
+        click.echo(f"warning: {cut_text(len(found.cut), sum(found.cut))}", err=True)
+    return found
+
+
+@contextmanager
+def judging() -> Iterator[Callable[[int, int], None]]:
+    """Show how much of a store is judged, where standard error is a terminal.
+
+    Yields what is to be called with the buckets that are done and those in all.
+    """
+    console = Console(stderr=True)
+    parts = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
+        judged = bar.add_task("judging", total=None)
+        yield lambda done, total: bar.update(judged, completed=done, total=total)
 
 
 def working(doing: str = "looking for loops") -> Status:

@@ -6,7 +6,7 @@ Bad input raises nothing. Each part that cannot be read is reported once, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -46,10 +46,14 @@ _EMPTY = "there is nothing in it; check that the exporter was flushed before its
 
 @dataclass(frozen=True, slots=True)
 class SpansRead:
-    """The spans that were read, as SPAN_SCHEMA has them, and what could not be read."""
+    """The spans that were read, as SPAN_SCHEMA has them, and what could not be read.
+
+    `cut` has how many attributes each span lost that lost any, to a limit of the SDK.
+    """
 
     spans: pl.DataFrame
     skipped: tuple[Skipped, ...]
+    cut: tuple[int, ...] = ()
 
 
 def read_spans(
@@ -65,18 +69,19 @@ def read_spans(
     """
     sources, skipped = find_sources(paths)
     if processes is not None and processes.jobs > 1 and _can_share(sources):
-        table, problems = _read_in(processes, sources, on_bytes)
+        all_read = _read_in(processes, sources, on_bytes)
     else:
-        table, problems = _read(sources, on_bytes)
-    spans, clashes = distinct_spans(table)
-    return SpansRead(spans, (*skipped, *problems, *clashes))
+        all_read = _read(sources, on_bytes)
+    spans, clashes = distinct_spans(all_read.spans)
+    return SpansRead(spans, (*skipped, *all_read.skipped, *clashes), all_read.cut)
 
 
-def _read(sources: Sequence[Source], on_bytes: OnBytes) -> tuple[pl.DataFrame, list[Skipped]]:
-    """Read sources one after the other; returns their spans and what could not be read."""
+def _read(sources: Sequence[Source], on_bytes: OnBytes) -> SpansRead:
+    """Read sources one after the other; a span may be there twice."""
     bytes_all = sum(source.bytes_on_disk for source in sources)
     bytes_before = 0
     skipped: list[Skipped] = []
+    cut: list[int] = []
     table = _Table()
     for source in sources:
         problems = _Problems()
@@ -84,10 +89,11 @@ def _read(sources: Sequence[Source], on_bytes: OnBytes) -> tuple[pl.DataFrame, l
         for decoded in _decode(source, on_read):
             table.add(decoded.rows)
             problems.add(decoded)
+            cut += decoded.cut
         skipped.extend(problems.skipped())
         on_read(source.bytes_on_disk)  # Also where it could not be read to its end.
         bytes_before += source.bytes_on_disk
-    return table.frame(), skipped
+    return SpansRead(table.frame(), tuple(skipped), tuple(cut))
 
 
 def _progress(
@@ -104,23 +110,23 @@ def _can_share(sources: Sequence[Source]) -> bool:
     return sum(source.bytes_on_disk for source in sources) >= SHARED_BYTES_MIN
 
 
-def _read_in(
-    processes: Processes, sources: Sequence[Source], on_bytes: OnBytes
-) -> tuple[pl.DataFrame, list[Skipped]]:
+def _read_in(processes: Processes, sources: Sequence[Source], on_bytes: OnBytes) -> SpansRead:
     """Read sources in processes, each some that follow one another; returns what `_read` does."""
     bytes_all = sum(source.bytes_on_disk for source in sources)
     bytes_done = 0
     frames: list[pl.DataFrame] = []
     skipped: list[Skipped] = []
+    cut: list[int] = []
     with TemporaryDirectory(prefix="looptrace-") as folder:
         pieces = list(_pieces(sources, bytes_all // (PIECES * processes.jobs), Path(folder)))
-        for piece, problems in zip(pieces, processes.map(_read_piece, pieces), strict=True):
+        for piece, of_piece in zip(pieces, processes.map(_read_piece, pieces), strict=True):
             frames.append(pl.read_ipc(piece.spans))
             piece.spans.unlink()
-            skipped += problems
+            skipped += of_piece.skipped
+            cut += of_piece.cut
             bytes_done += sum(source.bytes_on_disk for source in piece.sources)
             on_bytes(bytes_done, bytes_all)
-    return pl.concat(frames), skipped
+    return SpansRead(pl.concat(frames), tuple(skipped), tuple(cut))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +146,11 @@ def _pieces(sources: Sequence[Source], bytes_min: int, folder: Path) -> Iterator
             taken = []
 
 
-def _read_piece(piece: _Piece) -> list[Skipped]:
-    spans, skipped = _read(piece.sources, lambda _done, _all: None)
-    spans.write_ipc(piece.spans)
-    return skipped
+def _read_piece(piece: _Piece) -> SpansRead:
+    """Read a piece, and leave its spans in its file."""
+    found = _read(piece.sources, lambda _done, _all: None)
+    found.spans.write_ipc(piece.spans)
+    return replace(found, spans=found.spans.clear())
 
 
 def _decode(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedSpans]:

@@ -252,7 +252,7 @@ def _row(out: DecodedSpans, service: str | None, scope: str | None, data: Raw) -
     out.check_size(memoryview(data).nbytes)
     span = _decode_span(data)
     status = span.status or SpanStatus()
-    return span_row(
+    row = span_row(
         trace_id=span.trace_id or "",
         span_id=span.span_id or "",
         parent_span_id=span.parent_span_id or "",
@@ -270,6 +270,9 @@ def _row(out: DecodedSpans, service: str | None, scope: str | None, data: Raw) -
         ],
         links=[(link.trace_id or "", link.span_id or "") for link in span.links or ()],
     )
+    if lost := integer(span.dropped_attributes_count):
+        out.cut.append(lost)
+    return row
 
 
 def _recover(name: str, document: Frame, error: Exception, out: DecodedSpans) -> None:

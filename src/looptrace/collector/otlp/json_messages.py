@@ -81,6 +81,7 @@ class Span(Struct, rename="camel", gc=False):
     start_time_unix_nano: int | str | None = None
     end_time_unix_nano: int | str | None = None
     attributes: list[KeyValue] | None = None
+    dropped_attributes_count: int | str | None = None
     events: list[Event] | None = None
     links: list[Link] | None = None
     status: SpanStatus | None = None

@@ -216,7 +216,7 @@ def _read_resource_spans(reading: _Reading, resource_spans: _Part, at: str) -> N
 def _read_scope_spans(reading: _Reading, scope_spans: _Part, service: str | None, at: str) -> None:
     parts = _parts(reading, scope_spans, at)
     scopes = [_piece(reading, part, _scope_name, f"{at}.scope") for part in parts[_SCOPE]]
-    read_row = partial(_row, service, scopes[-1] if scopes else None)
+    read_row = partial(_row, reading.out, service, scopes[-1] if scopes else None)
     for index, part in enumerate(parts[_SPANS]):
         row = _piece(reading, part, read_row, f"{at}.spans[{index}]", is_span=True)
         if row is not None:
@@ -256,9 +256,9 @@ def _scope_name(data: bytes) -> str | None:
     return InstrumentationScope.FromString(data).name or None
 
 
-def _row(service: str | None, scope: str | None, data: bytes) -> SpanRow:
+def _row(out: DecodedSpans, service: str | None, scope: str | None, data: bytes) -> SpanRow:
     span = Span.FromString(data)
-    return span_row(
+    row = span_row(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_span_id=span.parent_span_id.hex(),
@@ -275,6 +275,9 @@ def _row(service: str | None, scope: str | None, data: bytes) -> SpanRow:
         ],
         links=[(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
     )
+    if span.dropped_attributes_count:
+        out.cut.append(span.dropped_attributes_count)
+    return row
 
 
 def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:

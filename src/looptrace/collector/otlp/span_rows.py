@@ -69,6 +69,7 @@ class DecodedSpans:
 
     rows: list[SpanRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    cut: list[int] = field(default_factory=list)  # attributes lost by each span that lost any
     bounds: Bounds = field(default_factory=Bounds, compare=False)
     pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
 
@@ -96,6 +97,15 @@ class DecodedSpans:
             raise BadSpanError(
                 f"it has {size:,} bytes, and a span may have {self.bounds.span_bytes_max:,}"
             )
+
+
+def cut_text(spans: int, attributes: int) -> str:
+    """Say that spans have lost attributes, what that may cost, and what to do."""
+    return (
+        f"attributes lost to a limit of the SDK: {attributes:,}, of {spans:,} of the spans, "
+        "perhaps their session or their messages; set OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096 where "
+        "they are made"
+    )
 
 
 def span_row(

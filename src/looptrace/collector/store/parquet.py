@@ -10,14 +10,16 @@ import glob
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.locks import (
@@ -330,3 +332,13 @@ def _bucket_folder(bucket: int) -> str:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
+
+
+def finding_table(findings: Iterable[Finding]) -> pl.DataFrame:
+    """Return findings as they are stored (`FINDING_SCHEMA`)."""
+    return pl.DataFrame([_flat(finding.record()) for finding in findings], schema=FINDING_SCHEMA)
+
+
+def _flat(finding: dict[str, Any]) -> dict[str, Any]:
+    cost = finding.pop("cost")
+    return {**finding, **{f"cost_{name}": value for name, value in cost.items()}}

@@ -10,15 +10,13 @@ killed ingest costs nothing: the next one brings every span to its bucket and ma
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.resolutions import decisions_on, resolution_turns
@@ -44,9 +42,9 @@ from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_fo
 from looptrace.collector.store.migration import migrate
 from looptrace.collector.store.parquet import (
     BUCKETS,
-    FINDING_SCHEMA,
     TABLES,
     expire,
+    finding_table,
     prepare_files,
     read_bucket,
     sweep,
@@ -66,6 +64,9 @@ from looptrace.collector.store.reader import count_rows
 SPANS_AT_ONCE = 20_000
 # What the file of an unfinished `add` begins with, before the buckets that traces were moved from.
 _ADDING = "adding"
+
+
+OnJudged = Callable[[int, int], None]  # buckets judged, and those in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ def ingest(
     policy: DetectionPolicy = DEFAULT,
     webhooks: Sequence[Webhook] = (),
     content: Content = "full",
+    on_judged: OnJudged = lambda _done, _all: None,
 ) -> Ingested:
     """Add spans to a store as `Writer.ingest` does; raises what `writing` and it raise.
 
@@ -127,7 +129,7 @@ def ingest(
     with writing(store_dir, policy, webhooks) as writer:
         if content != "full":
             spans = with_content(spans, content, content_key(store_dir))
-        return writer.ingest(spans)
+        return writer.ingest(spans, on_judged)
 
 
 @contextmanager
@@ -158,8 +160,10 @@ class Writer:
         self._gates = gates
         self._resolution_ids: set[str] = set()  # decisions that the turns hold
 
-    def ingest(self, spans: pl.DataFrame) -> Ingested:
-        """Add spans (`SPAN_SCHEMA`), and decide on gates.
+    def ingest(
+        self, spans: pl.DataFrame, on_judged: OnJudged = lambda _done, _all: None
+    ) -> Ingested:
+        """Add spans (`SPAN_SCHEMA`), and decide on gates; buckets judged are told as they are.
 
         What the tables hold afterwards depends only on the set of all spans ever ingested and on
         what people decided, and the findings on the rules of the last ingest. Events of gates are
@@ -180,8 +184,9 @@ class Writer:
         resolutions = self._gates.resolutions()
         touched |= dict.fromkeys(stale | _decided_or_renamed(self._dir, self._gates))
         opened = 0
-        for derived in self._derive(touched):
+        for count, derived in enumerate(self._derive(touched), 1):
             opened += self._decide(derived)
+            on_judged(count, len(touched))
         gone = _tasks_gone(self._dir, self._gates)
         self._gates.record((), map(TaskState, sorted(gone)), time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
@@ -301,7 +306,7 @@ class Writer:
         write_bucket(self._dir, "turns", bucket, every, every["start_ns"])
         detection = _of_tasks(detection, own)
         kept = read_bucket(self._dir, "findings", bucket).filter(~of_task(tasks))
-        findings = pl.concat([kept, _finding_table(detection.findings)]).sort(
+        findings = pl.concat([kept, finding_table(detection.findings)]).sort(
             "task", "turn_first", "turn_last", "rule", "id"
         )
         starts = every.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
@@ -388,12 +393,3 @@ def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
         states=tuple(state for state in detection.states if state.task in tasks),
         openings=detection.openings,
     )
-
-
-def _finding_table(findings: Sequence[Finding]) -> pl.DataFrame:
-    return pl.DataFrame([_flat(finding.record()) for finding in findings], schema=FINDING_SCHEMA)
-
-
-def _flat(finding: dict[str, Any]) -> dict[str, Any]:
-    cost = finding.pop("cost")
-    return {**finding, **{f"cost_{name}": value for name, value in cost.items()}}

@@ -82,6 +82,7 @@ class DecodedRequest:
     rejected: int = 0
     message: str = ""
     size: int = 0
+    cut: Sequence[int] = ()  # attributes lost by each span that lost any
 
 
 class _Stream(Protocol):
@@ -197,7 +198,7 @@ def _taken(decoded: DecodedSpans, size: int) -> DecodedRequest:
     why = why[:SHOWN_CHARS_MAX]
     if worse or (bad and not decoded.rows):
         raise RefusalError(Reason.UNDECODABLE, why)
-    return DecodedRequest(decoded.rows, len(bad), why, size)
+    return DecodedRequest(decoded.rows, len(bad), why, size, decoded.cut)
 
 
 def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:
@@ -210,7 +211,7 @@ def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:
             problems.append(Problem("the request", why, is_span=True))
         else:
             rows.append(row)
-    return DecodedSpans(rows, problems)
+    return DecodedSpans(rows, problems, cut=decoded.cut)
 
 
 def _depth(text: str, depth_max: int) -> int:

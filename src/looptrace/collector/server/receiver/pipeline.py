@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from threading import Lock
 import polars as pl
 
 from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.receiver.decoding import (
     DecodedRequest,
     RefusalError,
@@ -24,6 +26,8 @@ from looptrace.collector.server.receiver.gatherer import Gatherer
 from looptrace.collector.server.receiver.receiver_metrics import Reason, ReceiverCounts
 from looptrace.collector.server.receiver.sink import Sink, SinkFull
 from looptrace.collector.store.locks import StoreError
+
+_logger = logging.getLogger(__name__)
 
 
 class InFlight:
@@ -134,7 +138,15 @@ class Pipeline:
         self.counts.add("bytes", size)
         self.counts.add("spans", len(decoded.rows))
         self.counts.add("spans_rejected", decoded.rejected)
+        if decoded.cut:
+            self._warn_of_cut(decoded.cut)
         return decoded
+
+    def _warn_of_cut(self, cut: Sequence[int]) -> None:
+        """Count spans that lost attributes, and log the first of them."""
+        if not self.counts.read()["spans_cut"]:
+            _logger.warning("%s", cut_text(len(cut), sum(cut)))
+        self.counts.add("spans_cut", len(cut))
 
     def _decoded(
         self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim

@@ -102,6 +102,7 @@ TAKEN = {
     "bytes": "Bytes of these, as they were sent.",
     "spans": "Spans that were taken.",
     "spans_rejected": "Spans that were left out of requests that were taken.",
+    "spans_cut": "Spans that came with fewer attributes than they had, by a limit of the SDK.",
     "metrics_requests": "Requests of metrics, which are ignored.",
 }
 REFUSED = {f"refused_{reason.value.name}": reason.value.doc for reason in Reason}
