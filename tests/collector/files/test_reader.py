@@ -363,7 +363,8 @@ def cut_by_an_sdk() -> bytes:
     for count in (3, 6, 10):
         attributes = {f"key.{number}": number for number in range(count)}
         provider.get_tracer("agent").start_span("chat", attributes=attributes).end()
-    return encode_spans(memory.get_finished_spans()).SerializeToString()
+    data: bytes = encode_spans(memory.get_finished_spans()).SerializeToString()
+    return data
 
 
 AS_JSON = line(span(1), span(2) | {"droppedAttributesCount": 2})
