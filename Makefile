@@ -12,7 +12,7 @@ quick test test-slow: export POLARS_MAX_THREADS := 1
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: check-style check-types demo quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: check-style check-types demo site quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench bench-pipeline load soak examples requirements npm-exporters bench-page \
 	screenshots clean
 
@@ -71,6 +71,9 @@ format: $(VENV)/installed-dev ## put the code into shape
 docs: $(VENV)/installed-dev ## write the pages that are made from the code
 	$(BIN)/python docs/generate.py
 
+site: $(VENV)/installed-site ## the documentation as a site, into build/site; needs no other host
+	$(BIN)/mkdocs build
+
 bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 	$(BIN)/python -m benchmarks.rules
 
@@ -121,6 +124,10 @@ build/npm/installed: tests/reliability/package.json
 $(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install --constraint constraints.txt --editable '.[all,dev]'
 	@touch $(VENV)/installed $@
+
+$(VENV)/installed-site: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --constraint constraints.txt --editable '.[site]'
+	@touch $@
 
 $(FRAMEWORKS)/installed: pyproject.toml constraints-frameworks.txt
 	$(PYTHON) -m venv $(FRAMEWORKS)
