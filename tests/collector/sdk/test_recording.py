@@ -31,11 +31,12 @@ requirement = pytest.mark.requirement
 
 
 @pytest.fixture(scope="module")
-def provider() -> TracerProvider:
-    """Set the provider of this process, which can be done once."""
+def provider() -> Iterator[TracerProvider]:
+    """Be the provider of this process, which other tests may have set before."""
     found = TracerProvider()
-    trace.set_tracer_provider(found)
-    return found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "_TRACER_PROVIDER", found)
+        yield found
 
 
 @pytest.fixture
