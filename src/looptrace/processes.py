@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 from looptrace.errors import UnavailableError
 
@@ -21,23 +21,11 @@ R = TypeVar("R")
 _POLARS_THREADS = "POLARS_MAX_THREADS"
 
 
-class Workers(Protocol):
-    """What takes parts of a work: processes of this machine, or a cluster."""
-
-    jobs: int
-    are_local: bool  # so that few parts are done sooner without them
-
-    def map(self, work: Callable[[T], R], parts: Iterable[T]) -> Iterator[R]:
-        """Yield what `work` makes of each part, in the order of parts."""
-
-
 class Processes:
     """So many worker processes; they start with the first parts, and end with the context.
 
     They are started anew instead of forked, because threads of Polars do not live on in a fork.
     """
-
-    are_local = True
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs

@@ -73,8 +73,6 @@ _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
 @select_option
 @ignore_option
 @traces.jobs_option
-@traces.engine_option
-@traces.address_option
 @judge_option
 @config_option
 @click.pass_context
@@ -89,8 +87,6 @@ def analyze(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     jobs: int,
-    engine: str,
-    address: str | None,
     judge: str | None,
     settings: Settings,
 ) -> None:
@@ -103,8 +99,7 @@ def analyze(
     known = None if baseline is None else baseline_of(baseline)
     money = prices.load(prices_file) if prices_file else None
     asked = judge_of(judge, settings)
-    cluster = traces.cluster_of(engine, address)
-    analysis = traces.analysis(paths, settings, jobs, cluster)
+    analysis = traces.analysis(paths, settings, jobs)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
     if form == "terminal" and output is None:

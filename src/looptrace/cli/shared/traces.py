@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.status import Status
 
 from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.outages import failures_of, with_outages
 from looptrace.analyzer.engine.parallel import analyse_in
 from looptrace.analyzer.fingerprint.signatures import compared_by
@@ -33,10 +34,8 @@ from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
-from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import InstallError
 from looptrace.processes import Processes, cores
-from looptrace.ray_cluster import RayCluster
 
 output_option = click.option(
     "--output",
@@ -52,42 +51,33 @@ jobs_option = click.option(
     help="Processes that share the work where the input is large; the report is the same.",
 )
 
-engine_option = click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="What judges a store: this machine, or a Ray cluster (looptrace[ray]).",
-)
-address_option = click.option(
-    "--address", help="Of the Ray cluster, which can read STORE; without it one is started here."
-)
-
 _LINE_LENGTH_MAX = 300
 _SKIPPED_SHOWN_MAX = 20
 
 
-def analysis(
-    paths: Sequence[str], settings: Settings, jobs: int = 1, cluster: RayCluster | None = None
-) -> Analysis:
+def analysis(paths: Sequence[str], settings: Settings, jobs: int = 1) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
-    The turns of a store are judged anew, whatever rules its findings were made with; a cluster may
-    share its buckets.
+    The turns of a store are judged anew, whatever rules its findings were made with.
     """
     folder = store_of(paths)
-    if folder is not None:
-        warn_of_waiting(folder)
-        with cluster or Processes(jobs) as workers, working():
-            return analyse_store(folder, settings.policy, settings.outages, workers)
-    if cluster:
-        raise click.UsageError("--engine ray judges a store; put the traces into one by ingest.")
-    with Processes(jobs) as processes:
-        spans_read = read(paths, processes)
-        with working():
-            spans, skipped = spans_read.spans, spans_read.skipped
-            whole = analyse_in(processes, spans, skipped, settings.policy)
-            return with_outages(whole, failures_of(whole.turns), settings.outages)
+    if folder is None:
+        with Processes(jobs) as processes:
+            spans_read = read(paths, processes)
+            with working():
+                spans, skipped = spans_read.spans, spans_read.skipped
+                whole = analyse_in(processes, spans, skipped, settings.policy)
+                return with_outages(whole, failures_of(whole.turns), settings.outages)
+    parts: list[Analysis] = []
+    failures: list[pl.DataFrame] = []
+    with working():
+        for part in _stored(folder, settings):
+            parts.append(analysis_of(part, 0, policy=settings.policy))
+            failures.append(failures_of(part))
+        counts = reader.counts(folder)
+        whole = joined(parts, counts.sessions, counts.spans)
+        every = pl.concat(failures) if failures else failures_of(whole.turns)
+        return with_outages(whole, every, settings.outages)
 
 
 def turns(
@@ -101,19 +91,6 @@ def turns(
             table, noted = turns_of(spans_read.spans, settings.policy.sameness)
         return [table], [*spans_read.skipped, *noted]
     return list(_stored(folder, settings)), []
-
-
-def cluster_of(engine: str, address: str | None) -> RayCluster | None:
-    """Return the cluster that is asked for.
-
-    Raises:
-        click.UsageError: if an address is given without one.
-    """
-    if engine == "ray":
-        return RayCluster(address)
-    if address is not None:
-        raise click.UsageError("--address is that of a Ray cluster; add --engine ray.")
-    return None
 
 
 def warn_of_waiting(store_dir: Path) -> None:

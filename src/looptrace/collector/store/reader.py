@@ -56,23 +56,13 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    for bucket in range(BUCKETS):
-        turns = read_turns_of_bucket(store_dir, bucket)
-        if not turns.is_empty():
-            yield turns
-
-
-def read_turns_of_bucket(store_dir: Path, bucket: int) -> pl.DataFrame:
-    """Read the turns (`TURN_SCHEMA`) of one bucket, sorted by task and turn.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
     require_store(store_dir)
-    with reading(store_dir):
-        turns = read_bucket(store_dir, "turns", bucket)
-    # A person's message has the number of the turn before it, and comes after it.
-    return turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
+    for bucket in range(BUCKETS):
+        with reading(store_dir):
+            turns = read_bucket(store_dir, "turns", bucket)
+        if not turns.is_empty():
+            # A person's message has the number of the turn before it, and comes after it.
+            yield turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
 
 
 def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
