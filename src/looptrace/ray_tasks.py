@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import redirect_stdout
 from typing import Any, Self, TypeVar
 
 from looptrace import __version__
@@ -29,6 +31,8 @@ class RayTasks:
 
     def __init__(self, address: str | None) -> None:
         self._address = address or "auto"  # what RAY_ADDRESS names, or a cluster of this machine
+        # Ray tells of workers that ended on standard output, where the report goes.
+        self._told = redirect_stdout(sys.stderr)
 
     def __enter__(self) -> Self:
         """Connect.
@@ -49,11 +53,13 @@ class RayTasks:
                 f"no Ray cluster answers at {self._address} ({reason}); start one with `ray start "
                 "--head`, or name one with --address."
             ) from error
+        self._told.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Leave the cluster; tasks that are not done are cancelled."""
         ray.shutdown()
+        self._told.__exit__(None, None, None)
 
     def map(self, work: Callable[[T], R], parts: Iterable[T]) -> Iterator[R]:
         """Yield what `work` makes of each part, in the order of parts.
