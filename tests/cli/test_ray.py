@@ -1,7 +1,8 @@
 """A store judged by a Ray cluster: two nodes, worker processes, and faults in the middle.
 
-Ray listens on all addresses of its machine, and runs what it is sent. So the cluster is in a network of
-its own, which has loopback alone, and among processes of its own, which all end with the test.
+Ray listens on all addresses of its machine, and runs what it is sent. So the cluster is in a
+network of its own, which has loopback alone, and among processes of its own, which all end with the
+test.
 """
 
 from __future__ import annotations
