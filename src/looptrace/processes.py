@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from looptrace.errors import UnavailableError
 
@@ -19,6 +19,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _POLARS_THREADS = "POLARS_MAX_THREADS"
+
+
+class Engine(Protocol):
+    """Where parts of a work are done, as by `map`: results come in the order of parts."""
+
+    def __call__(self, work: Callable[[T], R], parts: Iterable[T], /) -> Iterator[R]:
+        """Yield what `work` makes of each part."""
 
 
 class Processes:

@@ -32,6 +32,7 @@ from looptrace.analyzer.tuning import prices
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
+from looptrace.cli.shared.engine_option import engine_of, engine_options
 from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
 from looptrace.cli.shared.rule_selection import ignore_option, select_option
 
@@ -73,6 +74,7 @@ _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
 @select_option
 @ignore_option
 @traces.jobs_option
+@engine_options
 @judge_option
 @config_option
 @click.pass_context
@@ -87,6 +89,8 @@ def analyze(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     jobs: int,
+    engine: str,
+    address: str | None,
     judge: str | None,
     settings: Settings,
 ) -> None:
@@ -99,7 +103,8 @@ def analyze(
     known = None if baseline is None else baseline_of(baseline)
     money = prices.load(prices_file) if prices_file else None
     asked = judge_of(judge, settings)
-    analysis = traces.analysis(paths, settings, jobs)
+    with engine_of(engine, address, paths) as judging:
+        analysis = traces.analysis(paths, settings, jobs, judging)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
     if form == "terminal" and output is None:

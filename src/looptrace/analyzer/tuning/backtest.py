@@ -114,17 +114,32 @@ def backtest(
     parts: Iterable[pl.DataFrame], a: Settings, b: Settings, prices: Prices | None = None
 ) -> Backtest:
     """Judge parts of whole tasks (`TURN_SCHEMA`), which share none, by two settings."""
+    return joined((backtest_part(part, a, b, prices) for part in parts), prices)
+
+
+def backtest_part(
+    turns: pl.DataFrame, a: Settings, b: Settings, prices: Prices | None = None
+) -> PartBacktest:
+    """Judge a part of whole tasks (`TURN_SCHEMA`) by two settings."""
+    as_a = compared_by(turns, a.policy.sameness)
+    as_b = as_a if a.policy.sameness == b.policy.sameness else compared_by(turns, b.policy.sameness)
+    return PartBacktest(
+        tasks=turns["task"].n_unique(),
+        turns=turns.filter(IS_STEP).height,
+        a=_judged(as_a, a, prices),
+        b=_judged(as_b, b, prices),
+    )
+
+
+def joined(parts: Iterable[PartBacktest], prices: Prices | None = None) -> Backtest:
+    """Put parts that share no task side by side."""
     tasks = turns = 0
     judged_a, judged_b = _Judged(), _Judged()
     for part in parts:
-        tasks += part["task"].n_unique()
-        turns += part.filter(IS_STEP).height
-        as_a = compared_by(part, a.policy.sameness)
-        as_b = (
-            as_a if a.policy.sameness == b.policy.sameness else compared_by(part, b.policy.sameness)
-        )
-        judged_a.add(as_a, a, prices)
-        judged_b.add(as_b, b, prices)
+        tasks += part.tasks
+        turns += part.turns
+        judged_a.add(part.a)
+        judged_b.add(part.b)
     places = sorted({*judged_a.gates, *judged_b.gates})
     return Backtest(
         tasks=tasks,
@@ -147,18 +162,36 @@ class _Judged:
     actions: Counter[Action] = field(default_factory=Counter)
     gates: dict[Place, Opened] = field(default_factory=dict)
 
-    def add(self, turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> None:
-        """Judge another part."""
-        judged = detect(turns, settings.policy)
-        self.findings += len(judged.findings)
-        self.actions.update(event.action for event in judged.events if event.action)
-        gates = [event for event in judged.events if event.type == "gate_opened"]
-        self.gates |= _opened(gates, turns, settings, prices)
+    def add(self, part: _Judged) -> None:
+        """Take another part."""
+        self.findings += part.findings
+        self.actions.update(part.actions)
+        self.gates |= part.gates
 
     def total(self) -> Total:
         """Add up in one order, whatever the order of the parts: sums of money are not exact."""
         after = (self.gates[place].after for place in sorted(self.gates))
         return Total(self.findings, dict(self.actions), sum(after, Spent()))
+
+
+@dataclass(frozen=True, slots=True)
+class PartBacktest:
+    """Two settings over a part of the tasks."""
+
+    tasks: int
+    turns: int
+    a: _Judged
+    b: _Judged
+
+
+def _judged(turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> _Judged:
+    judged = detect(turns, settings.policy)
+    gates = [event for event in judged.events if event.type == "gate_opened"]
+    return _Judged(
+        findings=len(judged.findings),
+        actions=Counter(event.action for event in judged.events if event.action),
+        gates=_opened(gates, turns, settings, prices),
+    )
 
 
 def _opened(

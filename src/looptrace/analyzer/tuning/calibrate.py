@@ -96,7 +96,19 @@ def calibrated(
     Raises:
         CalibrationError: if there are too few finished tasks.
     """
-    turns = [sorted_out(part, settings, now_ns) for part in parts if part.height]
+    sorted_parts = (sorted_out(part, settings, now_ns) for part in parts if part.height)
+    return calibrated_of(sorted_parts, settings, alarms_per_day)
+
+
+def calibrated_of(
+    parts: Iterable[pl.DataFrame], settings: Settings, alarms_per_day: float
+) -> Calibration:
+    """Propose thresholds out of parts (as `sorted_out`) of whole tasks, which share none.
+
+    Raises:
+        CalibrationError: if there are too few finished tasks.
+    """
+    turns = list(parts)
     rows = pl.concat(turns) if turns else None
     counts = {} if rows is None else _tasks_of(rows, WELL)
     enough = [kind for kind, count in counts.items() if count >= TASKS_MIN]

@@ -6,7 +6,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import polars as pl
@@ -25,6 +27,7 @@ from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.outages import failures_of, with_outages
 from looptrace.analyzer.engine.parallel import analyse_in
+from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
@@ -35,7 +38,9 @@ from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
 from looptrace.errors import InstallError
-from looptrace.processes import Processes, cores
+from looptrace.processes import Engine, Processes, cores
+
+R = TypeVar("R")
 
 output_option = click.option(
     "--output",
@@ -55,7 +60,9 @@ _LINE_LENGTH_MAX = 300
 _SKIPPED_SHOWN_MAX = 20
 
 
-def analysis(paths: Sequence[str], settings: Settings, jobs: int = 1) -> Analysis:
+def analysis(
+    paths: Sequence[str], settings: Settings, jobs: int = 1, engine: Engine = map
+) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
     The turns of a store are judged anew, whatever rules its findings were made with.
@@ -68,12 +75,9 @@ def analysis(paths: Sequence[str], settings: Settings, jobs: int = 1) -> Analysi
                 spans, skipped = spans_read.spans, spans_read.skipped
                 whole = analyse_in(processes, spans, skipped, settings.policy)
                 return with_outages(whole, failures_of(whole.turns), settings.outages)
-    parts: list[Analysis] = []
-    failures: list[pl.DataFrame] = []
     with working():
-        for part in _stored(folder, settings):
-            parts.append(analysis_of(part, 0, policy=settings.policy))
-            failures.append(failures_of(part))
+        judged = list(_of_buckets(folder, settings, partial(_judged, settings), engine))
+        parts, failures = [part for part, _ in judged], [failed for _, failed in judged]
         counts = reader.counts(folder)
         whole = joined(parts, counts.sessions, counts.spans)
         every = pl.concat(failures) if failures else failures_of(whole.turns)
@@ -90,7 +94,18 @@ def turns(
         with working():
             table, noted = turns_of(spans_read.spans, settings.policy.sameness)
         return [table], [*spans_read.skipped, *noted]
-    return list(_stored(folder, settings)), []
+    return list(_of_buckets(folder, settings, pl.DataFrame.clone, map)), []
+
+
+def work_on(
+    paths: Sequence[str], settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine
+) -> tuple[Iterable[R], Sequence[Skipped]]:
+    """Return what `work` makes of the turns of whole tasks, part by part, and what was not read."""
+    folder = store_of(paths)
+    if folder is not None:
+        return _of_buckets(folder, settings, work, engine), []
+    parts, skipped = turns(paths, settings)
+    return (work(part) for part in parts if part.height), skipped
 
 
 def warn_of_waiting(store_dir: Path) -> None:
@@ -104,10 +119,24 @@ def warn_of_waiting(store_dir: Path) -> None:
         )
 
 
-def _stored(folder: Path, settings: Settings) -> Iterator[pl.DataFrame]:
-    """Read the turns of a store, as they compare by the settings in force."""
+def _of_buckets(
+    folder: Path, settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine
+) -> Iterator[R]:
+    """Do this work for each bucket of a store, whose turns compare by the settings in force."""
     warn_of_waiting(folder)
-    return (compared_by(part, settings.policy.sameness) for part in reader.read_turns(folder))
+    of_bucket = reader.BucketWork(partial(_compared, settings.policy.sameness, work))
+    results = engine(of_bucket, reader.buckets(folder))
+    return (result for result in results if result is not None)
+
+
+def _compared(sameness: Sameness, work: Callable[[pl.DataFrame], R], turns: pl.DataFrame) -> R:
+    return work(compared_by(turns, sameness))
+
+
+def _judged(settings: Settings, turns: pl.DataFrame) -> tuple[Analysis, pl.DataFrame]:
+    """Find the loops of a bucket, and the failures that outages are made of."""
+    part = analysis_of(turns, 0, policy=settings.policy)
+    return joined([part], part.summary.sessions, 0), failures_of(turns)
 
 
 def read(paths: Sequence[str], processes: Processes | None = None) -> SpansRead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,10 +13,11 @@ from looptrace.analyzer.settings.profiles import PROFILES
 from looptrace.analyzer.settings.sections import Settings, load, of_profile
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.tuning import prices
-from looptrace.analyzer.tuning.backtest import backtest as compared
+from looptrace.analyzer.tuning.backtest import backtest_part, joined
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
+from looptrace.cli.shared.engine_option import engine_of, engine_options
 
 IN_FORCE = "the settings in force"
 
@@ -56,6 +58,7 @@ def _side(name: str) -> Settings:
     show_default=True,
     help="Form of the report.",
 )
+@engine_options
 @config_option
 @click.pass_context
 def backtest(
@@ -65,6 +68,8 @@ def backtest(
     b: str,
     prices_file: Path | None,
     form: str,
+    engine: str,
+    address: str | None,
     settings: Settings,
 ) -> None:
     """Compare two SETTINGS over PATHS: trace files, folders, globs, a store, or -.
@@ -75,9 +80,11 @@ def backtest(
     """
     sides = settings if a is None else _side(a), _side(b)
     table = prices.load(prices_file) if prices_file else None
-    parts, skipped = traces.turns(paths, settings)
-    with traces.working():
-        comparison = compared(parts, *sides, table)
+    work = partial(backtest_part, a=sides[0], b=sides[1], prices=table)
+    with engine_of(engine, address, paths) as judging:
+        parts, skipped = traces.work_on(paths, settings, work, judging)
+        with traces.working():
+            comparison = joined(parts, table)
     names = (a or IN_FORCE, b)
     if form == "json":
         click.echo(json_backtest(comparison, names, skipped), nl=False)

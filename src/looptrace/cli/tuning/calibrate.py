@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -20,10 +21,11 @@ from looptrace.analyzer.settings.sections import (
 )
 from looptrace.analyzer.settings.toml_editor import with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
-from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated
+from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated_of, sorted_out
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
+from looptrace.cli.shared.engine_option import engine_of, engine_options
 
 
 @click.command()
@@ -36,6 +38,7 @@ from looptrace.cli.shared import traces
     help="Tasks without a loop in which any rule may fire, a day, all rules together.",
 )
 @click.option("--write", is_flag=True, help=f"Write the proposals into {FILE_NAME}.")
+@engine_options
 @config_option
 @click.pass_context
 def calibrate(
@@ -43,6 +46,8 @@ def calibrate(
     paths: tuple[str, ...],
     alarms_per_day: float,
     write: bool,
+    engine: str,
+    address: str | None,
     settings: Settings,
 ) -> None:
     """Propose thresholds for each kind of task, from the tasks in PATHS that were well.
@@ -52,13 +57,15 @@ def calibrate(
     """
     if write:
         _check_environment()
-    parts, skipped = traces.turns(paths, settings)
-    try:
-        with traces.working("trying thresholds"):
-            calibration = calibrated(parts, settings, alarms_per_day, time.time_ns())
-    except CalibrationError:
-        traces.warn_of(skipped)
-        raise
+    work = partial(sorted_out, settings=settings, now_ns=time.time_ns())
+    with engine_of(engine, address, paths) as judging:
+        parts, skipped = traces.work_on(paths, settings, work, judging)
+        try:
+            with traces.working("trying thresholds"):
+                calibration = calibrated_of(parts, settings, alarms_per_day)
+        except CalibrationError:
+            traces.warn_of(skipped)
+            raise
     print_calibration(calibration, alarms_per_day, stdout_console())
     if write:
         _write(settings, calibration.settings)

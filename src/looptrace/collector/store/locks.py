@@ -35,6 +35,9 @@ class DamagedFileError(StoreError):
         super().__init__(message)
         self.path = path
 
+    def __reduce__(self) -> tuple[type[DamagedFileError], tuple[Path, str]]:
+        return DamagedFileError, (self.path, str(self))  # It may come from another process.
+
 
 @contextmanager
 def ingesting(store_dir: Path) -> Iterator[None]:

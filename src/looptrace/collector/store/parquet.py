@@ -100,7 +100,7 @@ def read_bucket(
     """
     schema = TABLES[table]
     wanted = pl.Schema({name: schema[name] for name in columns or schema})
-    return _read(_files(store_dir, table, bucket), wanted).drop(_FILE)
+    return _read(bucket_files(store_dir, table, bucket), wanted).drop(_FILE)
 
 
 def read_where(
@@ -156,7 +156,7 @@ def write_bucket(
     day = pl.from_epoch(start_ns, time_unit="ns").dt.date().cast(pl.String)
     by_day = rows.with_columns(day=day).partition_by("day", as_dict=True, include_key=False)
     wanted = {_file(store_dir, table, str(day), bucket): part for (day,), part in by_day.items()}
-    files = _files(store_dir, table, bucket)
+    files = bucket_files(store_dir, table, bucket)
     stored = _read(files, TABLES[table]).partition_by(_FILE, as_dict=True, include_key=False)
     empty = TABLES[table].to_frame()
     changed = {
@@ -301,7 +301,8 @@ def _schema(path: Path) -> pl.Schema:
     return pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema()
 
 
-def _files(store_dir: Path, table: str, bucket: int) -> list[Path]:
+def bucket_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
+    """Return the files of a bucket, in the order of their days."""
     return sorted((store_dir / table).glob(f"day=*/{_bucket_folder(bucket)}/{DATA}"))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import polars as pl
 
@@ -16,8 +16,10 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.session_names import session_task
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
-from looptrace.collector.store.locks import reading
-from looptrace.collector.store.parquet import BUCKETS, read_bucket, read_where
+from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.parquet import BUCKETS, bucket_files, read_bucket, read_where
+
+R = TypeVar("R")
 
 _SPAN = ["trace_id", "span_id"]
 _TURN_COLUMNS = ["task", "kind", "agent", "service", "start_ns", "end_ns", "failed"]
@@ -56,13 +58,64 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    require_store(store_dir)
     for bucket in range(BUCKETS):
-        with reading(store_dir):
-            turns = read_bucket(store_dir, "turns", bucket)
+        turns = read_turns_in(store_dir, bucket)
         if not turns.is_empty():
-            # A person's message has the number of the turn before it, and comes after it.
-            yield turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
+            yield turns
+
+
+def read_turns_in(store_dir: Path, bucket: int) -> pl.DataFrame:
+    """Read the turns (`TURN_SCHEMA`) of one bucket, sorted by task and turn.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    with reading(store_dir):
+        turns = read_bucket(store_dir, "turns", bucket)
+    # A person's message has the number of the turn before it, and comes after it.
+    return turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket of a store, and the files that it has where the work is given out."""
+
+    store_dir: Path
+    number: int
+    files: tuple[Path, ...]
+
+
+def buckets(store_dir: Path) -> Iterator[Bucket]:
+    """Yield the buckets of a store, under a path that holds in other processes.
+
+    Raises:
+        StoreError: if the folder is no store.
+    """
+    require_store(store_dir)
+    folder = store_dir.resolve()
+    for number in range(BUCKETS):
+        yield Bucket(folder, number, tuple(bucket_files(folder, "turns", number)))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWork(Generic[R]):
+    """What is done with the turns of a bucket, in whatever process or on whatever machine."""
+
+    work: Callable[[pl.DataFrame], R]
+
+    def __call__(self, bucket: Bucket) -> R | None:
+        """Return what the work makes of the turns, None where there are none.
+
+        Raises:
+            StoreError: if the files are not where this process looks, or cannot be read.
+        """
+        if missing := next((path for path in bucket.files if not path.is_file()), None):
+            raise StoreError(
+                f"{missing}: is not there; each machine needs the store at the same path."
+            )
+        turns = read_turns_in(bucket.store_dir, bucket.number)
+        return None if turns.is_empty() else self.work(turns)
 
 
 def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:

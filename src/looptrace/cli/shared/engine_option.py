@@ -1,0 +1,54 @@
+"""The options by which a command works on a store with the machines of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from looptrace.cli.shared import traces
+from looptrace.processes import Engine
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def engine_options(command: F) -> F:
+    """Add `--engine` and `--address` to a command."""
+    engine = click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Where the buckets of a store are judged: here, or by a Ray cluster that runs.",
+    )
+    address = click.option(
+        "--address",
+        metavar="ADDRESS",
+        help="The Ray cluster.  [default: RAY_ADDRESS, or the one of this machine]",
+    )
+    return engine(address(command))
+
+
+@contextmanager
+def engine_of(name: str, address: str | None, paths: Sequence[str]) -> Iterator[Engine]:
+    """Return where the buckets of the store in `paths` are judged.
+
+    Raises:
+        UnavailableError: if no cluster answers.
+        InstallError: if the extra is not installed.
+    """
+    if name == "local":
+        if address is not None:
+            raise click.UsageError("--address is of --engine ray.")
+        yield map
+        return
+    if traces.store_of(paths) is None:
+        raise click.UsageError(
+            "--engine ray judges the buckets of a store; make one with `looptrace ingest`."
+        )
+    with traces.needing("ray", "--engine ray"):
+        from looptrace.ray_tasks import RayTasks  # noqa: PLC0415 - Few have it.
+    with RayTasks(address) as tasks:
+        yield tasks.map

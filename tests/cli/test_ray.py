@@ -1,0 +1,271 @@
+"""A store judged by a Ray cluster: two nodes, worker processes, and faults in the middle.
+
+Ray listens on all addresses of its machine, and runs what it is sent. So the cluster is in a
+network of its own, which has loopback alone, and among processes of its own, which all end with the
+test.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.store import reader, writer
+from tests.otlp import Trace
+from tests.paths import ROOT
+
+SPACES = ("--user", "--map-root-user", "--net", "--pid", "--mount")
+# Two nodes of the cluster, with one worker each; the first is the head.
+BEGIN = """
+set -e
+ip link set lo up
+mkdir -p "$1" && mount -t tmpfs ray "$1"
+start() { python -m ray.scripts.scripts start --num-cpus=1 --disable-usage-stats "$@"; }
+start --head --port=6379 --include-dashboard=false --object-store-memory=80000000 --temp-dir="$1"
+start --address=127.0.0.1:6379 --object-store-memory=80000000
+ss -Hltn
+echo begun
+cat >/dev/null # It ends when the test does, however that ends.
+"""
+# Of Ray's processes the names are looked up in /proc, which has to be that of the test's own.
+UNSHARE = ("unshare", *SPACES, "--fork", "--kill-child", "--mount-proc")
+# It warns of a network without an address.
+OF_RAY = re.compile(r"^\[[^\]]+\] network_util\.cc:.*\n", re.MULTILINE)
+LOOPBACK = ("127.0.0.1:", "[::ffff:127.0.0.1]:", "[::1]:")
+WIDTH = {"COLUMNS": "120"}  # Tables are as wide on both sides.
+EMPTY, SKEWED = 3, 5  # buckets
+SESSIONS_TRIED = 200
+
+
+def _why_not() -> str | None:
+    """Return what the tests lack here."""
+    if importlib.util.find_spec("ray") is None:
+        return "Ray is not installed: pip install 'looptrace[ray]'"
+    if not all(map(shutil.which, ("unshare", "nsenter", "ip", "ss"))):
+        return "a network of Ray's own needs unshare, nsenter, ip and ss"
+    tried = subprocess.run(
+        [*UNSHARE, "ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False
+    )
+    return f"a network of Ray's own is refused: {tried.stderr}" if tried.returncode else None
+
+
+WHY_NOT = _why_not()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Start the cluster, and return how a program is run beside it."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),  # Workers import the faults.
+        **WIDTH,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # A token of its own, so that none of whoever runs the tests is looked for.
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    }
+    environment.pop("RAY_ADDRESS", None)
+    # The path is short, because sockets below it have at most 107 characters; it is a file system
+    # of the cluster's own, which goes with it.
+    begin = ["sh", "-c", BEGIN, "sh", "/tmp/looptrace-ray"]  # noqa: S108
+    with subprocess.Popen(
+        [*UNSHARE, *begin],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as cluster:
+        assert cluster.stdout is not None
+        lines = []
+        for line in cluster.stdout:
+            lines.append(line)
+            if line == "begun\n":
+                break
+        try:
+            assert lines[-1:] == ["begun\n"], "".join(lines)
+            listening = [line.split()[3] for line in lines if line.startswith("LISTEN")]
+            assert listening
+            assert all(address.startswith(LOOPBACK) for address in listening), listening
+            inner = Path(f"/proc/{cluster.pid}/task/{cluster.pid}/children").read_text().split()[0]
+
+            def running(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
+                done = subprocess.run(
+                    [
+                        "nsenter",
+                        "--target",
+                        inner,
+                        *SPACES[:1],
+                        *SPACES[2:],
+                        "--preserve-credentials",
+                        f"--wdns={ROOT}",
+                        "python",
+                        *command,
+                    ],
+                    env={**environment, **more},
+                    capture_output=True,
+                    text=True,
+                    timeout=30,
+                    check=False,
+                )
+                done.stderr = OF_RAY.sub("", done.stderr)
+                return done
+
+            yield running
+        finally:
+            cluster.kill()
+
+
+def write_session(name: str, steps: int) -> str:
+    """Return the trace of an agent whose call fails again and again, and of one that works."""
+    trace = Trace(name, service="agents")
+    for step in range(steps):
+        argument = {"path": "a.py" if step % 3 else f"{name}-{step}.py"}
+        trace.span(
+            "execute_tool read",
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": "read",
+                "gen_ai.tool.call.arguments": json.dumps(argument),
+                "gen_ai.tool.call.result": f"line {step // 9}",
+            },
+            status="error" if step % 7 == 6 else "ok",
+            message="connection refused",
+        )
+    return trace.lines()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with an empty bucket, and one that has most of the turns."""
+    folder = tmp_path_factory.mktemp("stores")
+    traces, drawn, chosen = folder / "traces.jsonl", folder / "drawn", folder / "chosen"
+    names = [f"session-{number}" for number in range(SESSIONS_TRIED)]
+    traces.write_text("".join(write_session(name, 1) for name in names), encoding="utf-8")
+    writer.ingest(read_spans([str(traces)]).spans, drawn)
+    text = []
+    for bucket in reader.buckets(drawn):
+        sessions = reader.read_turns_in(drawn, bucket.number)["session"].unique().sort()
+        steps, count = (300, 8) if bucket.number == SKEWED else (20, 3)
+        if bucket.number != EMPTY:
+            text += [write_session(session, steps) for session in sessions[:count]]
+    traces.write_text("".join(text), encoding="utf-8")
+    writer.ingest(read_spans([str(traces)]).spans, chosen)
+    turns = [reader.read_turns_in(chosen, n.number).height for n in reader.buckets(chosen)]
+    assert turns[EMPTY] == 0
+    assert turns[SKEWED] > sum(turns) / 2
+    assert min(turns[:EMPTY] + turns[EMPTY + 1 :]) > 0
+    return chosen
+
+
+def local(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on this machine alone."""
+    return subprocess.run(
+        [sys.executable, "-m", "looptrace", *command],
+        cwd=ROOT,
+        env={**os.environ, **WIDTH},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+COMMANDS = {
+    "analyze": ("analyze", "STORE", "--format", "json", "--fail-on", "gate"),
+    "backtest": ("backtest", "STORE", "--a", "balanced", "--b", "conservative", "--format", "json"),
+    "calibrate": ("calibrate", "STORE"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_cluster_reports_what_one_machine_reports(name: str, run: Run, store: Path) -> None:
+    """Findings, gates and reports are the same to the byte, and so is the exit code."""
+    command = [str(store) if word == "STORE" else word for word in COMMANDS[name]]
+    here = local(*command)
+    there = run("-m", "looptrace", *command, "--engine", "ray", "--address", "127.0.0.1:6379")
+
+    assert here.returncode in (0, 1), here.stderr
+    assert (there.returncode, there.stdout, there.stderr) == (
+        (here.returncode, here.stdout, here.stderr)
+    )
+    assert len(here.stdout) > 100
+
+
+def with_faults(run: Run, store: Path, faults: Path, *names: str) -> tuple[str, str]:
+    """Analyse on the cluster, where workers fail as these files say."""
+    for name in names:
+        (faults / name).touch()
+    script = "from tests.cli.ray_faults import run; run()"
+    command = ("analyze", str(store), "--format", "json", "--engine", "ray")
+    done = run("-c", script, str(faults), *command)
+    return done.stdout, done.stderr
+
+
+def test_killed_workers_change_nothing(run: Run, store: Path, tmp_path: Path) -> None:
+    """A part whose worker ends before it, or with its result in hand, is done once more."""
+    here = local("analyze", str(store), "--format", "json")
+    faults = ("once-before-0", f"once-before-{SKEWED}", f"once-after-{EMPTY}", "once-after-9")
+    output, errors = with_faults(run, store, tmp_path, *faults)
+
+    assert json.loads(here.stdout)["findings"]
+    assert output == here.stdout, errors
+    assert not list(tmp_path.glob("once-*"))
+    for bucket in (0, SKEWED, EMPTY, 9):
+        begun = (tmp_path / f"begun-{bucket}").read_text(encoding="utf-8").split()
+        assert len(set(begun)) == 2, bucket
+
+
+def test_a_part_that_always_ends_its_worker_is_an_error(
+    run: Run, store: Path, tmp_path: Path
+) -> None:
+    """The command ends with a line, after all retries, and never with a part missing."""
+    output, errors = with_faults(run, store, tmp_path, "always-before-7")
+
+    assert output == ""
+    assert "Error: Ray gave up on a part after 3 retries" in errors.splitlines()[-1]
+    assert (tmp_path / "begun-7").read_text(encoding="utf-8").count("\n") == 4
+
+
+def test_a_damaged_file_is_named_as_on_one_machine(run: Run, store: Path, tmp_path: Path) -> None:
+    """An error of a worker is that of the command, and is not tried again."""
+    copy = tmp_path / "copy"
+    shutil.copytree(store, copy)
+    bucket = next(bucket for bucket in reader.buckets(copy) if bucket.number == SKEWED)
+    bucket.files[0].write_bytes(b"no Parquet")
+    here = local("analyze", str(copy))
+    there = run("-m", "looptrace", "analyze", str(copy), "--engine", "ray")
+
+    assert here.returncode == there.returncode == 2
+    assert str(bucket.files[0]) in here.stderr
+    assert there.stderr == here.stderr
+
+
+def test_without_a_cluster_the_command_says_so(store: Path) -> None:
+    """Looptrace starts no cluster of its own; here it looks where none of the test's is seen."""
+    done = subprocess.run(
+        [*UNSHARE, sys.executable, "-m", "looptrace", "analyze", str(store), "--engine", "ray"],
+        env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "Error: no Ray cluster answers at auto" in done.stderr
