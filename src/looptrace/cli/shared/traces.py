@@ -26,7 +26,7 @@ from rich.status import Status
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.outages import failures_of, with_outages
-from looptrace.analyzer.engine.parallel import analyse_in
+from looptrace.analyzer.engine.parallel import SPANS_MIN, analyse_in
 from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.normalize.turn_builder import turns_of
@@ -75,10 +75,13 @@ def analysis(
                 spans, skipped = spans_read.spans, spans_read.skipped
                 whole = analyse_in(processes, spans, skipped, settings.policy)
                 return with_outages(whole, failures_of(whole.turns), settings.outages)
-    with working():
-        judged = list(_of_buckets(folder, settings, partial(_judged, settings), engine))
+    counts = reader.counts(folder)
+    is_small = counts.spans < SPANS_MIN  # Processes would take longer to start.
+    with Processes(1 if is_small else jobs) as processes, working():
+        is_shared = engine is map and processes.jobs > 1
+        here = processes.map if is_shared else engine
+        judged = list(_of_buckets(folder, settings, partial(_judged, settings), here))
         parts, failures = [part for part, _ in judged], [failed for _, failed in judged]
-        counts = reader.counts(folder)
         whole = joined(parts, counts.sessions, counts.spans)
         every = pl.concat(failures) if failures else failures_of(whole.turns)
         return with_outages(whole, every, settings.outages)
