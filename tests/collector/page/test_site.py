@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from looptrace.analyzer.settings.sections import default
+from looptrace.collector.page import overview
 from looptrace.collector.page.rendering import ASSETS, HEADERS, PAGES, asset_url
 from looptrace.collector.page.sessions import FORM_COOKIE, SESSION_COOKIE, Sessions
+from looptrace.collector.page.site import Site
 from looptrace.collector.server.access import Access
+from looptrace.collector.server.service import Options, Service
+from looptrace.collector.store import reader
+from looptrace.collector.store.locks import StoreError
 from tests.analyzer.report.test_report import Page
 from tests.collector.page.conftest import TOKEN, Browser, gate_ids, signed_in
 from tests.reliability.serving import Served, looping, served
@@ -258,6 +266,62 @@ def test_a_server_of_one_machine_asks_for_nothing(tmp_path: Path) -> None:
                 browser.post(path, data={"decision": "cancel"}, headers=headers).status_code == 403
             )
             assert browser.get("/", headers={"host": "evil.example"}).status_code == 403
+
+
+def test_nobody_waits_for_figures_that_can_be_computed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look at the overview and at the tasks finds them ready."""
+    asked: list[str] = []
+
+    def noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def of(*arguments: Any) -> Any:
+            asked.append(name)
+            return call(*arguments)
+
+        return of
+
+    monkeypatch.setattr(overview, "ask_each", noted("overview", overview.ask_each))
+    monkeypatch.setattr(reader, "read_tasks", noted("tasks", reader.read_tasks))
+
+    async def look() -> list[int]:
+        options = Options(tmp_path, default(), Access(), 0, None)
+        service = Service(options)
+        try:
+            page = Site(service, options)
+            await page.prepare()
+            assert asked == ["overview", "tasks"]
+            transport = httpx.ASGITransport(page)
+            async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
+                return [(await browser.get(path)).status_code for path in ("/overview", "/tasks")]
+        finally:
+            await asyncio.to_thread(service.close)
+
+    assert asyncio.run(look()) == [200, 200]
+    assert asked == ["overview", "tasks"]
+
+
+def test_figures_that_cannot_be_computed_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that cannot be read ends no server."""
+
+    def fail(*_: object) -> None:
+        raise StoreError("turns.parquet: damaged.")
+
+    monkeypatch.setattr(overview, "ask_each", fail)
+
+    async def prepare() -> None:
+        options = Options(tmp_path, default(), Access(), 0, None)
+        service = Service(options)
+        try:
+            await Site(service, options).prepare()
+        finally:
+            await asyncio.to_thread(service.close)
+
+    asyncio.run(prepare())
+
+    assert "the first look at the page will take longer: turns.parquet: damaged." in caplog.text
 
 
 def test_a_form_outlives_a_restart() -> None:

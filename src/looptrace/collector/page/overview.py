@@ -43,15 +43,20 @@ class Overview:
     _computing: asyncio.Task[None] | None = None
 
     async def show(self, request: Request) -> Response:
-        """Show the figures as they were last computed; what is newer is there the next time.
+        """Show the figures as they were last computed; what is newer is there the next time."""
+        await self.prepare()
+        return await self.renderer.answer(request, "overview.html.j2", **(self._figures or {}))
 
-        Only who asks first waits for them.
+    async def prepare(self) -> None:
+        """Have figures to show: only the first ones are waited for.
+
+        Raises:
+            StoreError: if the store cannot be read.
         """
         if self.version() != self._version and self._computing is None:
             self._computing = asyncio.create_task(self._compute())
         if self._figures is None and self._computing is not None:
             await asyncio.shield(self._computing)
-        return await self.renderer.answer(request, "overview.html.j2", **(self._figures or {}))
 
     async def _compute(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -9,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -25,7 +27,7 @@ from looptrace.collector.page.operations import Operations
 from looptrace.collector.page.overview import Overview
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.sessions import Sessions
-from looptrace.collector.page.task_list import TaskList
+from looptrace.collector.page.task_list import TaskFilter, TaskList
 from looptrace.collector.page.task_pages import TaskPages
 from looptrace.collector.server.access import WHO, Receive, Scope, Send
 from looptrace.collector.server.api_responses import bounded_body
@@ -33,6 +35,9 @@ from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.trace_links import TraceLinks
+from looptrace.errors import LooptraceError
+
+_logger = logging.getLogger(__name__)
 
 SIGN_IN, SIGN_OUT, CHANGES = "/sign-in", "/sign-out", "/changes"
 DECIDE = f"{decision_links.PATH}/{{id}}"
@@ -59,8 +64,11 @@ class Site:
         key = content_key(options.store_dir)
         hours = options.settings.page.sign_in_hours
         self._sessions = Sessions(options.access, key, hours)
+        self._service = service
         self._changes = ChangeStream(service)
         self._renderer = Renderer(self._sessions, self._changes.state)
+        self._listed = TaskList(options.store_dir, options.settings.policy.rule_set)
+        self._overview = Overview(service.gates, self._renderer, self._changes.version)
         self._routes = self._made(service, options)
         self._app = Starlette(
             routes=self._routes,
@@ -71,6 +79,15 @@ class Site:
     def serves(self, path: str) -> bool:
         """Return whether a path is one of the page's."""
         return path.split("/")[1] in self._first_segments if path.startswith("/") else False
+
+    async def prepare(self) -> None:
+        """Compute what the first visitor would wait for, once the server has caught up."""
+        await self._service.caught_up()
+        try:
+            await self._overview.prepare()
+            await run_in_threadpool(self._listed.find, TaskFilter(), self._changes.version())
+        except LooptraceError as error:
+            _logger.warning("the first look at the page will take longer: %s", error)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, to those who may see the page."""
@@ -109,9 +126,8 @@ class Site:
 
     def _made(self, service: Service, options: Options) -> list[Route]:
         links = TraceLinks(options.settings.page.trace_url)
-        listed = TaskList(options.store_dir, options.settings.policy.rule_set)
-        tasks = TaskPages(service.gates, self._renderer, links, listed, self._changes.version)
-        overview = Overview(service.gates, self._renderer, self._changes.version)
+        version = self._changes.version
+        tasks = TaskPages(service.gates, self._renderer, links, self._listed, version)
         operations = Operations(service, options.settings, self._renderer)
         gates = GatePages(service.gates, self._renderer, links, service.archiver.wake)
         links_of_messages = DecisionLinks(content_key(options.store_dir))
@@ -126,7 +142,7 @@ class Site:
             _get("/task", tasks.task),
             _get("/task/turn", tasks.turn),
             _get("/task/why", tasks.why),
-            _get("/overview", overview.show),
+            _get("/overview", self._overview.show),
             _get("/rules", operations.rules),
             _get("/settings", operations.in_force),
             _get("/webhooks", operations.webhooks),

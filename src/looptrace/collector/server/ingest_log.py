@@ -25,6 +25,7 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.text.digests import digest
+from looptrace.collector.server.metrics import Instrument
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.store.sqlite_file import Schema, connect, explained
@@ -134,6 +135,29 @@ class IngestLog:
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
         self._worker = Worker("looptrace-log", self._write)
         self._worker.start()
+
+    def instruments(self) -> list[Instrument]:
+        """Return the instruments of what waits in the log."""
+        return [
+            Instrument(
+                "looptrace.log.bytes",
+                "Bytes that are acknowledged and not in the store yet.",
+                lambda: {(): self.bytes},
+                "gauge",
+            ),
+            Instrument("looptrace.log.spans", "Spans of these.", lambda: {(): self.spans}, "gauge"),
+            Instrument(
+                "looptrace.log.is_blocked",
+                "1 while the log cannot be written; senders are told to come back.",
+                lambda: {(): float(self.is_blocked)},
+                "gauge",
+            ),
+            Instrument(
+                "looptrace.log.damaged",
+                "Requests of the log that were damaged, and set aside.",
+                lambda: {(): self.damaged},
+            ),
+        ]
 
     async def accept(self, spans: pl.DataFrame) -> None:
         """Commit spans; see `Sink`."""

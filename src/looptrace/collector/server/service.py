@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import uvicorn
@@ -179,26 +180,7 @@ class Service:
             *metrics.of_fields("detection", self.detector.counts),
             *metrics.of_fields("storing", self.archiver.counts),
             *self.loops.instruments(),
-            Instrument(
-                "looptrace.log.bytes",
-                "Bytes that are acknowledged and not in the store yet.",
-                lambda: {(): self.log.bytes},
-                "gauge",
-            ),
-            Instrument(
-                "looptrace.log.spans", "Spans of these.", lambda: {(): self.log.spans}, "gauge"
-            ),
-            Instrument(
-                "looptrace.log.is_blocked",
-                "1 while the log cannot be written; senders are told to come back.",
-                lambda: {(): float(self.log.is_blocked)},
-                "gauge",
-            ),
-            Instrument(
-                "looptrace.log.damaged",
-                "Requests of the log that were damaged, and set aside.",
-                lambda: {(): self.log.damaged},
-            ),
+            *self.log.instruments(),
             Instrument(
                 "looptrace.webhooks.results",
                 "What came of tries: delivered, failed, dead, disabled; error is our own.",
@@ -220,12 +202,16 @@ class Service:
             self.judge.wake()
         self.archiver.wake()  # Somebody may ask for a report of it.
 
+    async def caught_up(self, deadline_s: float = inf) -> None:
+        """Wait until the detector knows the tasks at work, or the monotonic clock says so late."""
+        while not self.detector.counts.is_current and time.monotonic() < deadline_s:
+            await asyncio.sleep(_STORED_LOOK_S)
+
     async def _stored(self) -> None:
         """Wait until the store has what the detector has seen, if that does not take long."""
-        detected, deadline_s = self.detector.counts, time.monotonic() + _STORED_WAIT_S
-        while not detected.is_current and time.monotonic() < deadline_s:
-            await asyncio.sleep(_STORED_LOOK_S)
-        seq = detected.seq
+        deadline_s = time.monotonic() + _STORED_WAIT_S
+        await self.caught_up(deadline_s)
+        seq = self.detector.counts.seq
         self.archiver.wake()
         while self.archiver.counts.seq < seq and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
@@ -314,8 +300,11 @@ async def _serve(
                 None if grpc_port is None else _address(access.host, grpc_port),
             )
         )
+        preparing = asyncio.create_task(page.prepare()) if page else None
         with _quick_to_answer():
             await http.serve(sockets=[listener])
+        if preparing:
+            preparing.cancel()
 
 
 class _Http(uvicorn.Server):
