@@ -24,6 +24,7 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fingerprint.equivalence import NOTHING
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError
 from looptrace.analyzer.gates.events import GateEvent
@@ -78,7 +79,7 @@ def turns_of(text: str, task: str = "t") -> pl.DataFrame:
 def recorded(gates: GateStore, text: str, task: str = "t") -> Detection:
     """Judge turns in the notation and what was decided on them, and record it."""
     turns = turns_of(text, task)
-    turns = numbered(pl.concat([turns, resolution_turns(gates.resolutions())]))
+    turns = numbered(pl.concat([turns, resolution_turns(gates.resolutions(), NOTHING)]))
     judged = detect(turns)
     gates.record(judged.events, judged.states or [TaskState(task)], NOW_NS, judged.openings)
     return judged
@@ -229,7 +230,7 @@ def prepared(folder: Path) -> list[Step]:
         rounds.append([Step(gate=g.id, at_ns=at_ns) for g in decided.gates()])
         for step in rounds[-1]:
             step.take(decided)
-        turns = numbered(pl.concat([turns, resolution_turns(decided.resolutions())]))
+        turns = numbered(pl.concat([turns, resolution_turns(decided.resolutions(), NOTHING)]))
     rounds += [until(12), until(15), until(18)]
     by_task: dict[str, list[Step]] = {name: [] for name in names}
     tasks = {step.gate: event.task for step in rounds[3] for event in _opening(rounds[2], step)}
@@ -434,7 +435,7 @@ def test_batch_and_live_see_a_resolution_alike(gates: GateStore) -> None:
     (gate,) = gates.gates()
     # The person's clock is behind; the decision holds after the opening all the same.
     gates.resolve(gate.id, "reviewed", None, gate.opened_ns - 3 * NS_PER_S)
-    turns = numbered(pl.concat([turns_of(text), resolution_turns(gates.resolutions())]))
+    turns = numbered(pl.concat([turns_of(text), resolution_turns(gates.resolutions(), NOTHING)]))
     judged = detect(turns)
     assert [e.type for e in judged.events][1:4] == ["gate_opened", "gate_resolved", "counter_reset"]
     assert turns.filter(kind="user").select("turn", "name").rows() == [(5, "reviewed")]

@@ -15,10 +15,16 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from polars.testing import assert_frame_equal
 
 from looptrace.analyzer.engine.batch import in_order
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fingerprint import signatures, source
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, TextMask
+from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_KEY
 from looptrace.cli.ingest import ingest as ingest_command
 from looptrace.cli.main import main
 from looptrace.collector.otlp.frames import Frame
@@ -36,6 +42,7 @@ SPANS_A_GO = 5
 KILL_AFTER_MAX_S = 0.7
 WRITER_WAITS_S = 0.5
 BYTES_MANY = 1 << 40
+MASKED = DetectionPolicy(sameness=Sameness(masks=(TextMask("total is [0-9]+", "total"),)))
 
 # Ingests small parts again and again, each time in another order, until it is killed.
 VICTIM = """
@@ -321,6 +328,60 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
     stored = pl.concat(reader.read_turns(tmp_path)).sort("task", maintain_order=True)
     assert stored.equals(turns_of(spans)[0])
     assert stored.filter(task="t1")["result"].to_list() == ["late"]
+
+
+def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Read all buckets as they compare by this; gives for how many turns that was computed."""
+    made: list[int] = []
+
+    def noted(turns: pl.DataFrame, by: Sameness) -> pl.DataFrame:
+        made.append(turns.height)
+        return add_fingerprints(turns, by)
+
+    work = reader.BucketWork(sameness, pl.DataFrame.clone)
+    with monkeypatch.context() as patched:
+        patched.setattr(signatures, "add_fingerprints", noted)
+        parts = [part for part in map(work, reader.buckets(folder)) if part is not None]
+    turns, _ = turns_of(pl.concat(reader.read_spans(folder)), sameness)
+    assert_frame_equal(pl.concat(parts).sort(TURN_KEY), turns.sort(TURN_KEY))
+    return sum(made)
+
+
+def test_turns_are_fingerprinted_anew_only_where_the_store_has_other_fingerprints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is declared, the code and the engine decide, not whoever judged the store last."""
+    folder = tmp_path / "store"
+    stored = writer.ingest(spans_of(looping("a"), working("b")), folder)
+
+    assert fingerprinted(folder, NOTHING, monkeypatch) == 0
+    assert fingerprinted(folder, MASKED.sameness, monkeypatch) >= stored.turns > 0
+    monkeypatch.setattr(source, "_code", lambda: "another")
+    assert fingerprinted(folder, NOTHING, monkeypatch) >= stored.turns
+
+
+def test_a_bucket_with_fingerprints_of_two_kinds_is_fingerprinted_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks that an ingest leaves alone keep the fingerprints of earlier code, until all change."""
+    folder = tmp_path / "store"
+    sessions = [looping(f"s{number}") for number in range(40)]  # Several of them share a bucket.
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "_code", lambda: "earlier")
+        writer.ingest(spans_of(*sessions[:20]), folder)
+    writer.ingest(spans_of(*sessions[20:]), folder)
+
+    noted = [parquet.bucket_made_with(folder, "turns", n) for n in range(parquet.BUCKETS)]
+    turns = [reader.read_turns_in(folder, n).height for n in range(parquet.BUCKETS)]
+    other = sum(
+        height
+        for height, made in zip(turns, noted, strict=True)
+        if made != source.fingerprint_source(NOTHING)
+    )
+    assert fingerprinted(folder, NOTHING, monkeypatch) == other > 0
+
+    writer.ingest(SPAN_SCHEMA.to_frame(), folder, MASKED)
+    assert fingerprinted(folder, MASKED.sameness, monkeypatch) == 0
 
 
 def test_rows_lie_on_the_day_of_their_start(tmp_path: Path) -> None:

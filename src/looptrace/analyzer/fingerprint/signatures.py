@@ -32,6 +32,7 @@ from looptrace.analyzer.fingerprint.masks import (
     prompt_words,
 )
 from looptrace.analyzer.fingerprint.runner_output import TESTS, failed_tests, with_figures
+from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.fingerprint.tool_kinds import (
     CHANGES,
@@ -116,9 +117,15 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     ).select(TURN_SCHEMA.names())
 
 
-def compared_by(turns: pl.DataFrame, sameness: Sameness) -> pl.DataFrame:
-    """Return turns (`TURN_SCHEMA`) as they compare by what is declared now, numbered anew."""
-    return numbered(add_fingerprints(turns, sameness))
+def compared_by(
+    turns: pl.DataFrame, sameness: Sameness, made_with: str | None = None
+) -> pl.DataFrame:
+    """Return turns (`TURN_SCHEMA`) as they compare by what is declared now, numbered anew.
+
+    `made_with` is the `fingerprint_source` of those that they have; None is not known.
+    """
+    is_same = made_with == fingerprint_source(sameness)
+    return numbered(turns if is_same else add_fingerprints(turns, sameness))
 
 
 def _failed(turns: pl.DataFrame) -> pl.Expr:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
@@ -40,7 +41,7 @@ def decisions_on(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator
             yield replace(each, task=task)
 
 
-def resolution_turns(decided: Iterable[Resolution]) -> pl.DataFrame:
+def resolution_turns(decided: Iterable[Resolution], sameness: Sameness) -> pl.DataFrame:
     """Return decisions as messages of a person (`TURN_SCHEMA`).
 
     They are not numbered: that is done together with the turns that they are added to.
@@ -62,10 +63,12 @@ def resolution_turns(decided: Iterable[Resolution]) -> pl.DataFrame:
         }
         for each in decided
     ]
-    return add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row"))
+    return add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row"), sameness)
 
 
-def with_decisions(turns: pl.DataFrame, decided: Iterable[Resolution]) -> pl.DataFrame:
+def with_decisions(
+    turns: pl.DataFrame, decided: Iterable[Resolution], sameness: Sameness
+) -> pl.DataFrame:
     """Add to turns (`TURN_SCHEMA`) what people decided of their tasks, where it is not there."""
-    said = resolution_turns(decisions_on(decided, turns))
+    said = resolution_turns(decisions_on(decided, turns), sameness)
     return pl.concat([turns, said.join(turns, on="call_id", how="anti")])

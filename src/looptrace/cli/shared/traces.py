@@ -27,8 +27,6 @@ from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.outages import failures_of, with_outages
 from looptrace.analyzer.engine.parallel import SPANS_MIN, analyse_in
-from looptrace.analyzer.fingerprint.equivalence import Sameness
-from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
@@ -127,13 +125,9 @@ def _of_buckets(
 ) -> Iterator[R]:
     """Do this work for each bucket of a store, whose turns compare by the settings in force."""
     warn_of_waiting(folder)
-    of_bucket = reader.BucketWork(partial(_compared, settings.policy.sameness, work))
+    of_bucket = reader.BucketWork(settings.policy.sameness, work)
     results = engine(of_bucket, reader.buckets(folder))
     return (result for result in results if result is not None)
-
-
-def _compared(sameness: Sameness, work: Callable[[pl.DataFrame], R], turns: pl.DataFrame) -> R:
-    return work(compared_by(turns, sameness))
 
 
 def _judged(settings: Settings, turns: pl.DataFrame) -> tuple[Analysis, pl.DataFrame]:

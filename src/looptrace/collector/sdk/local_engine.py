@@ -41,6 +41,7 @@ class LocalEngine:
         settings = settings or default()
         self._live = LiveSpans(settings.policy)
         self._directives = settings.directives
+        self._sameness = settings.policy.sameness
         self._notify: Callable[[list[GateNotice]], object] = list  # until it is started
         self._service = ""  # of the spans that came last
         self._pid: int | None = None  # of the process in which it works
@@ -92,7 +93,8 @@ class LocalEngine:
                 )
                 for name in sorted(names)
             ]
-            notices = self._notices(self._live.feed(resolution_turns(resolutions)))
+            turns = resolution_turns(resolutions, self._sameness)
+            notices = self._notices(self._live.feed(turns))
         self._notify(notices)
 
     def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:  # noqa: ARG002

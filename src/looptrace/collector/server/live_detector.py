@@ -178,6 +178,7 @@ class _Judge:
         self._pause = pause
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
+        self._sameness = settings.policy.sameness
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
         self._sessions = self._live.traces.groups
         self._sessions.join(gates.session_names())
@@ -249,7 +250,9 @@ class _Judge:
         for turns in reader.read_turns(self._dir):
             traces.update(turns.filter(is_touched)["trace_id"])
             goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
-            self._warm_turns(with_decisions(turns.filter(goes_on & ~is_touched), decided))
+            self._warm_turns(
+                with_decisions(turns.filter(goes_on & ~is_touched), decided, self._sameness)
+            )
         of_traces = pl.col("trace_id").is_in(list(traces))
         for spans in reader.read_spans(self._dir):
             touched.append(spans.filter(of_traces))
@@ -280,7 +283,7 @@ class _Judge:
         with self._failing(self._judged.seq), self._replaying():
             rows = self._live.replay(spans.iter_slices(SPANS_A_TICK))
             turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
-            fed = self._live.feed(with_decisions(turns, self._gates.resolutions()))
+            fed = self._live.feed(with_decisions(turns, self._gates.resolutions(), self._sameness))
             self._note_fed(len(rows), fed, is_whole=is_last)
             self._tell_outages(rows)
         with self._failing(self._judged.seq):
@@ -292,7 +295,7 @@ class _Judge:
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:
-            turns = resolution_turns(said)
+            turns = resolution_turns(said, self._sameness)
             self._note_fed(turns.height, self._live.feed(turns))
             self._seen.update(each.id for each in said)
         if logged is not None:

@@ -77,6 +77,7 @@ BUCKETS = 16
 DATA = "data.parquet"  # The name of every file with rows.
 _ASIDE = f".{DATA}.tmp-"
 _DAMAGED = ".damaged"
+_MADE_WITH = "looptrace.made_with"  # A note in a file's metadata.
 _FIRST_DAY = "1970-01-01"
 _FILE = "looptrace file"  # A column for the file that a row came from.
 
@@ -146,9 +147,16 @@ def rewrite(
 
 
 def write_bucket(
-    store_dir: Path, table: str, bucket: int, rows: pl.DataFrame, start_ns: pl.Series
+    store_dir: Path,
+    table: str,
+    bucket: int,
+    rows: pl.DataFrame,
+    start_ns: pl.Series,
+    made_with: str = "",
 ) -> None:
     """Make these rows the bucket's, each on the day of its start; equal files are left alone.
+
+    Files note what their rows were `made_with`, for `bucket_made_with`.
 
     Raises:
         StoreError: if a file is not what looptrace wrote, or cannot be written.
@@ -164,8 +172,19 @@ def write_bucket(
         for path in sorted({*wanted, *files})
         if not (part := wanted.get(path, empty)).equals(stored.get((str(path),), empty))
         or path not in files
+        or _made_with(path) != made_with
     }
-    _write_files(store_dir, changed)
+    _write_files(store_dir, changed, made_with)
+
+
+def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
+    """Return what all rows of a bucket were made with; None where files differ or do not say.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    noted = {_made_with(path) for path in bucket_files(store_dir, table, bucket) if _has_rows(path)}
+    return noted.pop() or None if len(noted) == 1 else None
 
 
 def prepare_files(store_dir: Path) -> None:
@@ -245,13 +264,20 @@ def sweep(store_dir: Path) -> None:
             aside.unlink()
 
 
-def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame]) -> None:
+def _made_with(path: Path) -> str:
+    try:
+        return pl.read_parquet_metadata(path).get(_MADE_WITH, "")
+    except _BAD_PARQUET as error:
+        raise _damaged(path, _first_line(error)) from error
+
+
+def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame], made_with: str = "") -> None:
     asides = {path: path.with_name(f"{_ASIDE}{os.getpid()}") for path in files}
     try:
         for path, rows in files.items():
             make_folder(path.parent)
             with asides[path].open("wb") as file:
-                rows.write_parquet(file, compression="zstd")
+                rows.write_parquet(file, compression="zstd", metadata={_MADE_WITH: made_with})
                 file.flush()
                 os.fsync(file.fileno())
         with replacing(store_dir):
@@ -291,9 +317,13 @@ def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
         return rows
     if len(paths) > 1:
         return pl.concat(_read([path], columns) for path in paths)
-    raise DamagedFileError(
-        paths[0],
-        f"{paths[0]}: cannot be read ({why}); move it away and ingest the traces of its day again.",
+    raise _damaged(paths[0], why)
+
+
+def _damaged(path: Path, why: str) -> DamagedFileError:
+    return DamagedFileError(
+        path,
+        f"{path}: cannot be read ({why}); move it away and ingest the traces of its day again.",
     )
 
 

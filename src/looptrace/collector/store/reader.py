@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
+from looptrace.analyzer.fingerprint.equivalence import Sameness
+from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.analyzer.settings.webhook import Webhook
@@ -17,7 +19,13 @@ from looptrace.analyzer.text.session_names import session_task
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
 from looptrace.collector.store.locks import StoreError, reading
-from looptrace.collector.store.parquet import BUCKETS, bucket_files, read_bucket, read_where
+from looptrace.collector.store.parquet import (
+    BUCKETS,
+    bucket_files,
+    bucket_made_with,
+    read_bucket,
+    read_where,
+)
 
 R = TypeVar("R")
 
@@ -100,8 +108,12 @@ def buckets(store_dir: Path) -> Iterator[Bucket]:
 
 @dataclass(frozen=True, slots=True)
 class BucketWork(Generic[R]):
-    """What is done with the turns of a bucket, in whatever process or on whatever machine."""
+    """What is done with the turns of a bucket, in whatever process or on whatever machine.
 
+    The turns compare by what is declared as the same.
+    """
+
+    sameness: Sameness
     work: Callable[[pl.DataFrame], R]
 
     def __call__(self, bucket: Bucket) -> R | None:
@@ -114,8 +126,10 @@ class BucketWork(Generic[R]):
             raise StoreError(
                 f"{missing}: is not there; each machine needs the store at the same path."
             )
-        turns = read_turns_in(bucket.store_dir, bucket.number)
-        return None if turns.is_empty() else self.work(turns)
+        with reading(bucket.store_dir):
+            turns = read_bucket(bucket.store_dir, "turns", bucket.number)
+            made_with = bucket_made_with(bucket.store_dir, "turns", bucket.number)
+        return None if turns.is_empty() else self.work(compared_by(turns, self.sameness, made_with))
 
 
 def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:

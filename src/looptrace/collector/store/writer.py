@@ -19,7 +19,8 @@ import polars as pl
 
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.analyzer.gates.resolutions import decisions_on, resolution_turns
+from looptrace.analyzer.fingerprint.source import fingerprint_source
+from looptrace.analyzer.gates.resolutions import with_decisions
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.span_tree import joined_names
 from looptrace.analyzer.normalize.turn_builder import turns_of
@@ -43,6 +44,7 @@ from looptrace.collector.store.migration import migrate
 from looptrace.collector.store.parquet import (
     BUCKETS,
     TABLES,
+    bucket_made_with,
     expire,
     finding_table,
     prepare_files,
@@ -289,8 +291,7 @@ class Writer:
             return
         spans = pl.concat([changed.spans for changed in buckets])
         turns, _ = turns_of(spans, self._policy.sameness)
-        resolutions = resolution_turns(decisions_on(self._gates.resolutions(), turns))
-        turns = numbered(pl.concat([turns, resolutions]))
+        turns = numbered(with_decisions(turns, self._gates.resolutions(), self._policy.sameness))
         detection = detect(turns, self._policy)
         for changed in buckets:
             yield self._write(changed, turns, detection)
@@ -302,8 +303,12 @@ class Writer:
         own = set(turns.filter(pl.col("trace_id").is_in(traces))["task"])
         stored = read_bucket(self._dir, "turns", bucket)
         tasks = own | set(stored.filter(of_traces(changed.traces))["task"])
-        every = numbered(pl.concat([stored.filter(~of_task(tasks)), turns.filter(of_task(own))]))
-        write_bucket(self._dir, "turns", bucket, every, every["start_ns"])
+        others = stored.filter(~of_task(tasks))
+        every = numbered(pl.concat([others, turns.filter(of_task(own))]))
+        source = fingerprint_source(self._policy.sameness)
+        if not others.is_empty() and bucket_made_with(self._dir, "turns", bucket) != source:
+            source = ""
+        write_bucket(self._dir, "turns", bucket, every, every["start_ns"], source)
         detection = _of_tasks(detection, own)
         kept = read_bucket(self._dir, "findings", bucket).filter(~of_task(tasks))
         findings = pl.concat([kept, finding_table(detection.findings)]).sort(

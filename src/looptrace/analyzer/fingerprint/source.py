@@ -1,0 +1,30 @@
+"""What fingerprints were made with, so that those that are stored are not made anew."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint.equivalence import Sameness
+from looptrace.analyzer.text.digests import digest
+
+_PACKAGES = ("looptrace.analyzer.fingerprint", "looptrace.analyzer.text")
+
+
+def fingerprint_source(sameness: Sameness) -> str:
+    """Return a hash of all that the fingerprints of turns depend on beside the turns.
+
+    That is what is declared, the code, and the engine that runs the patterns.
+    """
+    return digest(f"{sameness!r} {_code()} {pl.__version__}")
+
+
+@cache
+def _code() -> str:
+    """Return a hash of the modules that make fingerprints; an installation may lack their texts."""
+    modules = (module for package in _PACKAGES for module in files(package).iterdir())
+    texts = (each.read_text("utf-8") for each in modules if each.name.endswith(".py"))
+    return digest("".join([version("looptrace"), *sorted(texts)]))
