@@ -18,9 +18,10 @@ from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.files import reader, sources
-from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.files.reader import SpansRead, read_spans, spool_spans
 from looptrace.processes import Processes
 from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
 from tests.paths import SHARED
@@ -383,6 +384,7 @@ def test_spans_that_an_sdk_has_cut_are_counted(data: bytes, tmp_path: Path) -> N
     paths = [tmp_path / f"{number}.spans" for number in range(3)]
     for each in paths:
         each.write_bytes(data)
-    with Processes(2) as processes, pytest.MonkeyPatch.context() as patch:
+    with Processes(2) as processes, SpanSpool() as spool, pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "SHARED_BYTES_MIN", 1)
-        assert read_spans(list(map(str, paths)), processes=processes).cut == (2, 6) * 3
+        notes = spool_spans(list(map(str, paths)), spool, processes, lambda _done, _all: None)
+        assert notes.cut == (2, 6) * 3

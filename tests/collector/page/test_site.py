@@ -20,6 +20,7 @@ from looptrace.collector.server.access import Access
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.sql import ask_each
 from tests.analyzer.report.test_report import Page
 from tests.collector.page.conftest import TOKEN, Browser, gate_ids, signed_in
 from tests.reliability.serving import Served, looping, served
@@ -281,7 +282,7 @@ def test_nobody_waits_for_figures_that_can_be_computed_before(
 
         return of
 
-    monkeypatch.setattr(overview, "ask_each", noted("overview", overview.ask_each))
+    monkeypatch.setattr(overview, "ask_each", noted("overview", ask_each))
     monkeypatch.setattr(reader, "read_tasks", noted("tasks", reader.read_tasks))
 
     async def look() -> list[int]:

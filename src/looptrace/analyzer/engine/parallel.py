@@ -1,85 +1,114 @@
-"""Spans to an analysis on several cores: traces that are tied together stay in one process."""
+"""Spans to an analysis part by part, also on several cores: tied traces are of one part."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import polars as pl
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse, joined
+from looptrace.analyzer.engine.outages import failures_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
+from looptrace.analyzer.engine.span_spool import SpanSpool, write_spans
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
+from looptrace.analyzer.schema.spans import Skipped, distinct_spans
 from looptrace.processes import Processes
 
 # A process starts in half a second, which so many spans take as well.
 SPANS_MIN = 20_000
-# Spans of a part, about which memory grows in each process.
+# Spans and bytes of a part, about which memory grows in each process.
 PART_SPANS = 50_000
+PART_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Spans of whole groups of traces in a file, and where their turns are written to."""
+    """Files with the spans of whole groups of traces."""
 
-    spans: Path
-    turns: Path
+    files: tuple[Path, ...]
     policy: DetectionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class _PartAnalysis:
+    """What was found in a part; the turns are those of tasks with findings."""
+
+    analysis: Analysis
+    failures: pl.DataFrame
+    clashes: list[Skipped]
 
 
 def analyse_in(
     processes: Processes,
-    spans: pl.DataFrame,
+    spool: SpanSpool,
     skipped: Sequence[Skipped] = (),
     policy: DetectionPolicy = DEFAULT,
-) -> Analysis:
-    """Find the loops in spans (`SPAN_SCHEMA`) as `analyse` does, on several cores.
+) -> tuple[Analysis, pl.DataFrame]:
+    """Find the loops in spans as `analyse` does, part by part; also returns the failures.
 
-    Few spans are analysed here, because processes would take longer to start.
+    These are what `failures_of` makes of all turns. Of many spans the analysis has the turns of
+    tasks with findings alone, so that memory does not grow with the input. Few spans are analysed
+    here and in one part, because processes would take longer to start.
+
+    Raises:
+        UnavailableError: if there is no room for temporary files.
     """
-    if processes.jobs == 1 or spans.height < SPANS_MIN:
-        return analyse(spans, skipped, policy)
-    with TemporaryDirectory(prefix="looptrace-") as folder:
-        parts = list(_parts(spans, Path(folder), processes.jobs, policy))
-        analyses = list(processes.map(_analysis_of_part, parts))
-        turns = pl.concat(pl.read_ipc(part.turns) for part in parts)
-    whole = joined(analyses, sum(a.summary.sessions for a in analyses), spans.height)
-    return replace(
-        whole,
-        skipped=(*skipped, *sorted(whole.skipped, key=lambda part: part.where)),
-        turns=turns.sort("task", "turn", maintain_order=True),
-    )
+    if spool.spans < SPANS_MIN or (processes.jobs == 1 and spool.is_in_memory):
+        spans, clashes = distinct_spans(pl.concat(spool.tables()))
+        analysis = analyse(spans, (*skipped, *clashes), policy)
+        return analysis, failures_of(analysis.turns)
+    parts = [_Part(tuple(files), policy) for files in _shared_out(spool, processes.jobs)]
+    found = list((processes.map if processes.jobs > 1 else map)(_analysis_of_part, parts))
+    analyses = [part.analysis for part in found]
+    counts = [analysis.summary for analysis in analyses]
+    whole = joined(analyses, sum(c.sessions for c in counts), sum(c.spans for c in counts))
+    clashes = [clash for part in found for clash in part.clashes]
+    noted = (sorted(each, key=lambda part: part.where) for each in (clashes, whole.skipped))
+    turns = whole.turns.sort("task", "turn", maintain_order=True)
+    whole = replace(whole, skipped=(*skipped, *(part for each in noted for part in each)))
+    return replace(whole, turns=turns), pl.concat(part.failures for part in found)
 
 
-def _parts(
-    spans: pl.DataFrame, folder: Path, jobs: int, policy: DetectionPolicy
-) -> Iterator[_Part]:
-    """Write spans to files, each of which has whole groups of traces and about as many spans."""
-    group = groups(tie_rows(with_ties(spans)).iter_rows())
-    of_trace = spans.group_by("trace_id").len("spans")
+def _shared_out(spool: SpanSpool, jobs: int) -> Iterator[list[Path]]:
+    """Yield the files of each part, whose traces are tied to none of another part."""
+    part_of = _parts_of_traces(spool, jobs)
+    files: dict[int, list[Path]] = defaultdict(list)
+    for count, spans in enumerate(spool.taken()):
+        parted = spans.join(part_of, on="trace_id", maintain_order="left")
+        for (number,), part in parted.partition_by("part", as_dict=True).items():
+            files[number].append(spool.folder / f"{number}-{count}.part")
+            write_spans(part.drop("part"), files[number][-1])
+    yield from files.values()
+
+
+def _parts_of_traces(spool: SpanSpool, jobs: int) -> pl.DataFrame:
+    """Return by `trace_id` the `part` that it is of; parts have about as many spans."""
+    counts, ties = [], []
+    for spans in spool.tables():
+        counts.append(spans.group_by("trace_id").len("spans"))
+        ties.append(tie_rows(with_ties(spans)))
+    group = groups(pl.concat(ties).unique().iter_rows())
+    of_trace = pl.concat(counts).group_by("trace_id").agg(pl.col("spans").sum())
     of_trace = of_trace.with_columns(group=pl.col("trace_id").replace_strict(group))
     sizes = of_trace.group_by("group").agg(pl.col("spans").sum()).sort("spans", "group")
-    filled = [0] * max(jobs, -(-spans.height // PART_SPANS))
+    parts = max(jobs, -(-spool.spans // PART_SPANS), -(-spool.bytes // PART_BYTES))
+    filled = [0] * parts
     part_of: dict[str, int] = {}
     for name, count in reversed(sizes.rows()):  # The largest first, each to where there is least.
         number = filled.index(min(filled))
         filled[number] += count
         part_of[name] = number
-    of_trace = of_trace.with_columns(part=pl.col("group").replace_strict(part_of))
-    parted = spans.join(of_trace.select("trace_id", "part"), on="trace_id", maintain_order="left")
-    for (number,), part in parted.partition_by("part", as_dict=True).items():
-        path = folder / f"{number}.spans"
-        part.select(list(SPAN_SCHEMA)).write_ipc(path)
-        yield _Part(path, folder / f"{number}.turns", policy)
+    return of_trace.select("trace_id", part=pl.col("group").replace_strict(part_of))
 
 
-def _analysis_of_part(part: _Part) -> Analysis:
-    """Analyse one part; its turns are written to the file that it names."""
-    analysis = analyse(pl.read_ipc(part.spans), policy=part.policy)
-    analysis.turns.write_ipc(part.turns)
-    return replace(analysis, turns=analysis.turns.clear())
+def _analysis_of_part(part: _Part) -> _PartAnalysis:
+    spans, clashes = distinct_spans(pl.concat(pl.read_ipc(each) for each in part.files))
+    analysis = analyse(spans, policy=part.policy)
+    failures = failures_of(analysis.turns)
+    analysis = joined([analysis], analysis.summary.sessions, spans.height)
+    return _PartAnalysis(analysis, failures, clashes)

@@ -68,7 +68,7 @@ def distinct_spans(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
     kept = spans.sort(order, descending=True, nulls_last=True).unique(
         key, keep="first", maintain_order=True
     )
-    counts = clashing.group_by(key, maintain_order=True).len()
+    counts = clashing.group_by(key).len().sort("span_id", "trace_id")
     skipped = [
         Skipped(
             f"span {span_id} of trace {trace_id}",

@@ -27,11 +27,12 @@ from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.outages import failures_of, with_outages
 from looptrace.analyzer.engine.parallel import SPANS_MIN, analyse_in
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.files.reader import SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
@@ -67,21 +68,22 @@ def analysis(
     """
     folder = store_of(paths)
     if folder is None:
-        with Processes(jobs) as processes:
-            spans_read = read(paths, processes)
+        with Processes(jobs) as processes, SpanSpool() as spool:
+            with _reading() as on_bytes:
+                notes = spool_spans(paths, spool, processes, on_bytes)
+            _warn_of_cut(notes.cut)
             with working():
-                spans, skipped = spans_read.spans, spans_read.skipped
-                whole = analyse_in(processes, spans, skipped, settings.policy)
-                return with_outages(whole, failures_of(whole.turns), settings.outages)
+                whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
+                return with_outages(whole, failures, settings.outages)
     counts = reader.counts(folder)
     is_small = counts.spans < SPANS_MIN  # Processes would take longer to start.
     with Processes(1 if is_small else jobs) as processes, working():
         is_shared = engine is map and processes.jobs > 1
         here = processes.map if is_shared else engine
         judged = list(_of_buckets(folder, settings, partial(_judged, settings), here))
-        parts, failures = [part for part, _ in judged], [failed for _, failed in judged]
+        parts, failed = [part for part, _ in judged], [failures for _, failures in judged]
         whole = joined(parts, counts.sessions, counts.spans)
-        every = pl.concat(failures) if failures else failures_of(whole.turns)
+        every = pl.concat(failed) if failed else failures_of(whole.turns)
         return with_outages(whole, every, settings.outages)
 
 
@@ -136,8 +138,17 @@ def _judged(settings: Settings, turns: pl.DataFrame) -> tuple[Analysis, pl.DataF
     return joined([part], part.summary.sessions, 0), failures_of(turns)
 
 
-def read(paths: Sequence[str], processes: Processes | None = None) -> SpansRead:
+def read(paths: Sequence[str]) -> SpansRead:
     """Read spans, with a progress bar where standard error is a terminal."""
+    with _reading() as on_bytes:
+        found = read_spans(paths, on_bytes)
+    _warn_of_cut(found.cut)
+    return found
+
+
+@contextmanager
+def _reading() -> Iterator[Callable[[int, int], None]]:
+    """Show how much is read; yields what is to be called with the bytes done and those in all."""
     if sys.platform != "win32":
         # Polars hears Ctrl-C, too, and would let a read that waits for a pipe go on.
         signal.siginterrupt(signal.SIGINT, True)
@@ -145,14 +156,12 @@ def read(paths: Sequence[str], processes: Processes | None = None) -> SpansRead:
     parts = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
         reading = bar.add_task("reading", total=None)
-        found = read_spans(
-            paths,
-            lambda done, total: bar.update(reading, completed=done, total=total or None),
-            processes,
-        )
-    if found.cut:
-        click.echo(f"warning: {cut_text(len(found.cut), sum(found.cut))}", err=True)
-    return found
+        yield lambda done, total: bar.update(reading, completed=done, total=total or None)
+
+
+def _warn_of_cut(cut: Sequence[int]) -> None:
+    if cut:
+        click.echo(f"warning: {cut_text(len(cut), sum(cut))}", err=True)
 
 
 @contextmanager

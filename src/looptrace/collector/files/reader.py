@@ -6,12 +6,12 @@ Bad input raises nothing. Each part that cannot be read is reported once, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import polars as pl
 
+from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_spans
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
 from looptrace.collector.importers.documents import decoded_documents
@@ -30,8 +30,9 @@ from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.processes import Processes
 
-# How many rows are held as Python objects before they become columns.
+# How many rows, and characters in them, are held as Python objects before they become columns.
 ROWS_HELD_MAX = 50_000
+CHARS_HELD_MAX = 64 << 20
 # Files of fewer bytes are read before processes have started.
 SHARED_BYTES_MIN = 16 << 20
 # Pieces of the files for each process, so that none waits long for the one with the largest.
@@ -40,6 +41,7 @@ PIECES = 4
 HEAD_BYTES = 4096
 
 OnBytes = Callable[[int, int], None]
+Keep = Callable[[pl.DataFrame], None]
 
 _EMPTY = "there is nothing in it; check that the exporter was flushed before its process ended"
 
@@ -56,44 +58,64 @@ class SpansRead:
     cut: tuple[int, ...] = ()
 
 
-def read_spans(
-    paths: Sequence[str],
-    on_bytes: OnBytes = lambda _done, _all: None,
-    processes: Processes | None = None,
-) -> SpansRead:
+@dataclass(frozen=True, slots=True)
+class ReadNotes:
+    """What was remarked while spans were read: what `SpansRead` says beside them."""
+
+    skipped: tuple[Skipped, ...]
+    cut: tuple[int, ...] = ()
+
+
+def read_spans(paths: Sequence[str], on_bytes: OnBytes = lambda _done, _all: None) -> SpansRead:
     """Read the spans of files, folders, patterns and `-` for standard input.
 
     `on_bytes` is called again and again with the bytes that are done and the bytes in all, as
-    they lie on disk. `processes` share the files of large input; what is read is the same. Bad
-    input raises nothing: it is in `skipped`, and the rest is read.
+    they lie on disk. Bad input raises nothing: it is in `skipped`, and the rest is read.
     """
-    sources, skipped = find_sources(paths)
-    if processes is not None and processes.jobs > 1 and _can_share(sources):
-        all_read = _read_in(processes, sources, on_bytes)
+    sources, missing = find_sources(paths)
+    tables = [SPAN_SCHEMA.to_frame()]
+    notes = _read(sources, on_bytes, tables.append)
+    spans, clashes = distinct_spans(pl.concat(tables))
+    return SpansRead(spans, (*missing, *notes.skipped, *clashes), notes.cut)
+
+
+def spool_spans(
+    paths: Sequence[str], spool: SpanSpool, processes: Processes, on_bytes: OnBytes
+) -> ReadNotes:
+    """Read spans as `read_spans` does into a spool, where a span may be twice.
+
+    `processes` share the files of large input; what is read is the same.
+
+    Raises:
+        UnavailableError: if there is no room for temporary files.
+    """
+    sources, missing = find_sources(paths)
+    if processes.jobs > 1 and _can_share(sources):
+        notes = _spool_in(processes, sources, spool, on_bytes)
     else:
-        all_read = _read(sources, on_bytes)
-    spans, clashes = distinct_spans(all_read.spans)
-    return SpansRead(spans, (*skipped, *all_read.skipped, *clashes), all_read.cut)
+        notes = _read(sources, on_bytes, spool.add)
+    return ReadNotes((*missing, *notes.skipped), notes.cut)
 
 
-def _read(sources: Sequence[Source], on_bytes: OnBytes) -> SpansRead:
-    """Read sources one after the other; a span may be there twice."""
+def _read(sources: Sequence[Source], on_bytes: OnBytes, keep: Keep) -> ReadNotes:
+    """Read sources one after the other, and give away the spans table by table."""
     bytes_all = sum(source.bytes_on_disk for source in sources)
     bytes_before = 0
     skipped: list[Skipped] = []
     cut: list[int] = []
-    table = _Table()
+    rows = _Rows(keep)
     for source in sources:
         problems = _Problems()
         on_read = _progress(source, on_bytes, bytes_before, bytes_all)
         for decoded in _decode(source, on_read):
-            table.add(decoded.rows)
+            rows.add(decoded.rows)
             problems.add(decoded)
             cut += decoded.cut
         skipped.extend(problems.skipped())
         on_read(source.bytes_on_disk)  # Also where it could not be read to its end.
         bytes_before += source.bytes_on_disk
-    return SpansRead(table.frame(), tuple(skipped), tuple(cut))
+    rows.flush()
+    return ReadNotes(tuple(skipped), tuple(cut))
 
 
 def _progress(
@@ -110,31 +132,38 @@ def _can_share(sources: Sequence[Source]) -> bool:
     return sum(source.bytes_on_disk for source in sources) >= SHARED_BYTES_MIN
 
 
-def _read_in(processes: Processes, sources: Sequence[Source], on_bytes: OnBytes) -> SpansRead:
+def _spool_in(
+    processes: Processes, sources: Sequence[Source], spool: SpanSpool, on_bytes: OnBytes
+) -> ReadNotes:
     """Read sources in processes, each some that follow one another; returns what `_read` does."""
     bytes_all = sum(source.bytes_on_disk for source in sources)
     bytes_done = 0
-    frames: list[pl.DataFrame] = []
     skipped: list[Skipped] = []
     cut: list[int] = []
-    with TemporaryDirectory(prefix="looptrace-") as folder:
-        pieces = list(_pieces(sources, bytes_all // (PIECES * processes.jobs), Path(folder)))
-        for piece, of_piece in zip(pieces, processes.map(_read_piece, pieces), strict=True):
-            frames.append(pl.read_ipc(piece.spans))
-            piece.spans.unlink()
-            skipped += of_piece.skipped
-            cut += of_piece.cut
-            bytes_done += sum(source.bytes_on_disk for source in piece.sources)
-            on_bytes(bytes_done, bytes_all)
-    return SpansRead(pl.concat(frames), tuple(skipped), tuple(cut))
+    pieces = list(_pieces(sources, bytes_all // (PIECES * processes.jobs), spool.folder))
+    for piece, of_piece in zip(pieces, processes.map(_spool_piece, pieces), strict=True):
+        spool.add_files(of_piece.files)
+        skipped += of_piece.notes.skipped
+        cut += of_piece.notes.cut
+        bytes_done += sum(source.bytes_on_disk for source in piece.sources)
+        on_bytes(bytes_done, bytes_all)
+    return ReadNotes(tuple(skipped), tuple(cut))
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Sources that one process reads, and the file to which it writes their spans."""
+    """Sources that one process reads, and how the files begin to which it writes their spans."""
 
     sources: tuple[Source, ...]
     spans: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _PieceRead:
+    """The files that a process has written, and what it remarked."""
+
+    files: list[SpanFile]
+    notes: ReadNotes
 
 
 def _pieces(sources: Sequence[Source], bytes_min: int, folder: Path) -> Iterator[_Piece]:
@@ -142,15 +171,19 @@ def _pieces(sources: Sequence[Source], bytes_min: int, folder: Path) -> Iterator
     for number, source in enumerate(sources, 1):
         taken.append(source)
         if sum(each.bytes_on_disk for each in taken) >= bytes_min or number == len(sources):
-            yield _Piece(tuple(taken), folder / f"{number}.spans")
+            yield _Piece(tuple(taken), folder / f"piece-{number}")
             taken = []
 
 
-def _read_piece(piece: _Piece) -> SpansRead:
-    """Read a piece, and leave its spans in its file."""
-    found = _read(piece.sources, lambda _done, _all: None)
-    found.spans.write_ipc(piece.spans)
-    return replace(found, spans=found.spans.clear())
+def _spool_piece(piece: _Piece) -> _PieceRead:
+    """Read a piece, and leave its spans in files."""
+    files: list[SpanFile] = []
+
+    def keep(spans: pl.DataFrame) -> None:
+        files.append(write_spans(spans, piece.spans.with_suffix(f".{len(files)}.spans")))
+
+    notes = _read(piece.sources, lambda _done, _all: None, keep)
+    return _PieceRead(files, notes)
 
 
 def _decode(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedSpans]:
@@ -236,25 +269,23 @@ class _Problems:
             yield Skipped(problem.where, problem.why + more)
 
 
-class _Table:
-    """The span table while it grows: rows, turned into columns by and by."""
+class _Rows:
+    """Rows of spans, which become a table for `keep` when there are many."""
 
-    def __init__(self) -> None:
-        self._frames = [SPAN_SCHEMA.to_frame()]
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
         self._rows: list[SpanRow] = []
+        self._chars = 0  # of their attributes, which are nearly all of a long row
 
     def add(self, rows: list[SpanRow]) -> None:
         """Take rows, in their order."""
         self._rows += rows
-        if len(self._rows) >= ROWS_HELD_MAX:
-            self._flush()
+        self._chars += sum(len(attributes) for *_, attributes, _, _ in rows)
+        if len(self._rows) >= ROWS_HELD_MAX or self._chars >= CHARS_HELD_MAX:
+            self.flush()
 
-    def frame(self) -> pl.DataFrame:
-        """Return all rows as one table."""
-        self._flush()
-        return pl.concat(self._frames)
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Give away the rows that are there."""
         if self._rows:
-            self._frames.append(span_table(self._rows))
-            self._rows = []
+            self._keep(span_table(self._rows))
+            self._rows, self._chars = [], 0

@@ -1,0 +1,126 @@
+"""Spans on their way to an analysis: one table stays in memory, those before it wait in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+import polars as pl
+
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.errors import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class SpanFile:
+    """A table of spans in a file, and how many rows and bytes it has in memory."""
+
+    path: Path
+    spans: int
+    bytes: int
+
+
+class SpanSpool:
+    """Tables of spans (`SPAN_SCHEMA`) in their order, in which a span may be twice.
+
+    The files lie in a temporary folder that goes with the spool.
+    """
+
+    def __init__(self) -> None:
+        self.spans = 0
+        self.bytes = 0  # of the columns
+        self._files: list[Path] = []
+        self._last = SPAN_SCHEMA.to_frame()
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Begin with no spans."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Delete the files."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether one table holds all spans."""
+        return not self._files
+
+    @property
+    def folder(self) -> Path:
+        """The folder, which is made when it is needed.
+
+        Raises:
+            UnavailableError: if it cannot be made.
+        """
+        if self._folder is None:
+            try:
+                self._folder = TemporaryDirectory(prefix="looptrace-")
+            except OSError as error:
+                raise _no_room("temporary folder", error) from error
+        return Path(self._folder.name)
+
+    def add(self, spans: pl.DataFrame) -> None:
+        """Take the next table.
+
+        Raises:
+            UnavailableError: if the one before it cannot be written to a file.
+        """
+        self._put_away()
+        self._last = spans
+        self._count(spans.height, int(spans.estimated_size()))
+
+    def add_files(self, files: Iterable[SpanFile]) -> None:
+        """Take tables that `write_spans` has written into the folder."""
+        self._put_away()
+        for file in files:
+            self._files.append(file.path)
+            self._count(file.spans, file.bytes)
+
+    def tables(self) -> Iterator[pl.DataFrame]:
+        """Yield the tables; what lies in files is in memory one after the other."""
+        for path in self._files:
+            yield pl.read_ipc(path)
+        yield self._last
+
+    def taken(self) -> Iterator[pl.DataFrame]:
+        """Yield the tables a last time; each file is deleted with the step to the next table."""
+        for path in self._files:
+            yield pl.read_ipc(path)
+            path.unlink()
+        yield self._last
+
+    def _put_away(self) -> None:
+        if self._last.height:
+            path = self.folder / f"{len(self._files)}.spans"
+            self._files.append(write_spans(self._last, path).path)
+            self._last = self._last.clear()
+
+    def _count(self, spans: int, size_bytes: int) -> None:
+        self.spans += spans
+        self.bytes += size_bytes
+
+
+def write_spans(spans: pl.DataFrame, path: Path) -> SpanFile:
+    """Write a table of spans to a file of its own.
+
+    Raises:
+        UnavailableError: if there is no room for it.
+    """
+    try:
+        spans.write_ipc(path, compression="lz4")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise _no_room(str(path), error) from error
+    return SpanFile(path, spans.height, int(spans.estimated_size()))
+
+
+def _no_room(where: str, error: Exception) -> UnavailableError:
+    why = str(error).partition("\n")[0]
+    return UnavailableError(
+        f"{where}: cannot be written ({why}); large input needs a temporary folder with room for "
+        "it, which TMPDIR may name."
+    )
