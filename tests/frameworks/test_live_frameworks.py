@@ -30,6 +30,9 @@ PACKAGES = {
     "langgraph_agent": "langgraph",
     "openai_agents_agent": "agents",
     "strands_agent": "strands",
+    "smolagents_agent": "smolagents",
+    "llama_index_agent": "llama_index",
+    "agno_agent": "agno",
 }
 requirement = pytest.mark.requirement
 TIMEOUT_S = 120
@@ -119,13 +122,13 @@ def gates(span: dict[str, Any]) -> list[dict[str, Any]]:
 
 @requirement("F3")
 def test_the_agents_live_span_carries_the_events(run: Run) -> None:
-    """They are on one span, the agent's, above all its calls, and came before its end."""
+    """They are on one span, the agent's or the run's, above all calls, and came before its end."""
     spans = run.spans()
     (agent,) = [span for span in spans if gates(span)]
     parents = {span["span_id"]: span["parent_span_id"] for span in spans}
     calls = {span["span_id"] for span in spans if kind(span) == "tool"}
 
-    assert kind(agent) == "agent"
+    assert kind(agent) == "agent" or not agent["parent_span_id"]
     assert all(agent["span_id"] in above(call, parents) for call in calls)
     assert agent["start_ns"] < min(event["time_ns"] for event in gates(agent))
     assert max(event["time_ns"] for event in gates(agent)) < agent["end_ns"]

@@ -201,3 +201,17 @@ def test_a_code_beside_words_is_a_failure_of_those_words() -> None:
 
     assert not any(map(says_nothing, texts))
     assert rules_that_fire(turns_of(*calls)) == {"persistent_failure"}
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_what_a_tool_said_is_taken_out_of_llama_indexs_output(is_error: bool) -> None:
+    """As LlamaIndex's own class is written into a span; the text says whether the call failed."""
+    output = {
+        "blocks": [{"text": "1 failed"}],
+        "tool_name": "run_tests",
+        "raw_input": {"args": [], "kwargs": {"path": "tests/test_cart.py"}},
+        "raw_output": "1 failed",
+        "is_error": is_error,
+    }
+
+    assert result_of(json.dumps(output)) == ("1 failed", is_error)

@@ -11,7 +11,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -25,7 +28,7 @@ from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
-from looptrace.collector.otlp.sdk_spans import row_of
+from looptrace.collector.otlp.sdk_spans import row_of, sdk_spans
 from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, TaskCancelled
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
@@ -38,6 +41,49 @@ AGENT = {
 }
 SOON = QueueLimits(delay_s=0.01)
 WAIT_S = 10.0
+
+
+class OddText(str):
+    """A text that shows itself in another way, as some frameworks have them."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return what is no part of the text."""
+        return "<text>"
+
+
+class Level(IntEnum):
+    """A number with a name."""
+
+    LOW = 3
+
+
+def test_values_of_subclasses_are_what_they_are_of() -> None:
+    """The SDK keeps them as they are; one of them cost an agent all its spans, and the gate."""
+    memory = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    values: dict[str, Any] = {
+        "text": OddText("1 failed"),
+        "number": Level.LOW,
+        "share": np.float64(0.5),
+        "texts": [OddText("a"), OddText("b")],
+        "raw": b"caf\xc3\xa9",
+        "flag": True,
+    }
+    provider.get_tracer("tests").start_span("call", attributes=values).end()
+
+    (span,) = memory.get_finished_spans()
+    (row,) = sdk_spans([span]).iter_rows(named=True)
+    assert json.loads(row["attributes"]) == {
+        "text": "1 failed",
+        "number": 3,
+        "share": 0.5,
+        "texts": ["a", "b"],
+        "raw": "café",
+        "flag": True,
+    }
 
 
 class Setup:

@@ -149,6 +149,8 @@ def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
         return value["content"], _says_failed(value)
     if "tool_output" in value and isinstance(value["tool_output"], dict):
         return value["tool_output"].get("raw_output"), _says_failed(value["tool_output"])
+    if "raw_output" in value and "raw_input" in value:  # LlamaIndex
+        return value["raw_output"], _says_failed(value)
     if "response" in value and value.keys() <= {"id", "name", "response"}:
         return value["response"], None
     if value.keys() == {"result"} or ("output" in value and value.keys() <= {"output", "kwargs"}):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -11,6 +11,14 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.collector.otlp.span_rows import SpanRow, service_name, span_row
 from looptrace.collector.otlp.span_table import span_table
+
+_PLAIN = frozenset({str, int, float, bool})
+# How a subclass becomes what it is of, whatever it has made of its own conversions.
+_SUBCLASSED: dict[type, Callable[[Any], object]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
 
 
 def sdk_spans(spans: Iterable[ReadableSpan]) -> pl.DataFrame:
@@ -42,8 +50,22 @@ def row_of(span: ReadableSpan) -> SpanRow:
 
 
 def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return attributes as JSON can write them; bytes are text where they can be."""
-    return {
-        name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-        for name, value in (attributes or {}).items()
-    }
+    """Return attributes as JSON can write them."""
+    return {name: _plain_value(value) for name, value in (attributes or {}).items()}
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a value as a span that was sent has it; bytes are text where they can be.
+
+    The SDK takes subclasses, such as an enum's members and NumPy's numbers, and keeps them.
+    """
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain_value(item) for item in value]
+    for kind, plain in _SUBCLASSED.items():
+        if isinstance(value, kind):
+            return plain(value)
+    return value
