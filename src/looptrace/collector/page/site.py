@@ -64,7 +64,6 @@ class Site:
         key = content_key(options.store_dir)
         hours = options.settings.page.sign_in_hours
         self._sessions = Sessions(options.access, key, hours)
-        self._service = service
         self._changes = ChangeStream(service)
         self._renderer = Renderer(self._sessions, self._changes.state)
         self._listed = TaskList(options.store_dir, options.settings.policy.rule_set)
@@ -81,8 +80,7 @@ class Site:
         return path.split("/")[1] in self._first_segments if path.startswith("/") else False
 
     async def prepare(self) -> None:
-        """Compute what the first visitor would wait for, once the server has caught up."""
-        await self._service.caught_up()
+        """Compute what the first visitor would wait for; where it cannot be, log why."""
         try:
             await self._overview.prepare()
             await run_in_threadpool(self._listed.find, TaskFilter(), self._changes.version())

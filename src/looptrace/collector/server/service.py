@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from pathlib import Path
 
 import uvicorn
@@ -202,16 +201,12 @@ class Service:
             self.judge.wake()
         self.archiver.wake()  # Somebody may ask for a report of it.
 
-    async def caught_up(self, deadline_s: float = inf) -> None:
-        """Wait until the detector knows the tasks at work, or the monotonic clock says so late."""
-        while not self.detector.counts.is_current and time.monotonic() < deadline_s:
-            await asyncio.sleep(_STORED_LOOK_S)
-
     async def _stored(self) -> None:
         """Wait until the store has what the detector has seen, if that does not take long."""
-        deadline_s = time.monotonic() + _STORED_WAIT_S
-        await self.caught_up(deadline_s)
-        seq = self.detector.counts.seq
+        detected, deadline_s = self.detector.counts, time.monotonic() + _STORED_WAIT_S
+        while not detected.is_current and time.monotonic() < deadline_s:
+            await asyncio.sleep(_STORED_LOOK_S)
+        seq = detected.seq
         self.archiver.wake()
         while self.archiver.counts.seq < seq and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
