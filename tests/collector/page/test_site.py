@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from looptrace.collector.page.rendering import ASSETS, HEADERS, PAGES, asset_url
 from looptrace.collector.page.sessions import FORM_COOKIE, SESSION_COOKIE, Sessions
 from looptrace.collector.page.site import Site
 from looptrace.collector.server.access import Access
+from looptrace.collector.server.metrics import Instrument
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
@@ -300,6 +302,33 @@ def test_nobody_waits_for_figures_that_can_be_computed_before(
 
     assert asyncio.run(look()) == [200, 200]
     assert asked == ["overview", "tasks"]
+
+
+def test_reading_the_health_of_a_large_store_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers that come out of the store take a second at first; spans are taken meanwhile."""
+    read_by: set[int] = set()
+
+    def read() -> dict[tuple[str, ...], float]:
+        read_by.add(threading.get_ident())
+        return {(): 1.0}
+
+    async def look() -> int:
+        options = Options(tmp_path, default(), Access(), 0, None)
+        service = Service(options)
+        slow = Instrument("looptrace.loops.slow", "Slow.", read)
+        monkeypatch.setattr(service, "instruments", lambda: [slow])
+        try:
+            transport = httpx.ASGITransport(Site(service, options))
+            async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
+                return (await browser.get("/health")).status_code
+        finally:
+            await asyncio.to_thread(service.close)
+
+    assert asyncio.run(look()) == 200
+    assert read_by
+    assert threading.get_ident() not in read_by
 
 
 def test_figures_that_cannot_be_computed_are_logged(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
@@ -121,13 +121,7 @@ class Operations:
         """Show whether each part works, and what the server counts of itself."""
         service = self.service
         checks = {name: metrics.holds(name, check) for name, check in service.checks().items()}
-        groups: dict[str, list[tuple[Instrument, str, float]]] = {}
-        for instrument in service.instruments():
-            group = instrument.name.split(".")[1]
-            for values, number in instrument.read().items():
-                if number or not values:  # Of many reasons those that there were.
-                    row = (instrument, ", ".join(values), number)
-                    groups.setdefault(group, []).append(row)
+        groups = await run_in_threadpool(_groups, service.instruments())
         return await self.renderer.answer(
             request,
             "health.html.j2",
@@ -137,6 +131,19 @@ class Operations:
             log_bytes_max=service.log.bytes_max,
             log_spans=service.log.spans,
         )
+
+
+def _groups(
+    instruments: Iterable[Instrument],
+) -> dict[str, list[tuple[Instrument, str, float]]]:
+    """Return the numbers of instruments by part, with their labels; the store tells some."""
+    groups: dict[str, list[tuple[Instrument, str, float]]] = {}
+    for instrument in instruments:
+        group = instrument.name.split(".")[1]
+        for values, number in instrument.read().items():
+            if number or not values:  # Of many reasons those that there were.
+                groups.setdefault(group, []).append((instrument, ", ".join(values), number))
+    return groups
 
 
 def _entry(kind: type[Rule], rule: Rule | None) -> RuleEntry:
