@@ -63,6 +63,8 @@ def _plain_value(value: Any) -> Any:
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return _plain(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain_value(item) for item in value]
     for kind, plain in _SUBCLASSED.items():
