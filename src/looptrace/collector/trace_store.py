@@ -16,6 +16,7 @@ import polars as pl
 
 from looptrace import queries
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.strips.notebook import notebook_html
 from looptrace.analyzer.schema.spans import Skipped
@@ -28,7 +29,9 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import StoredGate
 from looptrace.collector.store.layout import gates_path, is_store, require_store
 from looptrace.collector.store.sql import QueryResult, ask, ask_typed
+from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import InputError
+from looptrace.processes import Engine
 
 # Loops that a notebook shows of a store; `findings` has all.
 LOOPS_SHOWN_MAX = 5
@@ -146,6 +149,17 @@ class TraceStore:
             with reader.open_gates(self.folder) as gates:
                 events = [event for _, event in gates.events(task=task)]
         return Task(task, Records(turns, Turn), tuple(findings), tuple(events))
+
+    def judge(self, settings: Settings | None = None, engine: Engine = map) -> Analysis:
+        """Find the loops anew by these settings, without writing to the store.
+
+        `engine` is called as `map` is, with a function and the 16 buckets of the store, which share
+        no task; both can be pickled, so that a cluster may do the work.
+
+        Raises:
+            InputError: if a file of the store cannot be read.
+        """
+        return analyse_store(self.folder, settings or default(), engine)
 
     def sql(self, sql: str) -> pl.DataFrame:
         """Return the answer to one statement of DuckDB's SQL, which can only read.

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,8 +23,7 @@ from rich.progress import (
 from rich.status import Status
 
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.engine.batch import analysis_of, joined
-from looptrace.analyzer.engine.outages import failures_of, with_outages
+from looptrace.analyzer.engine.outages import with_outages
 from looptrace.analyzer.engine.parallel import SPANS_MIN, analyse_in
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.normalize.turn_builder import turns_of
@@ -36,6 +34,7 @@ from looptrace.collector.files.reader import SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
+from looptrace.collector.store_analysis import analyse_store, work_on_buckets
 from looptrace.errors import InstallError
 from looptrace.processes import Engine, Processes, cores
 
@@ -75,16 +74,11 @@ def analysis(
             with working():
                 whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
                 return with_outages(whole, failures, settings.outages)
-    counts = reader.counts(folder)
-    is_small = counts.spans < SPANS_MIN  # Processes would take longer to start.
+    warn_of_waiting(folder)
+    is_small = reader.counts(folder).spans < SPANS_MIN  # Processes would take longer to start.
     with Processes(1 if is_small else jobs) as processes, working():
         is_shared = engine is map and processes.jobs > 1
-        here = processes.map if is_shared else engine
-        judged = list(_of_buckets(folder, settings, partial(_judged, settings), here))
-        parts, failed = [part for part, _ in judged], [failures for _, failures in judged]
-        whole = joined(parts, counts.sessions, counts.spans)
-        every = pl.concat(failed) if failed else failures_of(whole.turns)
-        return with_outages(whole, every, settings.outages)
+        return analyse_store(folder, settings, processes.map if is_shared else engine)
 
 
 def turns(
@@ -97,7 +91,8 @@ def turns(
         with working():
             table, noted = turns_of(spans_read.spans, settings.policy.sameness)
         return [table], [*spans_read.skipped, *noted]
-    return list(_of_buckets(folder, settings, pl.DataFrame.clone, map)), []
+    warn_of_waiting(folder)
+    return list(work_on_buckets(folder, settings, pl.DataFrame.clone)), []
 
 
 def work_on(
@@ -106,7 +101,8 @@ def work_on(
     """Return what `work` makes of the turns of whole tasks, part by part, and what was not read."""
     folder = store_of(paths)
     if folder is not None:
-        return _of_buckets(folder, settings, work, engine), []
+        warn_of_waiting(folder)
+        return work_on_buckets(folder, settings, work, engine), []
     parts, skipped = turns(paths, settings)
     return (work(part) for part in parts if part.height), skipped
 
@@ -120,22 +116,6 @@ def warn_of_waiting(store_dir: Path) -> None:
             "when it is started again.",
             err=True,
         )
-
-
-def _of_buckets(
-    folder: Path, settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine
-) -> Iterator[R]:
-    """Do this work for each bucket of a store, whose turns compare by the settings in force."""
-    warn_of_waiting(folder)
-    of_bucket = reader.BucketWork(settings.policy.sameness, work)
-    results = engine(of_bucket, reader.buckets(folder))
-    return (result for result in results if result is not None)
-
-
-def _judged(settings: Settings, turns: pl.DataFrame) -> tuple[Analysis, pl.DataFrame]:
-    """Find the loops of a bucket, and the failures that outages are made of."""
-    part = analysis_of(turns, 0, policy=settings.policy)
-    return joined([part], part.summary.sessions, 0), failures_of(turns)
 
 
 def read(paths: Sequence[str]) -> SpansRead:
