@@ -28,6 +28,7 @@ from tests.collector.page.conftest import TOKEN, Browser, gate_ids, signed_in
 from tests.reliability.serving import Served, looping, served
 
 HOURS_S = 168 * 3600
+WAIT_S = 30
 READS = [*PAGES.values(), "/task?id=s1", "/task/turn?id=s1&turn=1", "/task/why?id=s1"]
 
 
@@ -274,7 +275,7 @@ def test_a_server_of_one_machine_asks_for_nothing(tmp_path: Path) -> None:
 def test_nobody_waits_for_figures_that_can_be_computed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first look at the overview and at the tasks finds them ready."""
+    """Whoever opens any page finds the overview and the tasks ready a moment later."""
     asked: list[str] = []
 
     def noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -291,11 +292,13 @@ def test_nobody_waits_for_figures_that_can_be_computed_before(
         options = Options(tmp_path, default(), Access(), 0, None)
         service = Service(options)
         try:
-            page = Site(service, options)
-            await page.prepare()
-            assert asked == ["overview", "tasks"]
-            transport = httpx.ASGITransport(page)
+            transport = httpx.ASGITransport(Site(service, options))
             async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
+                assert asked == []  # A server that nobody looks at has no use for it.
+                assert (await browser.get("/rules")).status_code == 200
+                async with asyncio.timeout(WAIT_S):
+                    while asked != ["overview", "tasks"]:
+                        await asyncio.sleep(0.01)
                 return [(await browser.get(path)).status_code for path in ("/overview", "/tasks")]
         finally:
             await asyncio.to_thread(service.close)
@@ -341,15 +344,20 @@ def test_figures_that_cannot_be_computed_are_logged(
 
     monkeypatch.setattr(overview, "ask_each", fail)
 
-    async def prepare() -> None:
+    async def look() -> None:
         options = Options(tmp_path, default(), Access(), 0, None)
         service = Service(options)
         try:
-            await Site(service, options).prepare()
+            transport = httpx.ASGITransport(Site(service, options))
+            async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
+                assert (await browser.get("/rules")).status_code == 200
+                async with asyncio.timeout(WAIT_S):
+                    while "will take longer" not in caplog.text:
+                        await asyncio.sleep(0.01)
         finally:
             await asyncio.to_thread(service.close)
 
-    asyncio.run(prepare())
+    asyncio.run(look())
 
     assert "the first look at the page will take longer: turns.parquet: damaged." in caplog.text
 

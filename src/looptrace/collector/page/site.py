@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -68,6 +69,7 @@ class Site:
         self._renderer = Renderer(self._sessions, self._changes.state)
         self._listed = TaskList(options.store_dir, options.settings.policy.rule_set)
         self._overview = Overview(service.gates, self._renderer, self._changes.version)
+        self._preparing: asyncio.Task[None] | None = None
         self._routes = self._made(service, options)
         self._app = Starlette(
             routes=self._routes,
@@ -79,8 +81,8 @@ class Site:
         """Return whether a path is one of the page's."""
         return path.split("/")[1] in self._first_segments if path.startswith("/") else False
 
-    async def prepare(self) -> None:
-        """Compute what the first visitor would wait for; where it cannot be, log why."""
+    async def _prepare(self) -> None:
+        """Compute what the first visitor would wait for elsewhere; where it cannot be, log why."""
         try:
             await self._overview.prepare()
             await run_in_threadpool(self._listed.find, TaskFilter(), self._changes.version())
@@ -100,7 +102,10 @@ class Site:
         request = Request(scope)
         # The path that is routed: that of `request.url` is read out of the Host header as well.
         path = scope["path"]
-        if path.startswith(_OPEN) or self._sessions.may_enter(request, time.time()):
+        may_enter = self._sessions.may_enter(request, time.time())
+        if may_enter and self._preparing is None:
+            self._preparing = asyncio.create_task(self._prepare())
+        if may_enter or path.startswith(_OPEN):
             scope[WHO] = self._sessions.who(request, time.time())
             await self._app(scope, receive, send_guarded)
         else:

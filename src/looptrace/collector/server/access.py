@@ -226,9 +226,6 @@ class Page(Protocol):
     def serves(self, path: str) -> bool:
         """Return whether a path is one of the page's."""
 
-    async def prepare(self) -> None:
-        """Compute what the first visitor would wait for; raises nothing."""
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
 

@@ -295,11 +295,8 @@ async def _serve(
                 None if grpc_port is None else _address(access.host, grpc_port),
             )
         )
-        preparing = asyncio.create_task(page.prepare()) if page else None
         with _quick_to_answer():
             await http.serve(sockets=[listener])
-        if preparing:
-            preparing.cancel()
 
 
 class _Http(uvicorn.Server):
