@@ -6,8 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from looptrace.analyzer.normalize.dialects import CanonicalFields
-from looptrace.analyzer.normalize.messages import Message, messages_of
+from looptrace.analyzer.normalize.dialects import FieldColumns, with_flat_messages
+from looptrace.analyzer.normalize.flat_messages import FlatKeys
+from looptrace.analyzer.normalize.messages import messages_of
+from looptrace.analyzer.schema.message import Message
 
 USER = {"role": "user", "content": "lights are out on deck three"}
 CALL = {
@@ -32,7 +34,7 @@ ENDINGS = ("]", ",]", "", "] ", ',"', ",1]")
 
 def given(attributes: dict[str, object], conversation: str | None) -> tuple[Message, ...]:
     """Return the messages that flat keys tell, with or without what is kept of a conversation."""
-    value = CanonicalFields(attributes, "openinference").value("given")
+    (value,) = FieldColumns("openinference", [with_flat_messages(attributes)]).values("given")
     return tuple(messages_of(value, "user", conversation))
 
 
@@ -95,3 +97,21 @@ def test_flat_messages_that_are_repeated_are_read_once() -> None:
         assert len(after) == place + 1
         assert all(old is new for old, new in zip(before, after, strict=False))
         before = after
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_flat_keys_are_gathered_as_without_what_is_kept(seed: int) -> None:
+    """Whatever conversations begin alike, go on, change, or mix their keys with others."""
+    drawn = random.Random(seed)
+    prefixes = ("in.", "out.")
+    kept = FlatKeys(prefixes)
+    attributes: dict[str, object] = {}
+    for _ in range(60):
+        number, end = drawn.choice((0, 1, 2, 3, "x")), drawn.choice((".a", ".b", ""))
+        key = f"{drawn.choice(prefixes)}{number}{end}"
+        attributes[drawn.choice((key, key, key, "other"))] = drawn.choice(("wet", "dry", 1, True))
+        if drawn.random() < 0.1:
+            attributes = dict(list(attributes.items())[: drawn.randrange(len(attributes) + 1)])
+        gathered, anew = kept.gather(attributes), FlatKeys(prefixes).gather(attributes)
+        assert repr(gathered) == repr(anew)
+        assert list(gathered) == list(anew)

@@ -10,9 +10,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection
 from itertools import chain
 
-from looptrace.analyzer.normalize.messages import ToolCall
-from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.turn_builder import TurnRow, _bare, _Trace
+from looptrace.analyzer.schema.message import ToolCall
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.turns import TURN_KEY
 
 TurnKey = tuple[str | None, ...]  # `TURN_KEY`

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from looptrace.analyzer.normalize.messages import ToolCall, ToolResult
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
     SessionHistory,
     given_results,
 )
-from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.normalize.twin_spans import _known
+from looptrace.analyzer.schema.message import ToolCall, ToolResult
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.text.errors import error_of, says_nothing
 
 ResultsInTrace = dict[tuple[str, str], ToolResult]  # by trace and id of the call

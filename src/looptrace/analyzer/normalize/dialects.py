@@ -10,13 +10,14 @@ frameworks (see docs/dialects.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, filterfalse
-from typing import Any
+from itertools import chain
+from operator import methodcaller
+from typing import Any, TypeAlias
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.flat_messages import FlatKeys
+from looptrace.analyzer.normalize.flat_messages import FlatKeys, FlatMessages
 from looptrace.analyzer.text.payloads import parsed
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -146,58 +147,65 @@ DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 _CHOICE_EVENT = "gen_ai.choice"
 
 
-class CanonicalFields:
-    """The canonical fields of one span, read from its attributes (`with_events`) in a dialect."""
+# Where a field is read from: attributes, or prefixes of flat keys, and which part of their value.
+_Keys: TypeAlias = list[tuple[str, str | None]]
 
-    __slots__ = ("_attributes", "_flat", "_keys", "others")
 
-    def __init__(self, attributes: dict[str, Any], dialect: str) -> None:
-        self._attributes = attributes
-        present = tuple(filter(_ATTRIBUTES.__contains__, attributes))
-        others = filterfalse(_ATTRIBUTES.__contains__, attributes)
-        # The keys that are of no field.
-        self._flat, self.others = _FLAT_KEYS.gather(attributes, others)
-        self._keys = _keys_by_field(dialect, present, tuple(self._flat))
+class FieldColumns:
+    """The canonical fields of spans that have the same attributes, read in one dialect.
+
+    The attributes are `with_events` and `with_flat_messages`. A column has a value a span, None
+    where no key of the field is present.
+    """
+
+    __slots__ = ("_columns", "_keys", "_spans", "others")
+
+    def __init__(self, dialect: str, spans: Sequence[Mapping[str, Any]]) -> None:
+        names = tuple(spans[0])
+        self._spans = spans
+        self._columns = dict(zip(names, zip(*map(_values, spans), strict=True), strict=True))
+        present = tuple(filter(_PRESENT.__contains__, names))
+        self._keys = _keys_by_field(dialect, present)
+        # The attributes that are of no field, by name.
+        self.others = {
+            name: column for name, column in self._columns.items() if name not in _PRESENT
+        }
+
+    def __len__(self) -> int:
+        """Return how many spans there are."""
+        return len(self._spans)
 
     def __contains__(self, name: str) -> bool:
         """Return whether a key of the field is present."""
         return name in self._keys
 
-    def has_any(self, names: frozenset[str]) -> bool:
-        """Return whether a key of any of these fields is present."""
-        return not names.isdisjoint(self._keys)
+    def values(self, name: str) -> Sequence[Any]:
+        """Return the values of a canonical field."""
+        column: Sequence[Any] | None = None
+        for key, part in self._keys.get(name, ()):
+            if column is None:
+                column = self._column(key, part)
+            elif None in column:
+                others = self._column(key, part)
+                column = [b if a is None else a for a, b in zip(column, others, strict=True)]
+        return [None] * len(self._spans) if column is None else column
 
-    def texts(self, names: frozenset[str]) -> dict[str, str]:
-        """Return the texts of those of these fields that have one."""
-        found: dict[str, str] = {}
-        for name in self._keys:
-            if name in names and (text := self.text(name)) is not None:
-                found[name] = text
-        return found
+    def texts(self, name: str) -> Sequence[str | None]:
+        """Return the values of a canonical field as texts, None where one is absent or empty."""
+        values = self.values(name)
+        return [None if value is None or value == "" else str(value) for value in values]
 
-    def value(self, name: str) -> Any:
-        """Return the value of a canonical field, None where no key of it is present."""
-        if name not in self._keys:
-            return None
-        for key, part in self._keys[name]:
-            if (value := self._value(key, part)) is not None:
-                return value
-        return None
-
-    def text(self, name: str) -> str | None:
-        """Return the value of a canonical field as text, None where it is absent or empty."""
-        if name not in self._keys:
-            return None
-        value = self.value(name)
-        return None if value is None or value == "" else str(value)
-
-    def _value(self, key: str, part: str | None) -> Any:
+    def _column(self, key: str, part: str | None) -> Sequence[Any]:
+        column = self._columns[key]
         if part is None:
-            return self._attributes[key]
-        if part == _MESSAGES:
-            return self._flat[key]
-        holder = parsed(self._attributes[key])
-        return holder.get(part) if isinstance(holder, dict) else None
+            return column
+        if part == _MESSAGES:  # An attribute may be named as a prefix is.
+            return [value if isinstance(value, FlatMessages) else None for value in column]
+        holders = map(parsed, column)
+        return [holder.get(part) if isinstance(holder, dict) else None for holder in holders]
+
+
+_values = methodcaller("values")
 
 
 def attribute_keys(names: Iterable[str]) -> set[str]:
@@ -242,16 +250,19 @@ _READ = {
     for name, by_dialect in KEYS.items()
 }
 _SPLIT = [key for by_dialect in _READ.values() for keys in by_dialect.values() for key in keys]
-_ATTRIBUTES = {key for key, part in _SPLIT if part != _MESSAGES}
+# Attributes and prefixes of flat keys that fields are read from.
+_PRESENT = {key for key, _ in _SPLIT}
 _FLAT_KEYS = FlatKeys(tuple({key for key, part in _SPLIT if part == _MESSAGES}))
 
 
+def with_flat_messages(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes with messages in flat keys gathered, under the prefix of these keys."""
+    return _FLAT_KEYS.gather(attributes)
+
+
 @lru_cache(maxsize=KEY_SETS_KEPT)
-def _keys_by_field(
-    dialect: str, attributes: tuple[str, ...], prefixes: tuple[str, ...]
-) -> dict[str, list[tuple[str, str | None]]]:
+def _keys_by_field(dialect: str, present: tuple[str, ...]) -> dict[str, _Keys]:
     """Return the keys of each field that spans with these attributes have, in order of choice."""
-    present = {*attributes, *prefixes}
     found = {}
     for name, by_dialect in _READ.items():
         others = (keys for other, keys in by_dialect.items() if other != dialect)

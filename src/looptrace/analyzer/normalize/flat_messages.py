@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from functools import lru_cache
 from math import inf
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from looptrace.bounded_dict import BoundedDict
 
@@ -17,6 +15,11 @@ KEY_CHARS_KEPT = 200
 # Shapes of messages that are kept, none of them with many keys or long ones.
 SHAPES_KEPT = 1024
 SHAPE_CHARS_KEPT = 2_000
+# Histories of conversations that are kept to see what was added, none of them long.
+HISTORIES_KEPT = 256
+HISTORY_CHARS_MAX = 1 << 18
+# By so many values conversations are told apart before they are compared.
+HEAD_KEYS = 4
 # A number in a key with more digits is no number of a message, and a key with more parts no key.
 _INDEX_DIGITS_MAX = 9
 _KEY_PARTS_MAX = 50
@@ -32,9 +35,9 @@ class FlatMessages(NamedTuple):
 
     items: list[FlatItem]
 
-    def values(self, first: int = 0) -> list[object]:
-        """Build the messages from the `first` on out of their keys."""
-        return [_message(item) for item in self.items[first:]]
+    def values(self) -> list[object]:
+        """Build the messages out of their keys."""
+        return list(map(built, self.items))
 
     def chars(self, first: int = 0) -> float:
         """Return how many characters those from the `first` on have; infinite if not all texts."""
@@ -42,32 +45,93 @@ class FlatMessages(NamedTuple):
         return sum(len(value) if isinstance(value, str) else inf for value in values)
 
 
+class _History(NamedTuple):
+    """The keys and values of a conversation so far, all texts, and the messages in them."""
+
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    messages: dict[_Name, FlatItem]
+    chars: int  # of keys and values
+
+
+_NO_HISTORY = _History((), (), {}, 0)
+
+
 class FlatKeys:
-    """The prefixes under which messages lie in flat keys; keys are split once."""
+    """The prefixes under which messages lie in flat keys; keys are split once.
+
+    Each request of a conversation repeats keys and values of the one before, so that only what
+    comes after them is split.
+    """
 
     def __init__(self, prefixes: tuple[str, ...]) -> None:
         self._prefixes = prefixes
         self._places: BoundedDict[str, _Place] = BoundedDict(KEYS_KEPT)
+        # The last history of the conversations that begin alike.
+        self._histories: BoundedDict[tuple[object, ...], _History] = BoundedDict(HISTORIES_KEPT)
 
-    def gather(
-        self, attributes: dict[str, Any], keys: Iterable[str]
-    ) -> tuple[dict[str, FlatMessages], list[str]]:
-        """Gather the messages in these keys by prefix; also returned are the keys that are of none.
+    def gather(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes with messages in flat keys gathered, as `FlatMessages` by prefix.
 
         Their numbers have gaps, so they only give the order.
         """
-        numbered: dict[_Name, FlatItem] = defaultdict(list)
-        others: list[str] = []
-        for key in keys:
-            name, end = self._places.get(key) or self._place(key)
-            if name is None:
-                others.append(key)
-            else:
-                numbered[name].append((end, attributes[key]))
-        messages: dict[str, FlatMessages] = {}
+        keys, values = tuple(attributes), tuple(attributes.values())
+        flat = (n for n, key in enumerate(keys) if (self._places.get(key) or self._place(key))[0])
+        first = next(flat, None)
+        if first is None:
+            return attributes
+        others: dict[str, Any] = dict(zip(keys[:first], values[:first], strict=True))
+        numbered = self._gather_messages(keys[first:], values[first:], others)
+        items: dict[str, list[FlatItem]] = {}
         for name in sorted(numbered, key=itemgetter(0)):
-            messages.setdefault(name[2], FlatMessages([])).items.append(numbered[name])
-        return messages, others
+            items.setdefault(name[2], []).append(numbered[name])
+        return others | {prefix: FlatMessages(found) for prefix, found in items.items()}
+
+    def _gather_messages(
+        self, keys: tuple[str, ...], values: tuple[object, ...], others: dict[str, Any]
+    ) -> dict[_Name, FlatItem]:
+        """Return the messages in keys of which the first is flat; the rest is added to `others`."""
+        head = (keys[0], *values[:HEAD_KEYS])
+        history = self._history(head, keys, values)
+        # Messages that a history has, too, are copied before anything is added to them.
+        kept, numbered = history.messages, dict(history.messages)
+        prefix, begin = self._prefix(keys[0]), len(history.keys)
+        end, goes_on = begin, True
+        for key, value in zip(keys[begin:], values[begin:], strict=True):
+            name, rest = self._places.get(key) or self._place(key)
+            if goes_on and (name is None or name[2] != prefix):
+                goes_on, kept = False, dict(numbered)
+            end += goes_on
+            if name is None:
+                others[key] = value
+                continue
+            item = numbered.get(name)
+            if item is None or item is kept.get(name):
+                numbered[name] = item = [*(item or ())]
+            item.append((rest, value))
+        added = values[begin:end]
+        # Only texts are kept, because what is kept of 1 would hold for true.
+        if _are_texts(head) and _are_texts(added):
+            chars = history.chars + sum(map(len, keys[begin:end])) + len("".join(added))
+            if chars <= HISTORY_CHARS_MAX:
+                messages = dict(numbered) if goes_on else kept
+                self._histories[head] = _History(
+                    keys[:end], (*history.values, *added), messages, chars
+                )
+        return numbered
+
+    def _history(
+        self, head: tuple[object, ...], keys: tuple[str, ...], values: tuple[object, ...]
+    ) -> _History:
+        """Return the known history that these keys and values begin with."""
+        known = self._histories.get(head, _NO_HISTORY) if _are_texts(head) else _NO_HISTORY
+        count = len(known.keys)
+        repeats = keys[:count] == known.keys and values[:count] == known.values
+        return known if repeats else _NO_HISTORY
+
+    def _prefix(self, key: str) -> str | None:
+        name, _ = self._place(key)
+        return name[2] if name else None
 
     def _place(self, key: str) -> _Place:
         """Split a key into prefix and number, and the rest."""
@@ -82,7 +146,11 @@ class FlatKeys:
         return place
 
 
-def _message(item: FlatItem) -> object:
+def _are_texts(values: tuple[object, ...]) -> TypeGuard[tuple[str, ...]]:
+    return {str}.issuperset(map(type, values))
+
+
+def built(item: FlatItem) -> object:
     """Build a message out of the ends of its keys; what has the same keys is built alike."""
     ends, values = zip(*item, strict=True)
     if dict in map(type, values) or sum(map(len, ends)) > SHAPE_CHARS_KEPT:

@@ -17,7 +17,6 @@ from looptrace.analyzer.normalize.session_history import (
     given_results,
     no_conversations,
 )
-from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.span_tree import INHERITED, SpanTree
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import (
@@ -27,6 +26,7 @@ from looptrace.analyzer.normalize.turn_builder import (
     tells_of_turns,
 )
 from looptrace.analyzer.normalize.twin_spans import twin_of
+from looptrace.analyzer.schema.span_fields import SpanFields
 
 # What a span shows to those below it, and by what it is merged with them.
 _SHOWN = (*INHERITED, "phase_start_ns", "start_ns", "kind")

@@ -9,16 +9,21 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from looptrace.analyzer.normalize.flat_messages import FlatItem, FlatMessages
+from looptrace.analyzer.normalize.flat_messages import (
+    HISTORIES_KEPT,
+    HISTORY_CHARS_MAX,
+    FlatItem,
+    FlatMessages,
+    built,
+)
+from looptrace.analyzer.normalize.plain_messages import read_plain, read_plain_flat
+from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 from looptrace.bounded_dict import BoundedDict
 
 # As many messages as a long conversation has, but none that holds a picture.
 ITEMS_KEPT = 1024
 ITEM_BYTES_KEPT = 1 << 16
-# Histories of conversations that are kept to see what was added, none of them long.
-HISTORIES_KEPT = 256
-HISTORY_CHARS_MAX = 1 << 18
 
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ROLES = {
@@ -52,36 +57,6 @@ _ENVELOPES = frozenset({"messages", "generations", "message", "args"})
 # A part of a message with one of these holds a picture, a sound or a file.
 _MEDIA_KEYS = ("image_url", "image", "input_audio", "audio", "file", "source", "inline_data")
 _REDACTED = "__REDACTED__"  # What OpenInference writes, also instead of a large picture.
-
-
-class ToolCall(msgspec.Struct, frozen=True, gc=False):
-    """A tool call that a model asked for; arguments are canonical, None where unknown."""
-
-    call_id: str | None
-    name: str
-    arguments: str | None
-
-
-class ToolResult(msgspec.Struct, frozen=True, gc=False):
-    """What a tool gave back to the model; `failed` is None where the message does not say."""
-
-    call_id: str | None
-    text: str | None
-    failed: bool | None
-
-
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of a conversation; the text is None where it was redacted.
-
-    A message is `silent` that shows that it says nothing: an empty text, no parts, or nothing but
-    reasoning. One without a text may be written by who records no texts.
-    """
-
-    role: str
-    text: str | None
-    calls: tuple[ToolCall, ...]
-    results: tuple[ToolResult, ...]
-    silent: bool = False
 
 
 # An item of a list of messages: whether it is a part of one, and the messages in it.
@@ -127,7 +102,7 @@ def _read_flat(flat: FlatMessages, role: str, conversation: str | None) -> Seque
     known, messages, chars = _flat_histories.pop((conversation, role), _NO_FLAT_HISTORY)
     if flat.items[: len(known)] != known:
         known, messages, chars = _NO_FLAT_HISTORY
-    added = [_read_value(value, role) for value in flat.values(len(known))]
+    added = [_read_flat_item(item, role) for item in flat.items[len(known) :]]
     if not messages and added and all(is_part for is_part, _ in added):
         return None
     messages = (*messages, *(message for _, read in added for message in read))
@@ -136,6 +111,11 @@ def _read_flat(flat: FlatMessages, role: str, conversation: str | None) -> Seque
     if conversation and messages and chars <= HISTORY_CHARS_MAX:
         _flat_histories[conversation, role] = flat.items, messages, chars
     return messages
+
+
+def _read_flat_item(item: FlatItem, role: str) -> _Item:
+    plain = read_plain_flat(item, _ROLES)
+    return _read_value(built(item), role) if plain is None else (False, (plain,))
 
 
 # The last history of each conversation: its text without the bracket at the end, and its messages.
@@ -168,7 +148,8 @@ def _read(item: bytes, role: str) -> _Item:
 
 
 def _read_item(item: bytes, role: str) -> _Item:
-    return _read_value(msgspec.json.decode(item), role)
+    plain = read_plain(item, _ROLES)
+    return _read_value(msgspec.json.decode(item), role) if plain is None else (False, (plain,))
 
 
 def _read_value(value: object, role: str) -> _Item:

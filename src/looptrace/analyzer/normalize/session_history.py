@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
-from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.span_tree import SpanTree
+from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.bounded_dict import BoundedDict
 
 # The key of the name of a turn's session, beside the columns of the turn table.

@@ -1,21 +1,29 @@
-"""A span's row read once: what it is, and the canonical fields that turns are made of."""
+"""Spans' rows read once: what each span is, and the canonical fields that turns are made of."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat, starmap
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.dialects import CanonicalFields, with_events
-from looptrace.analyzer.normalize.messages import Message, ToolCall, messages_of
-from looptrace.analyzer.normalize.span_kinds import SpanKind, kind_of
-from looptrace.analyzer.schema.turns import SILENCE
+from looptrace.analyzer.normalize.dialects import FieldColumns, with_events, with_flat_messages
+from looptrace.analyzer.normalize.flat_messages import FlatMessages
+from looptrace.analyzer.normalize.messages import messages_of
+from looptrace.analyzer.normalize.span_kinds import kind_of
+from looptrace.analyzer.schema.message import Message
+from looptrace.analyzer.schema.span_fields import (
+    NO_FIGURES,
+    Intervention,
+    ProgressFigures,
+    SpanFields,
+    SpanKind,
+)
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
@@ -28,18 +36,14 @@ COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
 TIME_NS_MAX = 2**63 - 1
 
-_COUNTS = ("tests_failed", "tests_total", "files_created", "dependencies_added", "code_written")
-_PROGRESS = frozenset({*_COUNTS, "coverage"})
-# Fields that are texts, taken as they stand.
-_TEXTS = frozenset(
-    {
-        *("session", "task", "task_parent", "task_kind", "agent", "phase", "iteration", "status"),
-        *("completed_work", "call_id"),
-    }
-)
+# More have no gain: what is decoded of them takes memory.
+SPANS_READ_TOGETHER = 512
+
+_MARKERS = ("files_created", "dependencies_added", "code_written")
+_PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
 
 # smolagents reports the end of a run as a call of this tool.
-_NOT_A_CALL = {"final_answer"}
+_NOT_A_CALL = frozenset({"final_answer"})
 # Here the span of an agent has the agent's name, elsewhere often the framework's.
 _NAMED_BY_SPAN = {"openinference", "traceloop", "langfuse"}
 _NAME_EXTRAS = re.compile(r"^(execute_tool|invoke_agent) |(\.tool|\.agent|\.run|\._execute_core)$")
@@ -47,98 +51,12 @@ _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "to
 # How messages in JSON begin.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
 
-
-class ProgressFigures(msgspec.Struct, frozen=True):
-    """The progress that an agent's author recorded on a span."""
-
-    tests_failed: int | None
-    tests_total: int | None
-    coverage: float | None
-    markers: int | None  # files created, dependencies added, code written, in sum
-    metrics: str | None = None  # of the author's own, as a JSON object of numbers
-
-    @property
-    def known(self) -> bool:
-        """Whether the span says anything of progress."""
-        return self != NO_FIGURES
-
-
-NO_FIGURES = ProgressFigures(None, None, None, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Intervention:
-    """A person stepped in: an event of a span."""
-
-    at_ns: int
-    decision: str | None
-    note: str | None
-
-
-class SpanFields(msgspec.Struct, frozen=True, kw_only=True):
-    """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
-
-    trace_id: str
-    span_id: str
-    parent_span_id: str | None
-    start_ns: int
-    end_ns: int
-    service: str | None
-    links: tuple[str, ...]  # ids of the traces that the span links to
-    kind: SpanKind | None
-    session: str | None = None
-    task: str | None = None
-    task_parent: str | None = None
-    task_kind: str | None = None
-    agent: str | None
-    phase: str | None = None
-    phase_start_ns: int | None  # of the span above that declares it, where this one has a copy
-    iteration: str | None = None
-    status: str | None = None  # of an attempt at the task, as are the two that follow
-    blockers: str | None
-    completed_work: str | None = None
-    figures: ProgressFigures
-    interventions: tuple[Intervention, ...]
-    name: str
-    call_id: str | None = None
-    arguments: str | None
-    result: str | None
-    failed: bool | None
-    error_type: str | None
-    error: str | None
-    stacktrace: str | None  # of the failure, else the text that its message was taken from
-    given: tuple[Message, ...] | None
-    answer: tuple[Message, ...] | None
-    input_tokens: int | None
-    output_tokens: int | None
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The calls that a model's answer asks for."""
-        answer = self.answer or ()
-        if len(answer) == 1:
-            return answer[0].calls
-        return tuple(call for message in answer for call in message.calls)
-
-    @property
-    def text(self) -> str | None:
-        """What a model said; "" where it only called, None where the trace does not say."""
-        if self.answer is None:
-            return None
-        texts = [message.text for message in self.answer]
-        if None in texts:
-            return None
-        return "\n".join(text for text in texts if text)
-
-    @property
-    def response(self) -> str | None:
-        """A text that two responses share only if they say and ask for the same."""
-        text, calls = self.text, self.calls
-        if text is None or any(call.arguments is None for call in calls):
-            return None
-        if text or calls:
-            return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
-        return SILENCE if all(message.silent for message in self.answer or ()) else None
+_Kinds: TypeAlias = Sequence[SpanKind | None]  # of each span
+_Texts: TypeAlias = Sequence[str | None]
+_Flags: TypeAlias = Sequence[bool | None]
+_Messages: TypeAlias = Sequence[tuple[Message, ...] | None]
+_Error: TypeAlias = tuple[str | None, str | None, str | None]  # type, message and stack trace
+_NO_ERROR: _Error = (None, None, None)
 
 
 class _Row(NamedTuple):
@@ -159,68 +77,122 @@ class _Row(NamedTuple):
     links: str
 
 
-def span_fields_of(spans: pl.DataFrame) -> Iterator[SpanFields]:
-    """Read each span of the table, in its order."""
+class _Span(NamedTuple):
+    """A span while it is read: its place in the table, its row, its attributes and events."""
+
+    place: int
+    row: _Row
+    attributes: Mapping[str, Any]
+    events: Sequence[dict[str, Any]]
+
+
+def span_fields_of(spans: pl.DataFrame) -> list[SpanFields]:
+    """Read each span of the table, in its order.
+
+    Spans with the same attributes are read together, field by field.
+    """
     # A selection that changes nothing takes longer than to read a span.
     chosen = spans if spans.columns == list(_Row._fields) else spans.select(_Row._fields)
-    for row in map(_Row._make, chosen.rows()):
-        attributes = msgspec.json.decode(row.attributes)
+    read: list[SpanFields] = []
+    for part in chosen.iter_slices(SPANS_READ_TOGETHER):
+        read += _read_together(part.rows())
+    return read
+
+
+def _read_together(rows: list[tuple[Any, ...]]) -> list[SpanFields]:
+    alike: dict[tuple[str, ...], list[_Span]] = {}
+    for place, row in enumerate(map(_Row._make, rows)):
         events = msgspec.json.decode(row.events) if row.events != _NONE else []
-        yield _read(row, attributes, events)
+        attributes = with_events(msgspec.json.decode(row.attributes), events)
+        members = alike.get(tuple(attributes))
+        if members is None:  # Those with messages in flat keys are alike without these.
+            attributes = with_flat_messages(attributes)
+            members = alike.setdefault(tuple(attributes), [])
+        members.append(_Span(place, row, attributes, events))
+    read = [pair for members in alike.values() for pair in _read(members)]
+    read.sort(key=_place)
+    return [fields for _, fields in read]
 
 
-def _read(row: _Row, attributes: dict[str, Any], events: list[dict[str, Any]]) -> SpanFields:
+def _place(pair: tuple[int, SpanFields]) -> int:
+    return pair[0]
+
+
+def _read(spans: list[_Span]) -> Iterator[tuple[int, SpanFields]]:
+    """Read spans with the same attributes; yields the fields of each with its place."""
+    by_kind: dict[tuple[SpanKind | None, str], list[_Span]] = {}
+    for span in spans:
+        by_kind.setdefault(kind_of(span.attributes), []).append(span)
+    for (kind, dialect), members in by_kind.items():
+        try:
+            fields = _fields(members, kind, dialect)
+        except RecursionError:
+            fields = [_read_carefully(span, kind, dialect) for span in members]
+        yield from zip((span.place for span in members), fields, strict=True)
+
+
+def _read_carefully(span: _Span, kind: SpanKind | None, dialect: str) -> SpanFields:
+    """Read a span alone; content that is nested too deep is not read, the span still counts."""
     try:
-        return _facts(row, with_events(attributes, events), events)
-    except RecursionError:  # Content nested that deep is not read; the span still counts.
-        return _facts(row, {k: v for k, v in attributes.items() if not _holds_more(v)}, events)
+        (fields,) = _fields([span], kind, dialect)
+    except RecursionError:
+        kept = {k: v for k, v in span.attributes.items() if not _holds_more(v)}
+        (fields,) = _fields([span._replace(attributes=kept)], *kind_of(kept))
+    return fields
 
 
 def _holds_more(value: object) -> bool:
     """Tell values that other values lie in, as such or as JSON."""
-    return isinstance(value, dict | list) or str(value).lstrip().startswith(("{", "["))
+    is_more = isinstance(value, dict | list | FlatMessages)
+    return is_more or str(value).lstrip().startswith(("{", "["))
 
 
-def _facts(row: _Row, attributes: dict[str, Any], events: list[dict[str, Any]]) -> SpanFields:
-    kind, dialect = kind_of(attributes)
-    fields = CanonicalFields(attributes, dialect)
-    texts = fields.texts(_TEXTS)
-    name = _name(row.name, fields, kind)
-    kind = None if name in _NOT_A_CALL else kind
-    arguments, result, says_failed = _tool_fields(fields, kind)
-    failed = _failed(row.status, fields.text("level"), says_failed, result)
-    told = _error(row, fields, events, result) if failed else (None, None, None)
-    given, answer = _model_fields(fields, kind, row.trace_id)
-    agent = texts.pop("agent", None)
-    if agent is None and kind == "agent" and dialect in _NAMED_BY_SPAN:
-        agent = name
-    return SpanFields(
-        trace_id=row.trace_id,
-        span_id=row.span_id,
-        parent_span_id=row.parent_span_id,
-        start_ns=row.start_ns,
-        end_ns=row.end_ns,
-        service=row.service,
-        links=linked_traces(row.links),
-        kind=kind,
-        agent=agent,
-        phase_start_ns=_time_ns(fields, "phase_start_ns"),
-        blockers=_blockers(fields),
-        figures=_figures(fields, attributes),
-        interventions=_interventions(events),
-        name=name,
-        arguments=arguments,
-        # LangSmith writes it of a failed call, and where outputs are hidden.
-        result=None if result == "{}" and (failed or dialect == "langsmith") else result,
-        failed=failed,
-        error_type=told[0],
-        error=told[1],
-        stacktrace=told[2],
-        given=given,
-        answer=answer,
-        input_tokens=_count(fields, "input_tokens", kind),
-        output_tokens=_count(fields, "output_tokens", kind),
-        **texts,
+def _fields(spans: list[_Span], kind: SpanKind | None, dialect: str) -> list[SpanFields]:
+    """Return the fields of spans of one kind and dialect that have the same attributes."""
+    columns = FieldColumns(dialect, [span.attributes for span in spans])
+    by_row = zip(*(span.row for span in spans), strict=True)
+    row: dict[str, tuple[Any, ...]] = dict(zip(_Row._fields, by_row, strict=True))
+    names = _names(row["name"], columns.values(kind or ""))
+    kinds = [None if name in _NOT_A_CALL else kind for name in names]
+    arguments, results, say_failed = _tool_fields(columns, kinds)
+    failed = list(map(_failed, row["status"], columns.texts("level"), say_failed, results))
+    errors = _errors(spans, columns, failed, results)
+    given, answers = _model_fields(columns, kinds, row["trace_id"])
+    return list(
+        map(
+            SpanFields,
+            row["trace_id"],
+            row["span_id"],
+            row["parent_span_id"],
+            row["start_ns"],
+            row["end_ns"],
+            row["service"],
+            map(linked_traces, row["links"]),
+            kinds,
+            columns.texts("session"),
+            columns.texts("task"),
+            columns.texts("task_parent"),
+            columns.texts("task_kind"),
+            _agents(columns, kinds, dialect, names),
+            columns.texts("phase"),
+            map(_time_ns, columns.values("phase_start_ns")),
+            columns.texts("iteration"),
+            columns.texts("status"),
+            map(_blockers, columns.values("blockers")),
+            columns.texts("completed_work"),
+            _figures(columns),
+            map(_interventions, (span.events for span in spans)),
+            names,
+            columns.texts("call_id"),
+            arguments,
+            _told_results(results, failed, dialect),
+            failed,
+            *zip(*errors, strict=True),
+            given,
+            answers,
+            map(_count, columns.values("input_tokens"), kinds),
+            map(_count, columns.values("output_tokens"), kinds),
+        )
     )
 
 
@@ -231,53 +203,87 @@ def linked_traces(links: str) -> tuple[str, ...]:
     return tuple(link["trace_id"] for link in msgspec.json.decode(links))
 
 
-def _name(span_name: str, fields: CanonicalFields, kind: SpanKind | None) -> str:
-    named = fields.value(kind) if kind else None
-    return str(named) if named else _NAME_EXTRAS.sub("", span_name)
+def _names(span_names: Sequence[str], named: Sequence[Any]) -> list[str]:
+    return [
+        str(name) if name else _NAME_EXTRAS.sub("", span_name)
+        for name, span_name in zip(named, span_names, strict=True)
+    ]
 
 
-def _tool_fields(
-    fields: CanonicalFields, kind: SpanKind | None
-) -> tuple[str | None, str | None, bool | None]:
-    """Return arguments, result, and whether the result says that the call failed."""
-    if kind != "tool":
-        return None, None, None
-    arguments = arguments_of(fields.value("arguments"))
-    result, failed = result_of(fields.value("result"))
+def _agents(
+    columns: FieldColumns, kinds: _Kinds, dialect: str, names: Sequence[str]
+) -> Sequence[str | None]:
+    agents = columns.texts("agent")
+    if dialect not in _NAMED_BY_SPAN or "agent" not in kinds:
+        return agents
+    named = zip(agents, kinds, names, strict=True)
+    return [name if agent is None and kind else agent for agent, kind, name in named]
+
+
+def _tool_fields(columns: FieldColumns, kinds: _Kinds) -> tuple[_Texts, _Texts, _Flags]:
+    """Return arguments, results, and whether the results say that the calls failed."""
+    if "tool" not in kinds:
+        unknown = [None] * len(kinds)
+        return unknown, unknown, unknown
+    arguments = list(map(arguments_of, columns.values("arguments")))
+    results, say_failed = map(list, zip(*map(result_of, columns.values("result")), strict=True))
     # Strands' newer form has both in messages of the tool's own span.
-    if arguments is None:
-        asked = _messages(fields, "given", "tool") or ()
-        arguments = next((c.arguments for m in asked for c in m.calls), None)
-    if result is None:
-        gave = _messages(fields, "answer", "tool") or ()
-        for found in (r for m in gave for r in m.results):
-            return arguments, found.text, found.failed
-    return arguments, result, failed
+    if "given" in columns and None in arguments:
+        for place, asked in enumerate(columns.values("given")):
+            if arguments[place] is None:
+                messages = _messages(asked, "tool") or ()
+                arguments[place] = next((c.arguments for m in messages for c in m.calls), None)
+    if "answer" in columns and None in results:
+        for place, gave in enumerate(columns.values("answer")):
+            messages = (_messages(gave, "tool") or ()) if results[place] is None else ()
+            for result in (result for message in messages for result in message.results):
+                results[place], say_failed[place] = result.text, result.failed
+                break
+    for place, kind in enumerate(kinds):
+        if kind is None:
+            arguments[place] = results[place] = say_failed[place] = None
+    return arguments, results, say_failed
 
 
-def _blockers(fields: CanonicalFields) -> str | None:
+def _told_results(results: _Texts, failed: _Flags, dialect: str) -> _Texts:
+    """Leave out what LangSmith writes of a failed call, and where outputs are hidden."""
+    if "{}" not in results:
+        return results
+    is_hidden = dialect == "langsmith"
+    pairs = zip(results, failed, strict=True)
+    return [None if text == "{}" and (lost or is_hidden) else text for text, lost in pairs]
+
+
+def _blockers(value: object) -> str | None:
     """Return what blocked an attempt, in an order that says nothing; None where it does not say."""
-    if "blockers" not in fields or (value := parsed(fields.value("blockers"))) is None:
+    if value is None or (value := parsed(value)) is None:
         return None
     names = value if isinstance(value, list) else [value]
     return canonical(sorted({canonical(name) for name in names}))
 
 
 def _model_fields(
-    fields: CanonicalFields, kind: SpanKind | None, trace_id: str
-) -> tuple[tuple[Message, ...] | None, tuple[Message, ...] | None]:
-    if kind not in ("model", "agent"):
-        return None, None
-    given = _messages(fields, "given", "user", trace_id)
-    answer = _messages(fields, "answer", "assistant")
-    asked = _messages(fields, "answer_calls", "assistant")
-    return given, answer if asked is None else (answer or ()) + asked
+    columns: FieldColumns, kinds: _Kinds, trace_ids: Sequence[str]
+) -> tuple[_Messages, _Messages]:
+    """Return what models and agents were given, and what they answered."""
+    if "model" not in kinds and "agent" not in kinds:
+        unknown = [None] * len(kinds)
+        return unknown, unknown
+    given = list(map(_messages, columns.values("given"), repeat("user"), trace_ids))
+    answers = list(map(_messages, columns.values("answer"), repeat("assistant")))
+    if "answer_calls" in columns:
+        for place, value in enumerate(columns.values("answer_calls")):
+            if asked := _messages(value, "assistant"):
+                answers[place] = (answers[place] or ()) + asked
+    for place, kind in enumerate(kinds):
+        if kind is None:
+            given[place] = answers[place] = None
+    return given, answers
 
 
 def _messages(
-    fields: CanonicalFields, key: str, role: str, conversation: str | None = None
+    value: object, role: str, conversation: str | None = None
 ) -> tuple[Message, ...] | None:
-    value = fields.value(key)
     if value is None:
         return None
     found = tuple(messages_of(value, role, conversation))
@@ -291,81 +297,97 @@ def _failed(
     status: int, level: str | None, says_failed: bool | None, result: str | None
 ) -> bool | None:
     """Tell failure by the span's status, then by the result; a later step reads its text."""
-    if status == STATUS_ERROR or (level or "").lower() in ("error", "failure"):
+    if status == STATUS_ERROR or (level and level.lower() in ("error", "failure")):
         return True
     if says_failed is not None:
         return says_failed
     return False if status == STATUS_OK and result is None else None
 
 
-def _error(
-    row: _Row,
-    fields: CanonicalFields,
-    events: list[dict[str, Any]],
-    result: str | None,
-) -> tuple[str | None, str | None, str | None]:
-    """Return type, message and stack trace of a failure: the first source that says something."""
-    raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
-    sources = [
-        raised.get(semconv.EXCEPTION_MESSAGE),
-        row.status_message,
-        fields.value("error"),
-        result,
+def _errors(
+    spans: Sequence[_Span], columns: FieldColumns, failed: _Flags, results: _Texts
+) -> Sequence[_Error]:
+    """Return type, message and stack trace of the failure of each span that failed."""
+    if True not in failed:
+        return [_NO_ERROR] * len(spans)
+    told, types = columns.values("error"), columns.values("error_type")
+    return [
+        _error(span, *sources) if has_failed else _NO_ERROR
+        for span, has_failed, *sources in zip(spans, failed, told, types, results, strict=True)
     ]
-    types = [raised.get(semconv.EXCEPTION_TYPE), fields.value("error_type")]
-    told = [str(t) for t in types if t and str(t) not in _TYPES_THAT_SAY_NOTHING]
-    found_type = told[0].rsplit(".", 1)[-1] if told else None
+
+
+def _error(span: _Span, told: object, told_type: object, result: str | None) -> _Error:
+    """Return type, message and stack trace of a failure: the first source that says something."""
+    events = span.events
+    raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
+    sources = [raised.get(semconv.EXCEPTION_MESSAGE), span.row.status_message, told, result]
+    types = [str(t) for t in (raised.get(semconv.EXCEPTION_TYPE), told_type) if t]
+    known = [t for t in types if t not in _TYPES_THAT_SAY_NOTHING]
+    error_type = known[0].rsplit(".", 1)[-1] if known else None
     trace = str(raised.get(semconv.EXCEPTION_STACKTRACE) or "") or None
     for source in sources:
         if isinstance(source, str) and not says_nothing(source):
             text_type, message = error_of(source)
-            return found_type or text_type, message, trace or source
-    return found_type, None, trace
+            return error_type or text_type, message, trace or source
+    return error_type, None, trace
 
 
-def _figures(fields: CanonicalFields, attributes: Mapping[str, Any]) -> ProgressFigures:
+def _figures(columns: FieldColumns) -> Sequence[ProgressFigures]:
     """Read recorded progress; what is no number, or none that can be, is unknown."""
-    metrics = _metrics(fields.others, attributes)
-    if not metrics and not fields.has_any(_PROGRESS):
-        return NO_FIGURES
-    tests_failed, tests_total, *done = (_number(fields, name, COUNT_MAX) for name in _COUNTS)
-    known = [int(number) for number in done if number is not None]
-    return ProgressFigures(
-        tests_failed=None if tests_failed is None else int(tests_failed),
-        tests_total=None if tests_total is None else int(tests_total),
-        coverage=_number(fields, "coverage", PERCENT_MAX),
-        markers=sum(known) if known else None,
-        metrics=canonical(metrics) if metrics else None,
+    own = {
+        name.removeprefix(semconv.METRIC_PREFIX): values
+        for name, values in columns.others.items()
+        if name.startswith(semconv.METRIC_PREFIX)
+    }
+    if not own and not any(map(columns.__contains__, _PROGRESS)):
+        return [NO_FIGURES] * len(columns)
+    counts = [_numbers(columns, name, COUNT_MAX) for name in ("tests_failed", "tests_total")]
+    done = [_numbers(columns, name, COUNT_MAX) for name in _MARKERS]
+    return list(
+        map(
+            ProgressFigures,
+            *([None if n is None else int(n) for n in numbers] for numbers in counts),
+            _numbers(columns, "coverage", PERCENT_MAX),
+            starmap(_sum_known, zip(*done, strict=True)),
+            (_metrics(own, place) for place in range(len(columns))),
+        )
     )
 
 
-def _metrics(names: Iterable[str], attributes: Mapping[str, Any]) -> dict[str, float]:
-    """Read the figures of the author's own; what is no number is none."""
-    return {
-        name.removeprefix(semconv.METRIC_PREFIX): float(value)
-        for name in names
-        if name.startswith(semconv.METRIC_PREFIX)
-        and isinstance(value := attributes[name], int | float)
-        and isfinite(value)
+def _sum_known(*numbers: float | None) -> int | None:
+    known = [int(number) for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def _metrics(own: Mapping[str, Sequence[Any]], place: int) -> str | None:
+    """Write the figures of the author's own for one span; what is no number is none."""
+    metrics = {
+        name: float(value)
+        for name, values in own.items()
+        if isinstance(value := values[place], int | float) and isfinite(value)
     }
+    return canonical(metrics) if metrics else None
 
 
-def _number(fields: CanonicalFields, name: str, greatest: float) -> float | None:
+def _numbers(columns: FieldColumns, name: str, greatest: float) -> Sequence[float | None]:
+    return [_number(value, greatest) for value in columns.values(name)]
+
+
+def _number(value: object, greatest: float) -> float | None:
     """Read a number between 0 and `greatest`; true counts as one, a list by its length."""
-    value = parsed(fields.value(name))
+    value = parsed(value)
     if isinstance(value, list):
         value = len(value)
-    fits = isinstance(value, int | float) and 0 <= value <= greatest
-    return float(value) if fits else None
+    return float(value) if isinstance(value, int | float) and 0 <= value <= greatest else None
 
 
-def _time_ns(fields: CanonicalFields, name: str) -> int | None:
+def _time_ns(value: object) -> int | None:
     """Read a point in time; what a span cannot say is unknown."""
-    value = fields.value(name)
     return value if isinstance(value, int) and 0 <= value <= TIME_NS_MAX else None
 
 
-def _interventions(events: list[dict[str, Any]]) -> tuple[Intervention, ...]:
+def _interventions(events: Sequence[dict[str, Any]]) -> tuple[Intervention, ...]:
     if not events:
         return ()
     return tuple(
@@ -380,9 +402,9 @@ def _said(event: dict[str, Any], name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _count(fields: CanonicalFields, key: str, kind: SpanKind | None) -> int | None:
-    if kind != "model":
+def _count(value: Any, kind: SpanKind | None) -> int | None:
+    if value is None or kind != "model":
         return None  # Agents' spans repeat the sum of their models'.
-    value = parsed(fields.value(key))
+    value = parsed(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and 0 <= value <= TOKENS_MAX else None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from looptrace import semconv
 
-SpanKind = Literal["tool", "model", "agent"]
+if TYPE_CHECKING:
+    from looptrace.analyzer.schema.span_fields import SpanKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import polars as pl
 
 from looptrace.analyzer.normalize.dialects import (
     DETAILS_EVENT,
-    CanonicalFields,
+    FieldColumns,
     attribute_keys,
     with_events,
 )
@@ -61,4 +61,5 @@ def _said(text: str, events: str) -> tuple[str | None, ...]:
     if DETAILS_EVENT in events:
         attributes = with_events(attributes, msgspec.json.decode(events))
     _, dialect = kind_of(attributes)
-    return tuple(map(CanonicalFields(attributes, dialect).text, _FIELDS))
+    columns = FieldColumns(dialect, [attributes])
+    return tuple(columns.texts(name)[0] for name in _FIELDS)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sessions
-from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.session_names import Session
 

@@ -27,9 +27,10 @@ from looptrace.analyzer.normalize.session_history import (
     SessionHistory,
     WaitingTraces,
 )
-from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
+from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.text.session_names import Session
 
 # Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then. So

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sessions
-from looptrace.analyzer.normalize.span_fields import SpanFields
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.text.session_names import Session
 from looptrace.bounded_dict import BoundedDict
 

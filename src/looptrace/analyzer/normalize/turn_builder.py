@@ -17,12 +17,13 @@ from msgspec.structs import asdict
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.call_results import fill_results
-from looptrace.analyzer.normalize.messages import Message, ToolCall
 from looptrace.analyzer.normalize.session_history import SESSION_NAME, SessionHistory
-from looptrace.analyzer.normalize.span_fields import SpanFields, span_fields_of
+from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.twin_spans import merge_twins
+from looptrace.analyzer.schema.message import Message, ToolCall
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import parsed

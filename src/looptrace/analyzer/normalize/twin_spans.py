@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from looptrace.analyzer.normalize.span_fields import SpanFields
 from looptrace.analyzer.normalize.span_tree import SpanTree
+from looptrace.analyzer.schema.span_fields import SpanFields
 
 SpanKey = tuple[str, str]  # trace_id, span_id
 

@@ -25,14 +25,9 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     FAILURE_EXIT,
     FAILURE_HEAD,
 )
-from looptrace.analyzer.normalize.messages import Message, ToolCall, ToolResult
-from looptrace.analyzer.normalize.span_fields import (
-    STATUS_ERROR,
-    STATUS_OK,
-    ProgressFigures,
-    SpanFields,
-    span_fields_of,
-)
+from looptrace.analyzer.normalize.span_fields import STATUS_ERROR, STATUS_OK, span_fields_of
+from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
+from looptrace.analyzer.schema.span_fields import ProgressFigures, SpanFields
 from looptrace.analyzer.text.errors import says_nothing
 from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.content.keyed_hashes import hash_of, masked_texts

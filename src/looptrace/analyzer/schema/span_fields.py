@@ -1,0 +1,106 @@
+"""One span in canonical fields, whatever dialect it speaks: what turns are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from looptrace.analyzer.schema.message import Message, ToolCall
+from looptrace.analyzer.schema.turns import SILENCE
+
+SpanKind = Literal["tool", "model", "agent"]
+
+
+class ProgressFigures(msgspec.Struct, frozen=True, gc=False):
+    """The progress that an agent's author recorded on a span."""
+
+    tests_failed: int | None
+    tests_total: int | None
+    coverage: float | None
+    markers: int | None  # files created, dependencies added, code written, in sum
+    metrics: str | None = None  # of the author's own, as a JSON object of numbers
+
+    @property
+    def known(self) -> bool:
+        """Whether the span says anything of progress."""
+        return self != NO_FIGURES
+
+
+NO_FIGURES = ProgressFigures(None, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """A person stepped in: an event of a span."""
+
+    at_ns: int
+    decision: str | None
+    note: str | None
+
+
+class SpanFields(msgspec.Struct, frozen=True, gc=False):
+    """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    start_ns: int
+    end_ns: int
+    service: str | None
+    links: tuple[str, ...]  # ids of the traces that the span links to
+    kind: SpanKind | None
+    session: str | None
+    task: str | None
+    task_parent: str | None
+    task_kind: str | None
+    agent: str | None
+    phase: str | None
+    phase_start_ns: int | None  # of the span above that declares it, where this one has a copy
+    iteration: str | None
+    status: str | None  # of an attempt at the task, as are the two that follow
+    blockers: str | None
+    completed_work: str | None
+    figures: ProgressFigures
+    interventions: tuple[Intervention, ...]
+    name: str
+    call_id: str | None
+    arguments: str | None
+    result: str | None
+    failed: bool | None
+    error_type: str | None
+    error: str | None
+    stacktrace: str | None  # of the failure, else the text that its message was taken from
+    given: tuple[Message, ...] | None
+    answer: tuple[Message, ...] | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that a model's answer asks for."""
+        answer = self.answer or ()
+        if len(answer) == 1:
+            return answer[0].calls
+        return tuple(call for message in answer for call in message.calls)
+
+    @property
+    def text(self) -> str | None:
+        """What a model said; "" where it only called, None where the trace does not say."""
+        if self.answer is None:
+            return None
+        texts = [message.text for message in self.answer]
+        if None in texts:
+            return None
+        return "\n".join(text for text in texts if text)
+
+    @property
+    def response(self) -> str | None:
+        """A text that two responses share only if they say and ask for the same."""
+        text, calls = self.text, self.calls
+        if text is None or any(call.arguments is None for call in calls):
+            return None
+        if text or calls:
+            return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
+        return SILENCE if all(message.silent for message in self.answer or ()) else None
