@@ -7,23 +7,18 @@ from typing import Any
 
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
+    GivenResult,
     SessionHistory,
-    given_results,
 )
-from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.normalize.twin_spans import _known
 from looptrace.analyzer.schema.message import ToolCall, ToolResult
-from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.text.errors import error_of, says_nothing
 
 ResultsInTrace = dict[tuple[str, str], ToolResult]  # by trace and id of the call
 
 
 def fill_results(
-    rows: Iterable[dict[str, Any]],
-    fields: Iterable[SpanFields],
-    tree: SpanTree,
-    sessions: SessionHistory,
+    rows: Iterable[dict[str, Any]], results: Iterable[GivenResult], sessions: SessionHistory
 ) -> None:
     """Add the results that models were given to the calls whose own spans do not tell them.
 
@@ -31,7 +26,7 @@ def fill_results(
     history shows the same call under that id: some frameworks number the calls of each run alike.
     """
     in_trace: ResultsInTrace = {}
-    for span, result, _ in given_results(fields, tree):
+    for span, result, _ in results:
         in_trace.setdefault((span.trace_id, str(result.call_id)), result)
     fill_from(rows, in_trace, sessions)
 
@@ -42,6 +37,9 @@ def fill_from(
     """Add the results that are known of the calls' own traces and of their sessions."""
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
+            continue
+        lacks = row.get("result") is None or (row["failed"] and row["error"] is None)
+        if not lacks:
             continue
         given = in_trace.get((row["trace_id"], row["call_id"]))
         if given is None:

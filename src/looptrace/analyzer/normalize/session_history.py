@@ -48,10 +48,6 @@ class SessionHistory:
         """Return a history that forgets the oldest."""
         return cls(BoundedDict(SESSIONS_MAX), BoundedDict(SESSIONS_MAX), RESULTS_CHARS_MAX)
 
-    def learn(self, spans: Iterable[SpanFields], tree: SpanTree) -> None:
-        """Learn the results in the histories of spans, where they show the calls too."""
-        self.learn_results(given_results(spans, tree), tree)
-
     def learn_results(self, results: Iterable[GivenResult], tree: SpanTree) -> None:
         """Learn results that models were given, where the call is shown too."""
         for span, result, call in results:
@@ -128,10 +124,12 @@ class _Conversation:
         Where it goes on from the last history, only those after it.
         """
         new = given[len(self.messages) :]
-        if given[: len(self.messages)] != self.messages or _asked(new).keys() & self.answered:
+        asked = _asked(new)
+        if given[: len(self.messages)] != self.messages or asked.keys() & self.answered:
             new, self.asked, self.answered = given, {}, set()
+            asked = _asked(new)
         self.messages = given
-        self.asked |= _asked(new)
+        self.asked |= asked
         results = [
             (result, str(result.call_id))
             for message in new

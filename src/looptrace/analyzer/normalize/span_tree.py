@@ -31,6 +31,8 @@ class SpanTree:
 
     def ancestors(self, span: SpanFields) -> Iterator[SpanFields]:
         """Walk from a span's parent upwards; a circle of parents ends the walk."""
+        if span.parent_span_id is None:
+            return
         seen = {span.span_id}
         while len(seen) <= ANCESTORS_MAX and span.parent_span_id not in seen:
             parent = self.by_id.get((span.trace_id, span.parent_span_id or ""))
@@ -42,11 +44,12 @@ class SpanTree:
 
     def session(self, span: SpanFields) -> Session:
         """Return the session of the span, of its nearest ancestor, or of its trace."""
-        naming = self._nearest_with(span, "session")
+        naming = span if span.session else self._nearest_with(span, "session")
         if naming is None:
             return self.sessions[span.trace_id]
-        name = self.naming.name_of(str(naming.session), naming.service)
-        return Session(str(naming.session), self.joined.get(name, name))
+        session = str(naming.session)
+        name = self.naming.name_of(session, naming.service)
+        return Session(session, self.joined.get(name, name))
 
     def task(self, span: SpanFields) -> str:
         """Return the root of the declared task of the span or its ancestors, else its session."""
@@ -163,9 +166,8 @@ def _sessions(
     Also returned are the names of sessions that several services name in traces of one group.
     """
     traces = {span.trace_id for span in spans}
-    pairs = [(trace, trace) for trace in traces]
-    pairs += [(s.trace_id, other) for s in spans for other in s.links if other in traces]
-    group_of = groups(pairs)
+    links = [(s.trace_id, other) for s in spans for other in s.links if other in traces]
+    group_of = {trace: trace for trace in traces} | groups(links)
     by_start = sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id))
     of_trace: dict[str, Session] = {}
     of_group: dict[str, Session] = {}

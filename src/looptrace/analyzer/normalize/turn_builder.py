@@ -17,7 +17,11 @@ from msgspec.structs import asdict
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.call_results import fill_results
-from looptrace.analyzer.normalize.session_history import SESSION_NAME, SessionHistory
+from looptrace.analyzer.normalize.session_history import (
+    SESSION_NAME,
+    SessionHistory,
+    given_results,
+)
 from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
@@ -79,8 +83,11 @@ def turn_rows_of(
     """
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
     tree, skipped = span_tree_of([*fields, *above], known, naming)
-    sessions.learn(fields, tree)
-    fields = merge_twins(fields, tree)
+    results = list(given_results(fields, tree))
+    sessions.learn_results(results, tree)
+    spans_read, fields = fields, merge_twins(fields, tree)
+    if fields is not spans_read:
+        results = list(given_results(fields, tree))
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
     for span in fields:
         if tells_of_turns(span):
@@ -91,7 +98,7 @@ def turn_rows_of(
     )
     for _, members in in_order:
         rows += _Trace(members, tree, sessions, ended=ended).rows()
-    fill_results(rows, fields, tree, sessions)
+    fill_results(rows, results, sessions)
     return rows, skipped
 
 
@@ -182,7 +189,7 @@ class _Trace:
 
     def _row(self, span: SpanFields, kind: str, **fields: Any) -> TurnRow:
         declared, session = self.tree.declared_task(span), self.tree.session(span)
-        task = self.tree.root_of(declared, span)
+        task = session.name if declared is None else self.tree.root_of(declared, span)
         phase, phase_start_ns = self.tree.phase(span)
         row: TurnRow = {
             "task": task,
@@ -206,9 +213,10 @@ class _Trace:
             "end_ns": span.end_ns,
             "service": span.service,
         }
-        if span.figures.known and kind in _MEASURING:
+        if kind in _MEASURING and span.figures.known:
             row |= asdict(span.figures)
-        return row | fields
+        row.update(fields)
+        return row
 
     def _model_row(self, span: SpanFields) -> TurnRow:
         return self._row(

@@ -19,9 +19,11 @@ def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
     them does not know the other adds, and a failure seen by either is kept.
     """
     by_key = {(span.trace_id, span.span_id): span for span in fields}
-    twins = {key: twin_of(span, tree) for key, span in by_key.items()}
+    twins = {key: twin for key, span in by_key.items() if (twin := twin_of(span, tree))}
     # A span that is still open has nothing to merge with yet.
     outermost = _lasts({key: twin for key, twin in twins.items() if twin in by_key})
+    if not outermost and len(by_key) == len(fields):
+        return fields
     for key, last in outermost.items():
         by_key[last] = _both(by_key[last], by_key[key])
     return [span for key, span in by_key.items() if key not in outermost]
@@ -29,9 +31,11 @@ def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
 
 def twin_of(span: SpanFields, tree: SpanTree) -> SpanKey | None:
     """Return the nearest ancestor that counts, if it is of the same thing."""
-    if span.kind not in ("tool", "model"):
+    if span.parent_span_id is None or span.kind not in ("tool", "model"):
         return None
-    above = next((a for a in tree.ancestors(span) if a.kind), None)
+    above = tree.by_id.get((span.trace_id, span.parent_span_id))
+    if above and not above.kind:
+        above = next((a for a in tree.ancestors(span) if a.kind), None)
     if above is None or above.kind != span.kind:
         return None
     if span.kind == "tool" and above.name.lower() != span.name.lower():
