@@ -109,6 +109,9 @@ class SpanTree:
             return span
         if span.parent_span_id is None:
             return None
+        parent = self.by_id.get((span.trace_id, span.parent_span_id))
+        if parent is not None and getattr(parent, name):
+            return parent
         return next((above for above in self.ancestors(span) if getattr(above, name)), None)
 
 
