@@ -102,7 +102,7 @@ class Reader:
             name, result = _first(attributes, _NAME), _first(attributes, _RESULT)
             call = self.codes[name, _first(attributes, _ARGUMENTS)]
             outcome = self.codes[failed, result]
-            signature = self.codes[name, result] if failed else plain.UNKNOWN
+            signature = self.codes[name, outcome]
             self.news[session] = result
         else:
             response = self.codes[_answer(attributes)]

@@ -15,7 +15,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -153,7 +153,7 @@ class _Session:
         span.name, span.start_time_unix_nano, span.end_time_unix_nano = name, began, self.now_ns
         if failed:
             span.status.code = ERROR
-            span.status.message = f"FileNotFoundError: no file {self._words(1)}"
+            span.status.message = f"FileNotFoundError: no file {said['result'].split()[-1]}"
         written = _FLAT[kind](said) if self.shape == "flat" else _GEN_AI[kind](said)
         written |= {_SESSIONS[self.shape == "flat"]: f"session-{self.number}"}
         span.attributes.extend(_pair(key, value) for key, value in written.items())

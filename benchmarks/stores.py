@@ -73,7 +73,7 @@ def plain_store_loops(store_dir: Path) -> list[plain.Loop]:
     table = table.sort("task", "turn", maintain_order=True)
     for task, agent, kind, turn, name, arguments, result, error, response, end in table.iter_rows():
         call, outcome = codes[name, arguments], codes[result, error]
-        signature = codes[name, error] if error else plain.UNKNOWN
+        signature = codes[name, outcome]
         if kind == "model":
             call = codes[arguments]
         said = codes[response]

@@ -27,7 +27,7 @@ from benchmarks.figures import PEAK, Figure, Measured, Row
 from benchmarks.processes import ROOT
 
 RUNS = 3
-QUICK_SHARE = 0.02
+QUICK_SHARE = 0.05
 PACKAGES = ("looptrace", "polars", "numpy", "msgspec")
 
 ROWS = (*rows.ROWS, *served.ROWS)
@@ -52,19 +52,23 @@ def main() -> None:
     chosen = options.row or [row.name for row in (*ROWS, *(rows.FULL_ROWS * options.full))]
     share = QUICK_SHARE if options.quick else 1.0
     began_s = time.perf_counter()
-    print(about(), flush=True)
+    print(about(share), flush=True)
     _print_line(("", "", "measured", "target", "", "plain", "ratio"))
     runs = options.runs or (1 if options.quick else RUNS)
     with tempfile.TemporaryDirectory() as folder:
-        measured = {name: measure(BY_NAME[name], Path(folder), share, runs) for name in chosen}
+        for name in chosen:
+            figures = measure(BY_NAME[name], Path(folder), share, runs)
+            if options.write:
+                write(options.write, {name: {"about": about(share), **figures}})
     print(f"{time.perf_counter() - began_s:.0f} s")
-    if options.write:
-        write(options.write, measured)
+    if options.write and not options.row:
+        write(options.write, {}, smoke.ratios())
 
 
-def about() -> dict[str, Any]:
-    """Return what the figures were measured on, and with."""
+def about(share: float) -> dict[str, Any]:
+    """Return what the figures are measured on, and with, and at which share of the full size."""
     return {
+        "share": share,
         "date": time.strftime("%Y-%m-%d"),
         "cores": os.cpu_count(),
         "machine": platform.machine(),
@@ -149,12 +153,15 @@ def _print_line(cells: Cells) -> None:
     print(" ".join(aligned).rstrip(), flush=True)
 
 
-def write(path: Path, measured: Mapping[str, Any]) -> None:
-    """Write the figures; those of rows that were not measured now stay, with their own date."""
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": {}}
-    now = about()
-    fresh = {name: {"about": now, **figures} for name, figures in measured.items()}
-    written = {"rows": before["rows"] | fresh, "smoke": smoke.ratios()}
+def write(
+    path: Path, measured: Mapping[str, Any], smoke_ratios: Mapping[str, float] | None = None
+) -> None:
+    """Write the figures of rows, and the ratios of the smoke test; what is not named now stays."""
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    written = {
+        "rows": before.get("rows", {}) | dict(measured),
+        "smoke": before.get("smoke", {}) | dict(smoke_ratios or {}),
+    }
     path.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 
