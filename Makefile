@@ -75,7 +75,7 @@ site: $(VENV)/installed-site ## the documentation as a site, into build/site; ne
 	$(BIN)/mkdocs build
 
 bench: $(VENV)/installed-dev ## every figure of docs/benchmarks.md; OPTIONS="--quick"
-	$(BIN)/python -m benchmarks.table $(OPTIONS)
+	$(BIN)/python -m benchmarks.speed.table $(OPTIONS)
 
 load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time
 	$(BIN)/python -m benchmarks.load

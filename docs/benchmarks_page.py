@@ -8,9 +8,9 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import WALL
-from benchmarks.rows import SIZES, SPANS, TASK_TURNS, TRACE_SPANS
-from benchmarks.table import BY_NAME, lines
+from benchmarks.speed.figures import WALL
+from benchmarks.speed.rows import SIZES, SPANS, TASK_TURNS, TRACE_SPANS
+from benchmarks.speed.table import BY_NAME, lines
 from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 
 FIGURES = Path(__file__).parent / "benchmarks.json"
@@ -86,7 +86,7 @@ def throughput_svg(recorded: Mapping[str, Any]) -> str:
             small = rows.get("sizes", {}).get(kind, {})
             at = {size: small[f"{shape} {size}"] for size in SIZES if f"{shape} {size}" in small}
             if shape in rows:
-                at[largest] = rows[shape][kind][WALL]
+                at[int(largest * rows[shape]["about"]["share"])] = rows[shape][kind][WALL]
             points += [_point(name, size, speed, axes, "spans/s") for size, speed in at.items()]
         target = BY_NAME[shape].figures[WALL].target or 1.0
         points.append(_point("target", largest, target, axes, "spans/s"))

@@ -6,11 +6,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from benchmarks import plain, plain_reader, smoke
+from benchmarks import plain
 from benchmarks.generate import turns
 from benchmarks.plain import RULES
-from benchmarks.rules import loops_by_looptrace, loops_by_plain, rules_compared, settings_of
 from benchmarks.span_shapes import SHAPES, write_files
+from benchmarks.speed import plain_reader, smoke
+from benchmarks.speed.rules import loops_by_looptrace, loops_by_plain, rules_compared, settings_of
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DetectionPolicy

@@ -25,12 +25,12 @@ import httpx
 import numpy as np
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from benchmarks.figures import PEAK, Figure, Measured, Row
 from benchmarks.live import PERCENTILES
 from benchmarks.load import _used
-from benchmarks.processes import run
 from benchmarks.processor import ALONE, LOCAL
 from benchmarks.span_shapes import BODY_SPANS, CALLS, SEED, bodies
+from benchmarks.speed.figures import PEAK, Figure, Measured, Row
+from benchmarks.speed.processes import run
 from looptrace.rules.vocabulary import NS_PER_S
 
 LOAD_SPANS_PER_S, LOAD_S = 2_000, 60

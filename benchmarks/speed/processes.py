@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BYTES_PER_MB = 1_000_000
 # The system tells the peak of a process in kilobytes, on a Mac in bytes.
 PEAK_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024

@@ -14,10 +14,11 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from benchmarks import live, plain, plain_reader
+from benchmarks import live, plain
 from benchmarks.generate import turns
-from benchmarks.rules import rules_compared, settings_of
 from benchmarks.span_shapes import SEED, SHAPES, write_files
+from benchmarks.speed import plain_reader
+from benchmarks.speed.rules import rules_compared, settings_of
 from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches

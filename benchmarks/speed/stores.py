@@ -1,4 +1,4 @@
-"""Stores of many turns, and the plain loop over one: `python -m benchmarks.stores STORE`."""
+"""Stores of many turns, and the plain loop over one: `python -m benchmarks.speed.stores STORE`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from benchmarks import plain
 from benchmarks.generate import ID_HEX_DIGITS, turns
-from benchmarks.plain_reader import Codes
+from benchmarks.speed.plain_reader import Codes
 from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA

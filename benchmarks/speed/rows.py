@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from benchmarks import arrivals, live, plain, plain_reader, rules
-from benchmarks.figures import CPU, PEAK, WALL, Figure, Measured, Row
+from benchmarks import arrivals, live, plain
 from benchmarks.generate import sessions, turns
 from benchmarks.live import MS_PER_S, PERCENTILES
-from benchmarks.processes import BYTES_PER_MB, memory_mb, own_peak_mb, run
 from benchmarks.span_shapes import CALLS, SEED, SHAPES, requests, write_files
-from benchmarks.stores import make_store
+from benchmarks.speed import plain_reader, rules
+from benchmarks.speed.figures import CPU, PEAK, WALL, Figure, Measured, Row
+from benchmarks.speed.processes import BYTES_PER_MB, memory_mb, own_peak_mb, run
+from benchmarks.speed.stores import make_store
 from looptrace.analyzer.engine.batch import analysis_of
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_spans import LiveSpans
@@ -60,7 +61,7 @@ def _files(
     name = f"{shape}-{spans}{'-json' if as_json else ''}"
     paths = write_files(folder / name, shape, spans, as_json=as_json)
     ours = run(["-m", "looptrace", "analyze", *paths, "--format", "json"])
-    theirs = run(["-m", "benchmarks.plain_reader", *paths])
+    theirs = run(["-m", "benchmarks.speed.plain_reader", *paths])
     if json.loads(ours.printed)["spans"] != json.loads(theirs.printed)["spans"]:
         raise ValueError("the two read another number of spans")
     return Measured(
@@ -79,11 +80,12 @@ def _file_row(shape: str, target: float, megabytes: float | None, title: str) ->
 
 
 def _sizes(folder: Path, share: float) -> Measured:
-    """Measure files of several sizes, of which most are small beside the start of the command."""
+    """Measure small files of two sizes at any share; the start of the command is most of it."""
+    del share
     values, theirs = dict[str, float](), dict[str, float]()
     for shape in SHAPES:
         for size in SIZES:
-            each = _files(shape, size, folder, share)
+            each = _files(shape, size, folder, 1.0)
             values[f"{shape} {size}"] = each.values[WALL]
             theirs[f"{shape} {size}"] = each.plain[WALL]
     return Measured(values, theirs)
@@ -96,7 +98,7 @@ def _ingest(folder: Path, share: float) -> Measured:
     store_dir = folder / "ingested"
     shutil.rmtree(store_dir, ignore_errors=True)
     ours = run(["-m", "looptrace", "ingest", *paths, "--store", str(store_dir)])
-    theirs = run(["-m", "benchmarks.plain_reader", *paths])
+    theirs = run(["-m", "benchmarks.speed.plain_reader", *paths])
     return Measured(
         {WALL: spans / ours.wall_s, CPU: spans / ours.cpu_s, PEAK: ours.peak_mb},
         {WALL: spans / theirs.wall_s, CPU: spans / theirs.cpu_s, PEAK: theirs.peak_mb},
@@ -109,7 +111,7 @@ def _store(turns_count: int, folder: Path, share: float) -> Measured:
     store_dir = folder / f"store-{count}"
     make_store(store_dir, count)
     ours = run(["-m", "looptrace", "analyze", str(store_dir), "--format", "json"])
-    theirs = run(["-m", "benchmarks.stores", str(store_dir)])
+    theirs = run(["-m", "benchmarks.speed.stores", str(store_dir)])
     return Measured(
         {WALL: count / ours.wall_s, CPU: count / ours.cpu_s, PEAK: ours.peak_mb},
         {WALL: count / theirs.wall_s, CPU: count / theirs.cpu_s, PEAK: theirs.peak_mb},

@@ -1,8 +1,8 @@
-"""Every figure in one table: `make bench`, or `python -m benchmarks.table [--quick] [--row NAME]`.
+"""Every figure in one table: `make bench`, or `python -m benchmarks.speed.table --quick`.
 
 Each row is measured three times, each time in a process of its own, and the median counts. Beside
-looptrace stand the plain reader and loop (`benchmarks.plain_reader`) and other detectors that are
-installed (`benchmarks.peers`). `--write FILE` writes what docs/benchmarks.md is made from.
+looptrace stand the plain reader and loop (`benchmarks.speed.plain_reader`) and other detectors that
+are installed (`benchmarks.peers`). `--write FILE` writes what docs/benchmarks.md is made from.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import rows, served, smoke
-from benchmarks.figures import PEAK, Figure, Measured, Row
-from benchmarks.processes import ROOT
+from benchmarks.speed import rows, served, smoke
+from benchmarks.speed.figures import PEAK, Figure, Measured, Row
+from benchmarks.speed.processes import ROOT
 
 RUNS = 3
 QUICK_SHARE = 0.05
@@ -92,7 +92,15 @@ def measure(row: Row, folder: Path, share: float, runs: int) -> dict[str, Any]:
 
 def _run(name: str, folder: Path, share: float) -> Measured:
     """Measure a row once, in a process of its own; its errors are shown where it fails."""
-    command = [sys.executable, "-m", "benchmarks.table", "--run", name, str(folder), str(share)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.speed.table",
+        "--run",
+        name,
+        str(folder),
+        str(share),
+    ]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{name}: {done.stderr[-2_000:]}")

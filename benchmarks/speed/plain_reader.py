@@ -2,8 +2,8 @@
 
 Spans become objects of protobuf, or dictionaries of JSON, one after the other; of each only what
 the four rules compare is kept, as it is written: no name is masked, no dialect is guessed span by
-span, nothing is bounded, and bad input ends it. `python -m benchmarks.plain_reader FILE...` prints
-how many spans and loops it found.
+span, nothing is bounded, and bad input ends it. `python -m benchmarks.speed.plain_reader FILE...`
+prints how many spans and loops it found.
 """
 
 from __future__ import annotations
