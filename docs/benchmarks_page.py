@@ -31,7 +31,9 @@ def table(recorded: Mapping[str, Any]) -> str:
     written = ["", _HEAD, "|" + " --- |" * _HEAD.count(" | ") + " --- |"]
     for name, row in BY_NAME.items():
         if each := recorded["rows"].get(name):
-            for cells in lines(row, each["values"], each["plain"], each["peers"]):
+            is_full = each["about"]["share"] == 1
+            parts = each["values"], each["plain"], each["peers"]
+            for cells in lines(row, *parts, is_full=is_full):
                 padded = [*cells, *[""] * (_HEAD.count(" | ") + 1 - len(cells))]
                 written.append("| " + " | ".join(cell.strip() for cell in padded) + " |")
     return "\n".join([*written, "", *_about(recorded), ""])
@@ -87,7 +89,9 @@ def throughput_svg(recorded: Mapping[str, Any]) -> str:
             at = {size: small[f"{shape} {size}"] for size in SIZES if f"{shape} {size}" in small}
             if shape in rows:
                 at[int(largest * rows[shape]["about"]["share"])] = rows[shape][kind][WALL]
-            points += [_point(name, size, speed, axes, "spans/s") for size, speed in at.items()]
+            points += [
+                _point(name, size, speed, axes, "spans/s") for size, speed in sorted(at.items())
+            ]
         target = BY_NAME[shape].figures[WALL].target or 1.0
         points.append(_point("target", largest, target, axes, "spans/s"))
     return scatter_svg(

@@ -124,7 +124,7 @@ def _load(_folder: Path, share: float) -> Measured:
     """Let real exporters send for a minute: `benchmarks.load`."""
     seconds = max(3.0, LOAD_S * share)
     printed = run(["-m", "benchmarks.load", "--seconds", str(seconds)], may_fail=True).printed
-    (rules_s, store_s), (p50, p99), (cpu_s, peak_mib) = (
+    (rules_s, store_s), (p50, p99), (_, peak_mib) = (
         map(float, re.findall(pattern, printed)[0])
         for pattern in (
             r"rules ([\d.]+) s, store ([\d.]+) s",
@@ -133,7 +133,7 @@ def _load(_folder: Path, share: float) -> Measured:
         )
     )
     values = {"behind": max(rules_s, store_s), "p50": p50, "p99": p99, PEAK: peak_mib * 1.048576}
-    return Measured(values | {"cpu": cpu_s / seconds * 100})
+    return Measured(values)
 
 
 def _most(_folder: Path, share: float) -> Measured:
@@ -273,7 +273,6 @@ ROWS = (
             "behind": Figure("s behind at the end", 2, False),
             "p50": Figure("ms to acknowledge, p50", None, False),
             "p99": Figure("ms to acknowledge, p99", 60, False),
-            "cpu": Figure("% of a core", None, False),
             PEAK: _PEAK,
         },
         _load,

@@ -7,7 +7,7 @@ machine and its load; the least of some rounds depends on them least.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +28,8 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.report.json import json_report
 from looptrace.collector.files.reader import read_spans
 
-SPANS, TURNS, ROUNDS = 1_500, 20_000, 3
+PLAIN = "plain"
+SPANS, TURNS, ROUNDS = 1_500, 20_000, 5
 LENGTHS, TICKS = (100, 3_000), 40
 
 # How much slower than recorded is a failure.
@@ -40,35 +41,43 @@ def ratios() -> dict[str, float]:
     table = turns(TURNS, SEED)
     counted = add_counters(encode_columns(table), DEFAULT.rule_set.counting)
     rows = counted.select(plain.COLUMNS).rows()
-    by_plain = least_s(partial(plain.loops, rows, settings_of(rules_compared())))
     analysis = analysis_of(table, 0)
-    ways: dict[str, Callable[[], object]] = {
-        "four rules": partial(find_stretches, counted, rules_compared()),
-        "all rules": partial(find_stretches, counted, DEFAULT.rule_set),
-        "turns to findings": partial(detect, table),
-        "JSON report": partial(json_report, analysis),
-    }
+    taken_s = least_s(
+        {
+            PLAIN: partial(plain.loops, rows, settings_of(rules_compared())),
+            "four rules": partial(find_stretches, counted, rules_compared()),
+            "all rules": partial(find_stretches, counted, DEFAULT.rule_set),
+            "turns to findings": partial(detect, table),
+            "JSON report": partial(json_report, analysis),
+        }
+    )
+    by_plain = taken_s.pop(PLAIN)
     return {
         **{f"files, {shape}": _files(shape) for shape in SHAPES},
-        **{name: by_plain / least_s(way) for name, way in ways.items()},
+        **{name: by_plain / each_s for name, each_s in taken_s.items()},
         f"a turn of a task of {LENGTHS[0]} : {LENGTHS[1]:,}": _lengths(),
     }
 
 
-def least_s(way: Callable[[], object]) -> float:
-    """Return the least processor time of some rounds, after one that loads what is made once."""
-    taken = []
-    for _ in range(ROUNDS + 1):
-        began_s = time.process_time()
-        way()
-        taken.append(time.process_time() - began_s)
-    return min(taken[1:])
+def least_s(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Return the least processor time of each way, in rounds by turns, after one that warms up."""
+    least = dict.fromkeys(ways, float("inf"))
+    for place in range(ROUNDS + 1):
+        for name, way in ways.items():
+            began_s = time.process_time()
+            way()
+            if place:
+                least[name] = min(least[name], time.process_time() - began_s)
+    return least
 
 
 def _files(shape: str) -> float:
     with TemporaryDirectory() as folder:
         paths = write_files(Path(folder, shape), shape, SPANS)
-        return least_s(partial(_plain_files, paths)) / least_s(partial(_files_to_findings, paths))
+        taken_s = least_s(
+            {PLAIN: partial(_plain_files, paths), "ours": partial(_files_to_findings, paths)}
+        )
+    return taken_s[PLAIN] / taken_s["ours"]
 
 
 def _files_to_findings(paths: list[str]) -> object:

@@ -84,7 +84,7 @@ def measure(row: Row, folder: Path, share: float, runs: int) -> dict[str, Any]:
     values = _medians(each.values for each in every)
     plain = _medians(each.plain for each in every)
     peers = {key: _medians(each.peers.get(key, {}) for each in every) for key in every[0].peers}
-    for line in lines(row, values, plain, peers):
+    for line in lines(row, values, plain, peers, is_full=share == 1):
         _print_line(line)
     spread = {key: [each.values[key] for each in every if key in each.values] for key in values}
     return {"values": values, "plain": plain, "peers": peers, "runs": spread}
@@ -121,14 +121,19 @@ def lines(
     values: Mapping[str, float],
     plain: Mapping[str, float],
     peers: Mapping[str, Mapping[str, float]],
+    *,
+    is_full: bool,
 ) -> list[Cells]:
-    """Return the cells of a line for each figure of a row, and for each of its peers."""
+    """Return the cells of a line for each figure of a row, and for each of its peers.
+
+    Targets are for full sizes, so that nothing is said of others.
+    """
     every: list[Cells] = []
     for key, figure in row.figures.items():
         if key not in values:
             continue
         title = "" if every else row.title
-        met = {True: "ok", False: "miss", None: ""}[figure.is_met(values[key])]
+        met = {True: "ok", False: "miss", None: ""}[figure.is_met(values[key]) if is_full else None]
         cells = [title, figure.unit, number(values[key]), _target(figure), met]
         if key in plain:
             ratio = figure.ratio(values[key], plain[key])
