@@ -260,8 +260,8 @@ def _agent(_folder: Path, share: float) -> Measured:
         return float(used.printed) / seconds * 100, used.peak_mb
 
     with ThreadPoolExecutor(2) as both:
-        (alone, alone_mb), (local, local_mb) = both.map(percent, (ALONE, LOCAL))
-    return Measured({"cpu": local - alone, "memory": local_mb - alone_mb, PEAK: local_mb})
+        (alone, _), (local, peak_mb) = both.map(percent, (ALONE, LOCAL))
+    return Measured({"cpu": local - alone, PEAK: peak_mb})
 
 
 _PEAK = Figure("MB", None, False)
@@ -303,7 +303,6 @@ ROWS = (
         "agent with local(), 10 spans/s",
         {
             "cpu": Figure("% of a core added", 2, False),
-            "memory": Figure("MB added", None, False),
             PEAK: _PEAK,
         },
         _agent,
