@@ -13,7 +13,7 @@ quick test test-slow: export POLARS_MAX_THREADS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: check-style check-types demo site quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
-	docs bench bench-pipeline load soak examples requirements npm-exporters bench-page \
+	docs bench load soak examples requirements npm-exporters bench-page \
 	screenshots clean
 
 demo: $(VENV)/installed ## analyse the example traces
@@ -74,11 +74,8 @@ docs: $(VENV)/installed-dev ## write the pages that are made from the code
 site: $(VENV)/installed-site ## the documentation as a site, into build/site; needs no other host
 	$(BIN)/mkdocs build
 
-bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
-	$(BIN)/python -m benchmarks.rules
-
-bench-pipeline: $(VENV)/installed-dev ## each stage from bytes to a report; OPTIONS="--beside CHECKOUT"
-	$(BIN)/python -m benchmarks.pipeline $(OPTIONS)
+bench: $(VENV)/installed-dev ## every figure of docs/benchmarks.md; OPTIONS="--quick"
+	$(BIN)/python -m benchmarks.speed.table $(OPTIONS)
 
 load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time
 	$(BIN)/python -m benchmarks.load

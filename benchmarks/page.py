@@ -6,21 +6,17 @@ The store holds the example traces a thousand times, under other names, over the
 from __future__ import annotations
 
 import argparse
-import re
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import polars as pl
 
+from benchmarks.speed.served import serving
 from docs.demo_store import NAMES, examples
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import default
@@ -71,21 +67,6 @@ def make_store(store_dir: Path, tasks: int) -> None:
     writer.ingest(SPAN_SCHEMA.to_frame(), store_dir, default().policy)  # They take effect.
 
 
-@contextmanager
-def served(store_dir: Path) -> Iterator[str]:
-    """Serve a store; gives the address."""
-    command = [sys.executable, "-m", "looptrace", "serve", "--store", str(store_dir)]
-    process = subprocess.Popen(
-        [*command, "--http-port", "0", "--no-grpc"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        said = process.stdout.readline() if process.stdout else ""
-        yield re.findall(r"http://\S+", said)[0]
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-
-
 def pages(store_dir: Path) -> dict[str, str]:
     """Return the pages by name; a task and a gate are those that waited longest."""
     with reader.open_gates(store_dir) as gates:
@@ -110,7 +91,10 @@ def measure(store_dir: Path) -> bool:
     """Print how long each page takes; returns whether all keep the promise."""
     print(f"{'page':16} {'first':>8} {'median':>8} {'kB':>6}   ms; promised: {PAGE_MS_MAX}")
     keeps = True
-    with served(store_dir) as address, httpx.Client(base_url=address, trust_env=False) as client:
+    with (
+        serving(store_dir) as server,
+        httpx.Client(base_url=server.address, trust_env=False) as client,
+    ):
         client.get("/rules")  # The templates are read once.
         time.sleep(2)
         for name, path in pages(store_dir).items():

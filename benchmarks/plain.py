@@ -57,6 +57,9 @@ class Settings:
     period_max: int
 
 
+DEFAULT = Settings(calls_min=3, signatures_min=3, responses_min=3, rounds_min=3, period_max=8)
+
+
 @dataclass(slots=True)
 class Run:
     """Counts equal things in a row; a run that is long enough is a loop."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from statistics import median, quantiles
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from benchmarks.generate import WORDS
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.sdk.forward import ForwardEngine
 from looptrace.collector.sdk.processor import FORWARD_LIMITS, LoopSpanProcessor
@@ -25,7 +27,10 @@ from looptrace.collector.sdk.processor import FORWARD_LIMITS, LoopSpanProcessor
 ROUNDS = 7
 CHECKS = 10_000
 NS_PER_US = 1_000
-BATCH, FORWARD = "BatchSpanProcessor", "looptrace, forward"
+AGENT_SPANS_PER_S = 10
+ALONE, BATCH = "SDK alone", "BatchSpanProcessor"
+FORWARD, LOCAL = "looptrace, forward", "looptrace, local"
+_ABOUT = {"gen_ai.agent.name": "fixer", "gen_ai.conversation.id": "talk"}
 
 
 class Nowhere(SpanExporter):
@@ -38,10 +43,10 @@ class Nowhere(SpanExporter):
 
 
 ARMS: dict[str, Callable[[], SpanProcessor | None]] = {
-    "SDK alone": lambda: None,
+    ALONE: lambda: None,
     BATCH: lambda: BatchSpanProcessor(Nowhere()),
     FORWARD: lambda: LoopSpanProcessor(ForwardEngine(Nowhere(), None), limits=FORWARD_LIMITS),
-    "looptrace, local": LoopSpanProcessor.local,
+    LOCAL: LoopSpanProcessor.local,
 }
 
 
@@ -57,8 +62,7 @@ def us_per_span(processor: SpanProcessor | None, spans: int) -> float:
         "gen_ai.tool.call.id": "call_1",
         "gen_ai.tool.call.arguments": json.dumps({"path": "tests/test_cart.py"}),
         "gen_ai.tool.call.result": "1 failed, 11 passed in 0.31s",
-        "gen_ai.agent.name": "fixer",
-        "gen_ai.conversation.id": "talk",
+        **_ABOUT,
     }
     with tracer.start_as_current_span("agent"):
         began = time.thread_time_ns()
@@ -83,13 +87,57 @@ def us_per_check() -> tuple[float, float]:
     return median(taken), quantiles(taken, n=1_000)[-1]
 
 
+def agent_cpu_s(processor: SpanProcessor | None, seconds: float) -> float:
+    """Return the CPU seconds of a process whose agent has ten spans a second, after a first one."""
+    provider = TracerProvider()
+    if processor is not None:
+        provider.add_span_processor(processor)
+    tracer = provider.get_tracer("benchmark")
+    words = random.Random(1)
+    with tracer.start_as_current_span("invoke_agent", attributes=_ABOUT):
+        began_s = 0.0
+        for number in range(int(seconds * AGENT_SPANS_PER_S) + 1):
+            kind, attributes = _work(number, words)
+            with tracer.start_as_current_span(kind, attributes=attributes):
+                pass
+            time.sleep(1 / AGENT_SPANS_PER_S)
+            began_s = began_s or time.process_time()  # The first span loads what is needed once.
+    provider.shutdown()
+    return time.process_time() - began_s
+
+
+def _work(number: int, words: random.Random) -> tuple[str, dict[str, str]]:
+    """Return what an agent does next: it asks a model, or calls the tool that the model named."""
+    said = f"{words.randrange(10**9)} " + " ".join(words.choices(WORDS, k=40))
+    if number % 2:
+        message = {"role": "assistant", "parts": [{"type": "text", "content": said}]}
+        return "chat", {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.output.messages": json.dumps([message]),
+            **_ABOUT,
+        }
+    return "execute_tool read_file", {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "read_file",
+        "gen_ai.tool.call.arguments": json.dumps({"path": f"src/{number}.py"}),
+        "gen_ai.tool.call.result": said,
+        **_ABOUT,
+    }
+
+
 def main() -> int:
     """Print the table; end with 1 where forwarding costs more than the batch processor."""
     parser = argparse.ArgumentParser(
         description="Measure the span processor in the agent's thread."
     )
     parser.add_argument("--spans", type=int, default=20_000)
-    spans = parser.parse_args().spans
+    parser.add_argument("--agent", nargs=2, metavar=("ARM", "SECONDS"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.agent:
+        arm, seconds = options.agent
+        print(agent_cpu_s(ARMS[arm](), float(seconds)))
+        return 0
+    spans = options.spans
     taken: dict[str, list[float]] = {name: [] for name in ARMS}
     for _ in range(ROUNDS):
         for name, make in ARMS.items():

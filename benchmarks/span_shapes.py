@@ -6,11 +6,16 @@ has all of it as JSON (GenAI), and *flat* has all of it as numbered keys (OpenIn
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import cycle, islice
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -22,12 +27,18 @@ SHAPES = ("short", "history", "flat")
 
 # A session is an agent's span, and a model's and a tool's for each of so many calls.
 CALLS = 16
-LOOP_SHARE = 0.1  # sessions whose calls are all the same from the middle on
+LOOP_SHARE = 0.1  # sessions whose calls and results are all the same from the middle on
 FAILURE_SHARE = 0.1
+# What exporters send at once by default.
+BODY_SPANS = 512
+FILES = 8
+SEED = 1
 SYSTEM_WORDS = 120
 RESULT_WORDS = 40
 INPUT_TOKENS, OUTPUT_TOKENS = 900, 40
 ERROR = 2
+
+_IDS = {"traceId", "spanId", "parentSpanId"}
 
 Attributes: TypeAlias = dict[str, str | int]
 
@@ -37,6 +48,39 @@ def requests(shape: str, spans: int, seed: int, calls: int = CALLS) -> Iterator[
     drawn = random.Random(seed)
     for number in range(max(1, spans // (1 + 2 * calls))):
         yield _Session(shape, number, drawn, calls).request().SerializeToString()
+
+
+def bodies(shape: str, spans: int, seed: int, calls: int = CALLS) -> Iterator[bytes]:
+    """Return the same as requests of several sessions each, of the size that exporters send."""
+    sessions = max(1, BODY_SPANS // (1 + 2 * calls))
+    every = requests(shape, spans, seed, calls)
+    while body := b"".join(islice(every, sessions)):
+        yield body
+
+
+def write_files(folder: Path, shape: str, spans: int, *, as_json: bool = False) -> list[str]:
+    """Write files as the Collector's file exporter does, unless they are there; returns them.
+
+    They hold a message after its length, or a line of JSON, for each request.
+    """
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        paths = [folder / f"{n}.{'jsonl' if as_json else 'pb'}" for n in range(FILES)]
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in paths]
+            for body, file in zip(bodies(shape, spans, SEED), cycle(files), strict=False):
+                file.write(_json_line(body) if as_json else len(body).to_bytes(4, "big") + body)
+    return [str(path) for path in sorted(folder.iterdir()) if path.stat().st_size]
+
+
+def _json_line(body: bytes) -> bytes:
+    """Write a message as OTLP/JSON, whose ids are hexadecimal."""
+    message = MessageToDict(TracesData.FromString(body), use_integers_for_enums=True)
+    for resource in message["resourceSpans"]:
+        for span in resource["scopeSpans"][0]["spans"]:
+            for name in _IDS & span.keys():
+                span[name] = base64.b64decode(span[name]).hex()
+    return json.dumps(message).encode() + b"\n"
 
 
 class _Session:
@@ -59,25 +103,25 @@ class _Session:
             {"role": "system", "content": self._words(SYSTEM_WORDS)},
             {"role": "user", "content": self._words(RESULT_WORDS)},
         ]
-        name = self.drawn.choice(TOOLS)
-        path = self._words(1)
         for call in range(self.calls):
-            if not loops or call < self.calls // 2:
-                name, path = self.drawn.choice(TOOLS), self._words(2)
-            arguments = {"path": path, "lines": 40}
-            failed = self.drawn.random() < FAILURE_SHARE
-            self._round(f"call_{self.number}_{call}", name, arguments, failed=failed)
+            if call == 0 or not loops or call < self.calls // 2:
+                name = self.drawn.choice(TOOLS)
+                arguments = {"path": self._words(2), "lines": 40}
+                result = f"{self.drawn.randrange(10**9)} {self._words(RESULT_WORDS)}"
+                failed = self.drawn.random() < FAILURE_SHARE
+            self._round(f"call_{self.number}_{call}", name, arguments, result, failed=failed)
         self._span("invoke_agent", "agent", {"agent": "coder"}, began, root=True)
         return self.data
 
-    def _round(self, call_id: str, name: str, arguments: dict[str, Any], *, failed: bool) -> None:
+    def _round(
+        self, call_id: str, name: str, arguments: dict[str, Any], result: str, *, failed: bool
+    ) -> None:
         """Write a model's span that asks for a call, and the tool's."""
         asked = {"id": call_id, "name": name, "arguments": arguments}
         answer = {"role": "assistant", "content": self._words(10), "call": asked}
         given = self.messages[-1:] if self.shape == "short" else self.messages
         began = self._later(2)
         self._span("chat", "model", {"given": given, "answer": [answer]}, began)
-        result = f"{self.drawn.randrange(10**9)} {self._words(RESULT_WORDS)}"
         began = self._later(1)
         self._span(f"execute_tool {name}", "tool", asked | {"result": result}, began, failed=failed)
         self.messages += [answer, {"role": "tool", "content": result, "id": call_id}]
@@ -109,7 +153,7 @@ class _Session:
         span.name, span.start_time_unix_nano, span.end_time_unix_nano = name, began, self.now_ns
         if failed:
             span.status.code = ERROR
-            span.status.message = f"FileNotFoundError: no file {self._words(1)}"
+            span.status.message = f"FileNotFoundError: no file {said['result'].split()[-1]}"
         written = _FLAT[kind](said) if self.shape == "flat" else _GEN_AI[kind](said)
         written |= {_SESSIONS[self.shape == "flat"]: f"session-{self.number}"}
         span.attributes.extend(_pair(key, value) for key, value in written.items())

@@ -157,6 +157,17 @@ def _with_table(text: str, rows: str) -> str:
     return _TABLE.sub(lambda match: f"{match['head']}{rows}\n{match['tail']}", text)
 
 
+def _benchmarks() -> dict[Path, str]:
+    """Return the page of the benchmarks with its table, and its plots."""
+    made, path = _import("docs.benchmarks_page"), DOCS / "benchmarks.md"
+    recorded = made.figures()
+    return {
+        path: _with_table(path.read_text(encoding="utf-8"), made.table(recorded)),
+        DOCS / made.THROUGHPUT: made.throughput_svg(recorded),
+        DOCS / made.LATENCY: made.latency_svg(recorded),
+    }
+
+
 _EXAMPLES_HEAD = """# Examples
 
 <!-- Made from the scripts in examples/ by `make docs`; edit them there. -->
@@ -263,6 +274,7 @@ def stale() -> dict[Path, str]:
     architecture = DOCS / "architecture.md"
     text = architecture.read_text(encoding="utf-8")
     wanted[architecture] = _import("docs.modules").with_modules(text)
+    wanted |= _benchmarks()
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     for path in DOCS.glob("*.md"):

@@ -1,20 +1,32 @@
+import json
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from benchmarks import plain
 from benchmarks.generate import turns
 from benchmarks.plain import RULES
-from benchmarks.rules import loops_by_looptrace, loops_by_plain, rules_compared
+from benchmarks.span_shapes import SHAPES, write_files
+from benchmarks.speed import plain_reader, smoke
+from benchmarks.speed.rules import loops_by_looptrace, loops_by_plain, rules_compared, settings_of
 from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.files.reader import read_spans
 from looptrace.rules.calls.cycle import Cycle
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.calls.signature_repeat import SignatureRepeat
 from looptrace.rules.responses.response_repeat import ResponseRepeat
+from tests.paths import ROOT
 
 TURNS = 20_000
 SEEDS = (1, 2, 3)
+SPANS = 3_000
 
 # About 12 % of the sessions are given a loop; 20,000 turns are only some 500 sessions.
 SHARE_MIN, SHARE_MAX = 0.08, 0.17
@@ -85,3 +97,48 @@ def test_turns_depend_on_the_seed_alone() -> None:
     assert table.height == TURNS
     assert_frame_equal(table, turns(TURNS, seed=1))
     assert not table.equals(turns(TURNS, seed=2))
+
+
+def test_plain_reader_agrees_on_files(tmp_path: Path) -> None:
+    """The plain reader finds the loops that looptrace finds by the rules that both have."""
+    by_shape = {}
+    for shape in SHAPES:
+        paths = write_files(tmp_path / shape, shape, SPANS)
+        spans = [span for path in paths for span in plain_reader.spans_of(Path(path))]
+        loops = plain_reader.read_loops(spans, plain.DEFAULT)
+        by_shape[shape] = {(rule, task) for rule, task, *_ in loops}
+        findings = detect(turns_of(read_spans(paths).spans)[0], DetectionPolicy(rules_compared()))
+        assert by_shape[shape] == {(f.rule, f.task.partition("@")[0]) for f in findings.findings}
+    assert by_shape["short"]
+
+
+def test_plain_reader_reads_json_as_protobuf(tmp_path: Path) -> None:
+    """Lines of JSON hold the spans that the files of protobuf hold, to both readers."""
+    as_json, packed = (
+        write_files(tmp_path / str(as_json), "flat", SPANS, as_json=as_json)
+        for as_json in (True, False)
+    )
+    assert_frame_equal(read_spans(as_json).spans, read_spans(packed).spans, check_row_order=False)
+    by_plain = [
+        sorted(map(str, (span for path in paths for span in plain_reader.spans_of(Path(path)))))
+        for paths in (as_json, packed)
+    ]
+    assert len(by_plain[0]) == len(by_plain[1]) > 0
+
+
+def test_settings_of_the_plain_loop_are_those_of_the_rules() -> None:
+    """The plain reader, which imports nothing of looptrace, loops by looptrace's defaults."""
+    assert settings_of(rules_compared()) == plain.DEFAULT
+
+
+def test_no_ratio_fell_to_a_half() -> None:
+    """Everything is at least half as fast, beside a plain way, as when it was recorded."""
+    recorded = json.loads((ROOT / "docs/benchmarks.json").read_text(encoding="utf-8"))["smoke"]
+    measured = smoke.ratios()
+    assert measured.keys() == recorded.keys()
+    slow = {
+        name: f"{ratio:.3g}, recorded {recorded[name]:.3g}"
+        for name, ratio in measured.items()
+        if ratio * smoke.SLOWER_MAX < recorded[name]
+    }
+    assert not slow

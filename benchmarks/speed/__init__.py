@@ -1,0 +1,1 @@
+"""`make bench`: how fast everything is, beside a plain reader and loop."""

@@ -1,0 +1,97 @@
+"""Ratios to the plain reader and loop at small sizes, which a test holds against recorded ones.
+
+Processor time of two ways that do the same work, one right after the other, hardly depends on the
+machine and its load; the least of some rounds depends on them least.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+
+from benchmarks import live, plain
+from benchmarks.generate import turns
+from benchmarks.span_shapes import SEED, SHAPES, write_files
+from benchmarks.speed import plain_reader
+from benchmarks.speed.rules import rules_compared, settings_of
+from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.counters import add_counters
+from looptrace.analyzer.detect.evaluate import find_stretches
+from looptrace.analyzer.engine.batch import analysis_of, detect
+from looptrace.analyzer.engine.policy import DEFAULT
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.report.json import json_report
+from looptrace.collector.files.reader import read_spans
+
+PLAIN = "plain"
+SPANS, TURNS, ROUNDS = 1_500, 20_000, 5
+LENGTHS, TICKS = (100, 3_000), 40
+
+# How much slower than recorded is a failure.
+SLOWER_MAX = 2.0
+
+
+def ratios() -> dict[str, float]:
+    """Return how many times as fast as the plain way each way is, by processor time."""
+    table = turns(TURNS, SEED)
+    counted = add_counters(encode_columns(table), DEFAULT.rule_set.counting)
+    rows = counted.select(plain.COLUMNS).rows()
+    analysis = analysis_of(table, 0)
+    taken_s = least_s(
+        {
+            PLAIN: partial(plain.loops, rows, settings_of(rules_compared())),
+            "four rules": partial(find_stretches, counted, rules_compared()),
+            "all rules": partial(find_stretches, counted, DEFAULT.rule_set),
+            "turns to findings": partial(detect, table),
+            "JSON report": partial(json_report, analysis),
+        }
+    )
+    by_plain = taken_s.pop(PLAIN)
+    return {
+        **{f"files, {shape}": _files(shape) for shape in SHAPES},
+        **{name: by_plain / each_s for name, each_s in taken_s.items()},
+        f"a turn of a task of {LENGTHS[0]} : {LENGTHS[1]:,}": _lengths(),
+    }
+
+
+def least_s(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Return the least processor time of each way, in rounds by turns, after one that warms up."""
+    least = dict.fromkeys(ways, float("inf"))
+    for place in range(ROUNDS + 1):
+        for name, way in ways.items():
+            began_s = time.process_time()
+            way()
+            if place:
+                least[name] = min(least[name], time.process_time() - began_s)
+    return least
+
+
+def _files(shape: str) -> float:
+    with TemporaryDirectory() as folder:
+        paths = write_files(Path(folder, shape), shape, SPANS)
+        taken_s = least_s(
+            {PLAIN: partial(_plain_files, paths), "ours": partial(_files_to_findings, paths)}
+        )
+    return taken_s[PLAIN] / taken_s["ours"]
+
+
+def _files_to_findings(paths: list[str]) -> object:
+    return detect(turns_of(read_spans(paths).spans)[0])
+
+
+def _plain_files(paths: list[str]) -> object:
+    spans = [span for path in paths for span in plain_reader.spans_of(Path(path))]
+    return plain_reader.read_loops(spans, plain.DEFAULT)
+
+
+def _lengths() -> float:
+    short, long = (
+        float(pl.Series(live.measured(live.Case("working", 1, length, TICKS))).quantile(0.25) or 0)
+        for length in LENGTHS
+    )
+    return short / long

@@ -1,0 +1,120 @@
+"""Makes the table and the plots of docs/benchmarks.md from docs/benchmarks.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from math import log10
+from pathlib import Path
+from typing import Any
+
+from benchmarks.speed.figures import WALL
+from benchmarks.speed.rows import SIZES, SPANS, TASK_TURNS, TRACE_SPANS
+from benchmarks.speed.table import BY_NAME, lines
+from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
+
+FIGURES = Path(__file__).parent / "benchmarks.json"
+THROUGHPUT, LATENCY = "benchmarks-throughput.svg", "benchmarks-latency.svg"
+
+_HEAD = "| what | figure | measured | target | | plain reader and loop, or peer | times as good |"
+_SHORT = {3: "k", 6: "M"}
+
+
+def figures() -> dict[str, Any]:
+    """Return what was measured last."""
+    recorded: dict[str, Any] = json.loads(FIGURES.read_text(encoding="utf-8"))
+    return recorded
+
+
+def table(recorded: Mapping[str, Any]) -> str:
+    """Return the rows as a table, and below it what they were measured on."""
+    written = ["", _HEAD, "|" + " --- |" * _HEAD.count(" | ") + " --- |"]
+    for name, row in BY_NAME.items():
+        if each := recorded["rows"].get(name):
+            is_full = each["about"]["share"] == 1
+            parts = each["values"], each["plain"], each["peers"]
+            for cells in lines(row, *parts, is_full=is_full):
+                padded = [*cells, *[""] * (_HEAD.count(" | ") + 1 - len(cells))]
+                written.append("| " + " | ".join(cell.strip() for cell in padded) + " |")
+    return "\n".join([*written, "", *_about(recorded), ""])
+
+
+def _about(recorded: Mapping[str, Any]) -> Iterator[str]:
+    """Return a sentence for each time at which rows were measured."""
+    by_about: dict[str, list[str]] = {}
+    for name, each in recorded["rows"].items():
+        about = each["about"]
+        runs = max((len(values) for values in each["runs"].values()), default=0)
+        said = (
+            f"on {about['date']}, {about['cores']} cores ({about['machine']}) at a load of "
+            f"{about['load']:g}, Python {about['python']}, Polars {about['polars']}, NumPy "
+            f"{about['numpy']}; runs: {runs}, share of the full size: {about['share']:g}"
+        )
+        by_about.setdefault(said, []).append(f"`{name}`")
+    for said, names in by_about.items():
+        yield f"- {', '.join(names)}: {said}."
+
+
+def _log_axis(name: str, low: int, high: int) -> Axis:
+    """Return an axis from ten to the power of `low` to that of `high`."""
+    ticks = {(power - low) / (high - low): _tick(power) for power in range(low, high + 1)}
+    return Axis(name, ticks)
+
+
+def _tick(power: int) -> str:
+    thousands = power // 3 * 3
+    if thousands <= 0:
+        return f"{10.0**power:g}"
+    return f"{10 ** (power - thousands)}{_SHORT[thousands]}"
+
+
+def _point(name: str, x: float, y: float, axes: tuple[int, int, int, int], unit: str) -> Point:
+    left, right, low, high = axes
+    return Point(
+        name,
+        (log10(x) - left) / (right - left),
+        min(1.0, max(0.0, (log10(y) - low) / (high - low))),
+        f"{name}, {x:,}: {y:,.3g} {unit}",
+    )
+
+
+def throughput_svg(recorded: Mapping[str, Any]) -> str:
+    """Draw the spans a second of files of several sizes, for each shape of spans."""
+    axes = (3, 6, 2, 6)
+    rows, panels = recorded["rows"], dict[str, list[Point]]()
+    for shape, largest in SPANS.items():
+        panels[shape] = points = []
+        for name, kind in (("looptrace", "values"), ("plain reader and loop", "plain")):
+            small = rows.get("sizes", {}).get(kind, {})
+            at = {size: small[f"{shape} {size}"] for size in SIZES if f"{shape} {size}" in small}
+            if shape in rows:
+                at[int(largest * rows[shape]["about"]["share"])] = rows[shape][kind][WALL]
+            points += [
+                _point(name, size, speed, axes, "spans/s") for size, speed in sorted(at.items())
+            ]
+        target = BY_NAME[shape].figures[WALL].target or 1.0
+        points.append(_point("target", largest, target, axes, "spans/s"))
+    return scatter_svg(
+        panels, _log_axis("spans in the files", 3, 6), _log_axis("spans/s", 2, 6), lines=True
+    )
+
+
+def latency_svg(recorded: Mapping[str, Any]) -> str:
+    """Draw what one more span and one more turn cost, by how many there were before."""
+    axes = (1, 5, -2, 2)
+    panels = {}
+    for name, title, sizes in (
+        ("span", "one more span of a trace", TRACE_SPANS),
+        ("lengths", "one more turn of a task", TASK_TURNS),
+    ):
+        row = recorded["rows"].get(name, {})
+        panels[title] = [
+            _point(f"{who}, {part}", size, row[kind][f"{part} {size}"], axes, "ms")
+            for who, kind in (("looptrace", "values"), ("plain reader and loop", "plain"))
+            for part in ("p50", "p99")
+            for size in sizes
+            if f"{part} {size}" in row.get(kind, {})
+        ]
+    return scatter_svg(
+        panels, _log_axis("spans or turns before it", 1, 5), _log_axis("ms CPU", -2, 2), lines=True
+    )
