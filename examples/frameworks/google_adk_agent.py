@@ -1,11 +1,13 @@
 """Google's ADK: a callback answers in place of the model, which ends the run.
 
-OpenInference's instrumentor writes the spans; ADK's own lack arguments and results of tools.
+ADK writes its own spans, to the global tracer provider, and with these two variables also what
+tools were given and have answered, and what the model was asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,7 +16,7 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
-from openinference.instrumentation.google_adk import GoogleADKInstrumentor
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from examples.frameworks.shared import (
@@ -34,7 +36,9 @@ APP, USER = "fixer_app", "user"
 provider = TracerProvider()
 processor = LoopSpanProcessor.local().use(provider)
 memory = exported(provider)
-GoogleADKInstrumentor().instrument(tracer_provider=provider)
+trace.set_tracer_provider(provider)
+os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "gen_ai_latest_experimental"
+os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
 gate = processor.gate(TASK)
 calls = script()
 

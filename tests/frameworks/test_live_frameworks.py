@@ -77,9 +77,10 @@ class Run:
         return int(re.findall(r"run_tests was called (\d+) times", self.printed)[0])
 
     def turns(self) -> int:
-        """Return how many calls of the tests looptrace reads off the spans."""
+        """Return how many calls of the tests looptrace reads off the spans, less refused ones."""
         turns = turns_of(read_spans([str(self.path)]).spans)[0]
-        return len(turns.filter(pl.col("kind") == "tool", pl.col("name") == "run_tests"))
+        calls = turns.filter(pl.col("kind") == "tool", pl.col("name") == "run_tests")
+        return len(calls.filter(~pl.col("error").fill_null("").str.contains(GATE, literal=True)))
 
     def spans(self) -> list[dict[str, Any]]:
         """Return the rows of the exported spans, with attributes and events as values."""
