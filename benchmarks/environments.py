@@ -133,7 +133,7 @@ def _resolved(asked: Sequence[str], folder: Path) -> dict[str, str]:
     """Return the versions of the distributions that these need, by their names."""
     (folder / "asked.txt").write_text("\n".join(asked), encoding="utf-8")
     options = ("--quiet", "--no-header", "--no-annotate", "--python", sys.executable)
-    lines = _run([*_uv(folder), "compile", *options, "asked.txt"], folder).splitlines()
+    lines = _run([_uv(folder), "pip", "compile", *options, "asked.txt"], folder).splitlines()
     return dict(line.partition(" ")[0].split("==", 1) for line in lines if "==" in line)
 
 
@@ -144,9 +144,9 @@ def _installed(
     environment = folder / "beside"
     python = str(environment / "bin/python")
     try:
-        _run([sys.executable, "-m", "venv", str(environment)], folder)
-        _run([*_uv(folder), "install", "--quiet", "--python", python, *asked], folder)
-        _run([*_uv(folder), "check", "--python", python], folder)
+        _run([_uv(folder), "venv", "--quiet", "--python", sys.executable, str(environment)], folder)
+        _run([_uv(folder), "pip", "install", "--quiet", "--python", python, *asked], folder)
+        _run([_uv(folder), "pip", "check", "--quiet", "--python", python], folder)
         for command in uses:
             _run([str(environment / "bin" / command[0]), *command[1:]], folder)
         import_s = _least_s([python, "-c", "import looptrace"], folder) if uses else 0.0
@@ -155,8 +155,8 @@ def _installed(
         shutil.rmtree(environment, ignore_errors=True)
 
 
-def _uv(folder: Path) -> tuple[str, str]:
-    return str(folder / "resolver/bin/uv"), "pip"
+def _uv(folder: Path) -> str:
+    return str(folder / "resolver/bin/uv")
 
 
 def _asked(wheel: Path, extra: str) -> str:

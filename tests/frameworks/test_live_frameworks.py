@@ -41,7 +41,7 @@ PACKAGES = {
     "crewai_agent": "crewai",
 }
 requirement = pytest.mark.requirement
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 GATE = "Work on task ticket-42 stops here"
 # What differs from run to run: times, ids, and whatever depends on when a gate was told.
 VARIES = re.compile(
