@@ -33,8 +33,13 @@ test: $(VENV)/installed-dev ## run the tests, but for the slow ones
 test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen, all seeds
 	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "slow or seeded" --dist worksteal
 
-test-frameworks: $(FRAMEWORKS)/installed ## agents of real frameworks loop and stop; installs them
+# What cannot live in one environment has another; each runs the agents whose frameworks it has.
+test-frameworks: $(FRAMEWORKS)/installed $(FRAMEWORKS)-adk/installed $(FRAMEWORKS)-crewai/installed \
+		$(VENV)/installed-dev build/typescript/installed ## agents of real frameworks loop and stop; installs them
 	$(FRAMEWORKS)/bin/pytest -q tests/frameworks
+	$(FRAMEWORKS)-adk/bin/pytest -q tests/frameworks
+	$(FRAMEWORKS)-crewai/bin/pytest -q tests/frameworks
+	$(BIN)/pytest -q tests/test_typescript.py
 
 test-environments: $(VENV)/installed-dev ## the wheel with each extra on each Python; installs them
 	$(BIN)/python -m benchmarks.environments
@@ -126,10 +131,17 @@ $(VENV)/installed-site: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install --constraint constraints.txt --editable '.[site]'
 	@touch $@
 
-$(FRAMEWORKS)/installed: pyproject.toml constraints-frameworks.txt
-	$(PYTHON) -m venv $(FRAMEWORKS)
-	$(FRAMEWORKS)/bin/pip --disable-pip-version-check --quiet install \
-		--constraint constraints-frameworks.txt --editable '.[frameworks]'
+$(FRAMEWORKS)/installed $(FRAMEWORKS)-adk/installed $(FRAMEWORKS)-crewai/installed: \
+		$(FRAMEWORKS)%/installed: pyproject.toml constraints-frameworks%.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip --disable-pip-version-check --quiet install \
+		--constraint constraints-frameworks$*.txt --editable '.[frameworks$*]'
+	@touch $@
+
+build/typescript/installed: examples/typescript/package.json
+	@mkdir -p $(dir $@)
+	cp $< $(dir $@)
+	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(dir $@)
 	@touch $@
 
 # The wheel is built from the sdist, away from this folder, so that no file of an earlier build is

@@ -4,9 +4,10 @@ Each extra on each Python at hand: what it takes, and whether it works.
 
 An environment has what the wheel asks for and nothing else, in the newest versions that fit. In it
 the package is imported, `pip check` finds no conflict, and the commands that the extra brings run
-on the examples, away from the checkout. Then the server is resolved beside distributions that pin
-OpenTelemetry, which must come in the version that they come in alone; nothing is installed there.
-Packages come from the index that pip is set up for.
+on the examples, away from the checkout. Then base and each extra are resolved beside distributions
+that pin OpenTelemetry, which must come in the version that they come in alone, and the server is
+installed and used beside each. Packages come from the index that pip and uv are set up for; uv
+resolves in seconds what pip looks for through hundreds of releases.
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 # Frameworks and distributions whose pins of OpenTelemetry have been in the way.
 BESIDE = (
     *("strands-agents", "google-adk", "agent-framework-core"),
-    *("azure-monitor-opentelemetry", "aws-opentelemetry-distro"),
+    *("openlit", "traceloop-sdk", "azure-monitor-opentelemetry", "aws-opentelemetry-distro"),
 )
 MIB = 2**20
 _SDK = "opentelemetry-sdk"
-# pip may try older and older versions for hours where two distributions pin what both need.
 TIMEOUT_S = 600
 TIMES = 3  # The least of so many counts, because the first one reads from the disk.
 
@@ -100,41 +100,72 @@ def main() -> None:
                     print(f"{python}, {extra or 'base'}: {error}", file=sys.stderr)
                     continue
                 print(_row(row), flush=True)
-        failed += _resolve_beside(options.beside or BESIDE, wheel, Path(folder))
+        failed += _try_beside(options.beside or BESIDE, wheel, Path(folder))
     sys.exit(1 if failed else 0)
 
 
-def _resolve_beside(names: Sequence[str], wheel: Path, folder: Path) -> int:
-    """Print the versions that each comes in, alone and beside the server; returns how many differ.
-
-    A distribution that does not resolve alone is left out, and said so.
-    """
+def _try_beside(names: Sequence[str], wheel: Path, folder: Path) -> int:
+    """Print how each does beside looptrace; returns how many come in another version, or fail."""
     _run([sys.executable, "-m", "venv", str(folder / "resolver")], folder)
-    differ = 0
-    print("\n| distribution | alone | beside `looptrace[server]` | `opentelemetry-sdk` there |")
-    print("| --- | --- | --- | --- |")
+    _run([str(folder / "resolver/bin/pip"), "install", "--quiet", "uv"], folder)
+    failed = 0
+    print("\n| distribution | beside | not beside | SDK | MiB alone | MiB | `import looptrace` |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in names:
         try:
             alone = _resolved([name], folder)[name]
+            beside = {extra: _resolved([name, _asked(wheel, extra)], folder) for extra in USES}
+            others = [extra for extra, versions in beside.items() if versions[name] != alone]
+            mib, _ = _installed([name], (), folder)
+            both_mib, import_s = _installed([name, _asked(wheel, "server")], USES["server"], folder)
         except BrokenEnvironmentError as error:
-            print(f"{name} is left out: {error}", file=sys.stderr)
-            continue
-        try:
-            both = _resolved([name, f"{wheel}[server]"], folder)
-        except BrokenEnvironmentError as error:
+            failed += 1
             print(f"{name}: {error}", file=sys.stderr)
-            both = {name: "not at all", _SDK: "-"}
-        differ += both[name] != alone
-        print(f"| {name} | {alone} | {both[name]} | {both[_SDK]} |", flush=True)
-    return differ
+            continue
+        failed += bool(others)
+        sdk = beside["server"][_SDK]
+        cells = (name, alone, ", ".join(others) or "-", sdk, f"{mib:.0f}", f"{both_mib:.0f}")
+        print(f"| {' | '.join(cells)} | {import_s:.2f} s |", flush=True)
+    return failed
 
 
 def _resolved(asked: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return the versions of the distributions that pip would install, by their names."""
-    pip = [str(folder / "resolver/bin/python"), "-m", "pip", "--disable-pip-version-check"]
-    report = _run([*pip, "install", "--quiet", "--dry-run", "--report", "-", *asked], folder)
-    installed = [each["metadata"] for each in json.loads(report)["install"]]
-    return {each["name"].lower().replace("_", "-"): each["version"] for each in installed}
+    """Return the versions of the distributions that these need, by their names."""
+    (folder / "asked.txt").write_text("\n".join(asked), encoding="utf-8")
+    options = ("--quiet", "--no-header", "--no-annotate", "--python", sys.executable)
+    lines = _run([_uv(folder), "pip", "compile", *options, "asked.txt"], folder).splitlines()
+    return dict(line.partition(" ")[0].split("==", 1) for line in lines if "==" in line)
+
+
+def _installed(
+    asked: Sequence[str], uses: Sequence[tuple[str, ...]], folder: Path
+) -> tuple[float, float]:
+    """Install these, use them, and remove them; returns their MiB and the seconds of an import."""
+    environment = folder / "beside"
+    python = str(environment / "bin/python")
+    try:
+        _run([_uv(folder), "venv", "--quiet", "--python", sys.executable, str(environment)], folder)
+        _run([_uv(folder), "pip", "install", "--quiet", "--python", python, *asked], folder)
+        _run([_uv(folder), "pip", "check", "--quiet", "--python", python], folder)
+        for command in uses:
+            _run([str(environment / "bin" / command[0]), *command[1:]], folder)
+        import_s = _least_s([python, "-c", "import looptrace"], folder) if uses else 0.0
+        return _size_mib(environment), import_s
+    finally:
+        shutil.rmtree(environment, ignore_errors=True)
+
+
+def _uv(folder: Path) -> str:
+    return str(folder / "resolver/bin/uv")
+
+
+def _asked(wheel: Path, extra: str) -> str:
+    return f"looptrace{f'[{extra}]' if extra else ''} @ {wheel.as_uri()}"
+
+
+def _size_mib(environment: Path) -> float:
+    files = environment.glob("lib/*/site-packages/**/*")
+    return sum(path.stat().st_size for path in files if path.is_file()) / MIB
 
 
 def _row(of: Environment) -> str:
@@ -151,25 +182,20 @@ def environment_of(python: str, extra: str, wheel: Path, folder: Path) -> Enviro
     """
     try:
         _run([python, "-m", "venv", str(folder)], folder.parent)
-        asked = f"{wheel}[{extra}]" if extra else str(wheel)
         pip = [str(folder / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
-        _run([*pip, "install", "--quiet", asked], folder)
+        _run([*pip, "install", "--quiet", _asked(wheel, extra)], folder)
         _run([*pip, "check"], folder)
         for command in USES[extra]:
             _run([str(folder / "bin" / command[0]), *command[1:]], folder)
         listed = json.loads(_run([*pip, "list", "--format", "json"], folder))
-        size = sum(
-            path.stat().st_size
-            for path in folder.glob("lib/*/site-packages/**/*")
-            if path.is_file()
-        )
+        size_mib = _size_mib(folder)
         import_s = _least_s([str(folder / "bin/python"), "-c", "import looptrace"], folder)
         version_s = _least_s([str(folder / "bin/looptrace"), "--version"], folder) if extra else 0.0
         version = _run(
             [str(folder / "bin/python"), "-c", "import sys; print(*sys.version_info[:2], sep='.')"],
             folder,
         )
-        return Environment(version.strip(), extra, len(listed) - 1, size / MIB, import_s, version_s)
+        return Environment(version.strip(), extra, len(listed) - 1, size_mib, import_s, version_s)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -178,7 +204,7 @@ def _works(python: str, folder: Path) -> bool:
     """Say whether there is such a Python; what stands in the path may only name one."""
     try:
         _run([python, "--version"], folder)
-    except (BrokenEnvironmentError, FileNotFoundError):
+    except BrokenEnvironmentError:
         return False
     return True
 
@@ -191,6 +217,8 @@ def _run(command: Sequence[str], folder: Path) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise BrokenEnvironmentError(f"{said} took more than {TIMEOUT_S} s") from error
+    except FileNotFoundError as error:
+        raise BrokenEnvironmentError(f"{said}: there is no such program") from error
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         raise BrokenEnvironmentError(f"{said} exited with {done.returncode}: {''.join(last)}")

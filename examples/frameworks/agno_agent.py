@@ -19,11 +19,11 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from examples.frameworks.shared import (
     ARGUMENTS,
-    FAILURE,
     LAST_WORDS,
     PROMPT,
     TASK,
     exported,
+    outcome,
     script,
     show,
 )
@@ -83,7 +83,7 @@ class Scripted(Model):
 def run_tests(path: str) -> str:
     """Run the tests of a file."""
     del path
-    return FAILURE
+    return outcome()
 
 
 def main() -> None:

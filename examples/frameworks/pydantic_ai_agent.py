@@ -14,11 +14,11 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 
 from examples.frameworks.shared import (
     ARGUMENTS,
-    FAILURE,
     LAST_WORDS,
     PROMPT,
     TASK,
     exported,
+    outcome,
     script,
     show,
 )
@@ -57,7 +57,7 @@ def run_tests(path: str) -> str:
     """Run the tests of a file."""
     del path
     gate.raise_if_open()
-    return FAILURE
+    return outcome()
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """What the agents of this folder share: their task, their model's script, and how spans are shown.
 
 No model is asked and nothing reaches the network. Each agent's model is a script that runs the same
-tests again however often they fail, and would do so ATTEMPTS times.
+tests again however often they fail, and would do so ATTEMPTS times. Run with `healthy`, the agent
+gets on: fewer tests fail each time, until all pass.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,14 +17,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from examples.recorder import FOLDER, otlp_json
-from looptrace.analyzer.normalize.span_kinds import kind_of
 
 TASK = "ticket-42"
 PROMPT = "Make the tests in tests/test_cart.py pass."
 ARGUMENTS = {"path": "tests/test_cart.py"}
 FAILURE = "1 failed: test_total, expected 42, got 41"
 LAST_WORDS = "I give up."
-ATTEMPTS = 30
+MENDED = ("3 failed: test_add, test_tax, test_total", FAILURE, "3 passed")
+HEALTHY = sys.argv[1:] == ["healthy"]
+ATTEMPTS = len(MENDED) if HEALTHY else 30
 ANSWER_S = 0.5  # that a fast model takes
 
 NS_PER_MS = 1_000_000
@@ -34,6 +37,15 @@ def script() -> Iterator[str]:
     for n in range(1, ATTEMPTS + 1):
         time.sleep(ANSWER_S)
         yield f"call_{n}"
+
+
+_outcomes: list[str] = []
+
+
+def outcome() -> str:
+    """Run the tests, that is, return what they print."""
+    _outcomes.append(MENDED[len(_outcomes)] if HEALTHY else FAILURE)
+    return _outcomes[-1]
 
 
 def exported(provider: TracerProvider) -> InMemorySpanExporter:
@@ -50,8 +62,7 @@ def show(program: str, memory: InMemorySpanExporter) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(otlp_json(spans), encoding="utf-8")
 
-    called = sum(kind_of(dict(span.attributes or {}))[0] == "tool" for span in spans)
-    print(f"run_tests was called {called} times; the script goes on to {ATTEMPTS}")
+    print(f"run_tests was called {len(_outcomes)} times; the script goes on to {ATTEMPTS}")
     for span in spans:
         if any(event.name == "looptrace.gate" for event in span.events):
             print("\n".join(_lines(span)))

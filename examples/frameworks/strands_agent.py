@@ -18,11 +18,11 @@ from strands.models import Model
 
 from examples.frameworks.shared import (
     ARGUMENTS,
-    FAILURE,
     LAST_WORDS,
     PROMPT,
     TASK,
     exported,
+    outcome,
     script,
     show,
 )
@@ -77,7 +77,10 @@ class Scripted(Model):
 @tool
 def run_tests(path: str) -> str:
     """Run the tests of a file."""
-    raise AssertionError(f"{path}: {FAILURE}")
+    said = f"{path}: {outcome()}"
+    if "failed" in said:
+        raise AssertionError(said)
+    return said
 
 
 def main() -> None:

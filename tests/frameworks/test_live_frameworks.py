@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
-from examples.frameworks.shared import ATTEMPTS
+from examples.frameworks.shared import ATTEMPTS, MENDED
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_kinds import kind_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 from tests.paths import ROOT
 
@@ -33,9 +35,13 @@ PACKAGES = {
     "smolagents_agent": "smolagents",
     "llama_index_agent": "llama_index",
     "agno_agent": "agno",
+    "agent_framework_agent": "agent_framework",
+    "autogen_agent": "autogen_agentchat",
+    "google_adk_agent": "google.adk",
+    "crewai_agent": "crewai",
 }
 requirement = pytest.mark.requirement
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 GATE = "Work on task ticket-42 stops here"
 # What differs from run to run: times, ids, and whatever depends on when a gate was told.
 VARIES = re.compile(
@@ -64,6 +70,17 @@ class Run:
     printed: str
     path: Path
     witnessed: str
+
+    @property
+    def called(self) -> int:
+        """How often the tests were run, as the program itself counts."""
+        return int(re.findall(r"run_tests was called (\d+) times", self.printed)[0])
+
+    def turns(self) -> int:
+        """Return how many calls of the tests looptrace reads off the spans, less refused ones."""
+        turns = turns_of(read_spans([str(self.path)]).spans)[0]
+        calls = turns.filter(pl.col("kind") == "tool", pl.col("name") == "run_tests")
+        return len(calls.filter(~pl.col("error").fill_null("").str.contains(GATE, literal=True)))
 
     def spans(self) -> list[dict[str, Any]]:
         """Return the rows of the exported spans, with attributes and events as values."""
@@ -96,12 +113,28 @@ def python(arguments: list[str], folder: Path) -> tuple[str, str]:
 @pytest.fixture(scope="module", params=PACKAGES)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run an example as its reader would."""
-    name, package = request.param, PACKAGES[request.param]
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed; `make test-frameworks` installs it")
-    folder = tmp_path_factory.mktemp(name)
-    printed, witnessed = python(["-m", f"examples.frameworks.{name}"], folder)
+    return run_of(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module", params=PACKAGES)
+def healthy_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run an example whose agent mends one failure after another."""
+    return run_of(request.param, tmp_path_factory.mktemp(request.param), "healthy")
+
+
+def run_of(name: str, folder: Path, *arguments: str) -> Run:
+    """Run an example, where its framework is installed."""
+    if not _installed(PACKAGES[name]):
+        pytest.skip(f"{PACKAGES[name]} is not in this environment; `make test-frameworks` has all")
+    printed, witnessed = python(["-m", f"examples.frameworks.{name}", *arguments], folder)
     return Run(name, printed, folder / "build" / "examples" / f"{name}.json", witnessed)
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # The package that it is a part of is not there either.
+        return False
 
 
 def kind(span: dict[str, Any]) -> str | None:
@@ -137,11 +170,22 @@ def test_the_agents_live_span_carries_the_events(run: Run) -> None:
 @requirement("D4")
 def test_the_agent_stops_at_its_gate(run: Run) -> None:
     """It is told what to do and makes no more calls, where its script has many more."""
-    calls = sum(kind(span) == "tool" for span in run.spans())
-
     assert run.printed.count(GATE) == 1
-    assert f"run_tests was called {calls} times; the script goes on to {ATTEMPTS}" in run.printed
-    assert 3 <= calls < ATTEMPTS
+    assert f"times; the script goes on to {ATTEMPTS}" in run.printed
+    assert 3 <= run.called < ATTEMPTS
+    assert run.turns() == run.called
+
+
+def test_a_healthy_run_is_silent(healthy_run: Run) -> None:
+    """Each run of the tests brings news: nothing is found, and each call could be compared."""
+    read = read_spans([str(healthy_run.path)])
+    turns = turns_of(read.spans)[0].filter(pl.col("kind") == "tool")
+
+    assert GATE not in healthy_run.printed
+    assert (healthy_run.called, healthy_run.turns()) == (len(MENDED), len(MENDED))
+    assert not [event for span in healthy_run.spans() for event in gates(span)]
+    assert analyse(read.spans, read.skipped).findings == ()
+    assert not set(turns["arguments"]) & {None, ""}
 
 
 @requirement("F2")

@@ -18,7 +18,7 @@ from looptrace.collector.page.rendering import ASSETS, HEADERS, PAGES, asset_url
 from looptrace.collector.page.sessions import FORM_COOKIE, SESSION_COOKIE, Sessions
 from looptrace.collector.page.site import Site
 from looptrace.collector.server.access import Access
-from looptrace.collector.server.metrics import Instrument
+from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError

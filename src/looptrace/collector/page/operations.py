@@ -19,7 +19,7 @@ from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.settings.webhook import VARIABLE, Webhook
 from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.server import metrics
-from looptrace.collector.server.metrics import Instrument
+from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.service import Service
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox

@@ -25,7 +25,7 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.text.digests import digest
-from looptrace.collector.server.metrics import Instrument
+from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.store.sqlite_file import Schema, connect, explained

@@ -22,7 +22,7 @@ from looptrace import queries
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import DetectorCounts
-from looptrace.collector.server.metrics import Instrument, Values
+from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sql import QueryError, ask_each

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from http import HTTPStatus
 from itertools import islice
 from typing import Any
@@ -36,8 +36,10 @@ from looptrace.collector.server.openapi import JSON, TEXT, Answer, operation
 from looptrace.collector.server.receiver.receiver_metrics import (
     REFUSED,
     TAKEN,
+    Instrument,
     InstrumentKind,
     ReceiverCounts,
+    Values,
 )
 
 _logger = logging.getLogger(__name__)
@@ -56,22 +58,7 @@ _FAMILIES: Mapping[InstrumentKind, type[CounterMetricFamily | GaugeMetricFamily]
     "gauge": GaugeMetricFamily,
 }
 
-Values = Mapping[tuple[str, ...], float]
 Check = Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Instrument:
-    """A number that is read when it is asked for: a counter only grows, a gauge comes and goes.
-
-    `read` gives a value for each set of values of `labels`, in their order.
-    """
-
-    name: str  # with dots, as `looptrace.receiver.spans`
-    doc: str
-    read: Callable[[], Values]
-    kind: InstrumentKind = "counter"
-    labels: tuple[str, ...] = ()
 
 
 class Metrics:

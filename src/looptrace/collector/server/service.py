@@ -45,11 +45,11 @@ from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
-from looptrace.collector.server.metrics import Instrument, Metrics
+from looptrace.collector.server.metrics import Metrics
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
-from looptrace.collector.server.receiver.receiver_metrics import ReceiverCounts
+from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import DamagedFileError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, unique
 from http import HTTPStatus
@@ -10,6 +10,21 @@ from threading import Lock
 from typing import Any, Literal
 
 InstrumentKind = Literal["counter", "gauge", "histogram"]
+Values = Mapping[tuple[str, ...], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """A number that is read when it is asked for: a counter only grows, a gauge comes and goes.
+
+    `read` gives a value for each set of values of `labels`, in their order.
+    """
+
+    name: str  # with dots, as `looptrace.receiver.spans`
+    doc: str
+    read: Callable[[], Values]
+    kind: InstrumentKind = "counter"
+    labels: tuple[str, ...] = ()
 
 
 def number(doc: str, kind: InstrumentKind = "counter") -> Any:

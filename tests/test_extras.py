@@ -1,0 +1,61 @@
+"""An extra's commands need no package of another extra, so that they run where only theirs is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+
+import pytest
+
+from looptrace.cli.main import COMMANDS
+from tests.paths import ROOT
+
+# Commands that say what to install where their extra is not there import it when they run.
+EXTRA_OF = {"serve": "server", "mcp": "mcp", "train": "train"}
+BLOCK = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+from looptrace.cli.main import main
+main(["{command}", "--help"], standalone_mode=False)
+"""
+
+
+def _packages(extra: str) -> set[str]:
+    """Return the modules that an extra's own distributions have."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = extras["optional-dependencies"][extra]
+    names = {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in asked}
+    return {
+        module
+        for module, distributions in packages_distributions().items()
+        if {name.lower().replace("_", "-") for name in distributions} & (names - {"looptrace"})
+    }
+
+
+def _blocked(allowed: str) -> set[str]:
+    """Return the modules of all extras but one, which `analyzer` has not."""
+    others = {"judge", "mcp", "semantic", "server", "train"} - {allowed}
+    return set().union(*map(_packages, others)) - _packages("analyzer") - _packages(allowed)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_needs_its_extra_alone(command: str) -> None:
+    """It is imported and shows its help; `google` is a folder that several packages share."""
+    blocked = _blocked(EXTRA_OF.get(command, "analyzer")) - {"google", "opentelemetry"}
+    code = BLOCK.format(blocked=blocked, command=command)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert {"prometheus_client", "sklearn"} & blocked
+    assert (done.returncode, done.stderr) == (0, "")
