@@ -39,6 +39,8 @@ from looptrace.cli.shared.rule_selection import ignore_option, select_option
 _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
     {"junit": junit_report, "github": github_report, "markdown": markdown_report}
 )
+# Forms that show turns.
+_WITH_TURNS = ("terminal", "html")
 
 
 @click.command()
@@ -104,7 +106,8 @@ def analyze(
     money = prices.load(prices_file) if prices_file else None
     asked = judge_of(judge, settings)
     with engine_of(engine, address, paths) as judging:
-        analysis = traces.analysis(paths, settings, jobs, judging)
+        with_turns = form in _WITH_TURNS or asked is not None
+        analysis = traces.analysis(paths, settings, jobs, judging, with_turns=with_turns)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
     if form == "terminal" and output is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import polars as pl
 
@@ -44,6 +44,12 @@ class OutageSettings:
 
 
 DEFAULT = OutageSettings()
+
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+
+# What `with_outages` reads of the turns of an analysis.
+CALL_COLUMNS = ("task", "session", "kind", "turn", "agent", "signature", "end_ns")
 
 
 class SharedFailure(NamedTuple):
@@ -126,7 +132,7 @@ def _grown(row: OutageRun, failure: SharedFailure, since_ns: int, sessions_min: 
     )
 
 
-def failures_of(turns: pl.DataFrame) -> pl.DataFrame:
+def failures_of(turns: Frame) -> Frame:
     """Return the failures (`SharedFailure`) of turns (`TURN_SCHEMA`) that outages are made of."""
     is_shared = pl.col("failed") & pl.col("error_kind").is_in(SHARED)
     return turns.filter(is_shared & pl.col("signature").is_not_null()).select(SharedFailure._fields)

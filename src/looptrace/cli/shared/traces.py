@@ -59,11 +59,17 @@ _SKIPPED_SHOWN_MAX = 20
 
 
 def analysis(
-    paths: Sequence[str], settings: Settings, jobs: int = 1, engine: Engine = map
+    paths: Sequence[str],
+    settings: Settings,
+    jobs: int = 1,
+    engine: Engine = map,
+    *,
+    with_turns: bool = True,
 ) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
-    The turns of a store are judged anew, whatever rules its findings were made with.
+    The turns of a store are judged anew, whatever rules its findings were made with. Without turns
+    it takes less memory.
     """
     folder = store_of(paths)
     if folder is None:
@@ -75,10 +81,11 @@ def analysis(
                 whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
                 return with_outages(whole, failures, settings.outages)
     warn_of_waiting(folder)
-    is_small = reader.counts(folder).spans < SPANS_MIN  # Processes would take longer to start.
+    is_small = reader.count_spans(folder) < SPANS_MIN  # Processes would take longer to start.
     with Processes(1 if is_small else jobs) as processes, working():
         is_shared = engine is map and processes.jobs > 1
-        return analyse_store(folder, settings, processes.map if is_shared else engine)
+        shared = processes.map if is_shared else engine
+        return analyse_store(folder, settings, shared, with_turns=with_turns)
 
 
 def turns(

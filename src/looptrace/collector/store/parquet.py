@@ -10,7 +10,7 @@ import glob
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
@@ -80,6 +80,7 @@ _DAMAGED = ".damaged"
 _MADE_WITH = "looptrace.made_with"  # A note in a file's metadata.
 _FIRST_DAY = "1970-01-01"
 _FILE = "looptrace file"  # A column for the file that a row came from.
+_ALL = pl.lit(value=True)
 
 
 # Polars panics over some damaged files, which is no Exception.
@@ -185,6 +186,25 @@ def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
     """
     noted = {_made_with(path) for path in bucket_files(store_dir, table, bucket) if _has_rows(path)}
     return noted.pop() or None if len(noted) == 1 else None
+
+
+def scan_bucket(store_dir: Path, table: str, bucket: int) -> pl.LazyFrame:
+    """Return the rows of a bucket before they are read, with all columns of its table."""
+    paths, schema = bucket_files(store_dir, table, bucket), TABLES[table]
+    return _scan(paths, schema).drop(_FILE) if paths else schema.to_frame().lazy()
+
+
+def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
+    """Return how many rows a bucket has, as its files say at their ends.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    paths = bucket_files(store_dir, table, bucket)
+    try:
+        return sum(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() for path in paths)
+    except _BAD_PARQUET:
+        return read_bucket(store_dir, table, bucket, []).height  # Says which file it is.
 
 
 def prepare_files(store_dir: Path) -> None:
@@ -294,22 +314,41 @@ def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame], made_with: st
         ) from error
 
 
+def read_slices(
+    slices: Sequence[tuple[Path, int, int | None]], columns: pl.Schema, which: pl.Expr = _ALL
+) -> pl.DataFrame:
+    """Read of each file so many rows from one on, None all, that fulfil a condition.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    try:
+        parts = [
+            _scan([path], columns).drop(_FILE).slice(first, rows) for path, first, rows in slices
+        ]
+        found = pl.concat([columns.to_frame().lazy(), *parts]).filter(which)
+        return found.select(columns.names()).collect()
+    except _BAD_PARQUET:
+        for path, _, _ in slices:
+            _read([path], columns)  # Says which file it is.
+        raise
+
+
+def _scan(paths: list[Path], columns: pl.Schema) -> pl.LazyFrame:
+    """Scan files, with what an earlier schema lacks and a column for where each row came from."""
+    scan = pl.scan_parquet(paths, glob=False, hive_partitioning=False, include_file_paths=_FILE)
+    absent = TURN_COLUMNS_ADDED.intersection(columns) - {*_schema(paths[0])}
+    unknown = (pl.lit(None, columns[name]).alias(name) for name in absent)
+    return scan.with_columns(unknown).select(*columns, _FILE)
+
+
 def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
     """Read files together, with a column for where each row came from; if one is bad, name it."""
     expected = pl.Schema({**columns, _FILE: pl.String()})
     if not paths:
         return expected.to_frame()
     try:
-        absent = TURN_COLUMNS_ADDED.intersection(columns) - {*_schema(paths[0])}
-        rows = pl.read_parquet(
-            paths,
-            columns=[name for name in expected if name not in absent],
-            glob=False,
-            hive_partitioning=False,
-            include_file_paths=_FILE,
-        )
-        unknown = (pl.lit(None, columns[name]).alias(name) for name in absent)
-        rows = rows.with_columns(unknown).select(expected.names())
+        rows = _scan(paths, columns).collect()
         why = "its columns are not those of looptrace"
     except _BAD_PARQUET as error:
         rows, why = pl.DataFrame(), _first_line(error)
