@@ -341,7 +341,7 @@ def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPa
     work = reader.BucketWork(sameness, pl.DataFrame.clone)
     with monkeypatch.context() as patched:
         patched.setattr(signatures, "add_fingerprints", noted)
-        parts = [part for part in map(work, reader.buckets(folder)) if part is not None]
+        parts = [part for of_bucket in map(work, reader.buckets(folder)) for part in of_bucket]
     turns, _ = turns_of(pl.concat(reader.read_spans(folder)), sameness)
     assert_frame_equal(pl.concat(parts).sort(TURN_KEY), turns.sort(TURN_KEY))
     return sum(made)

@@ -30,7 +30,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.collector.files.reader import SpansRead, read_spans, spool_spans
+from looptrace.collector.files.reader import ReadNotes, SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
@@ -74,9 +74,7 @@ def analysis(
     folder = store_of(paths)
     if folder is None:
         with Processes(jobs) as processes, SpanSpool() as spool:
-            with _reading() as on_bytes:
-                notes = spool_spans(paths, spool, processes, on_bytes)
-            _warn_of_cut(notes.cut)
+            notes = spooled(paths, spool, processes)
             with working():
                 whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
                 return with_outages(whole, failures, settings.outages)
@@ -131,6 +129,14 @@ def read(paths: Sequence[str]) -> SpansRead:
         found = read_spans(paths, on_bytes)
     _warn_of_cut(found.cut)
     return found
+
+
+def spooled(paths: Sequence[str], spool: SpanSpool, processes: Processes) -> ReadNotes:
+    """Read spans as `read` does into a spool, where a span may be twice."""
+    with _reading() as on_bytes:
+        notes = spool_spans(paths, spool, processes, on_bytes)
+    _warn_of_cut(notes.cut)
+    return notes
 
 
 @contextmanager
