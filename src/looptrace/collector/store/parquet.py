@@ -10,16 +10,14 @@ import glob
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.locks import (
@@ -202,7 +200,9 @@ def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
     """
     paths = bucket_files(store_dir, table, bucket)
     try:
-        return sum(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() for path in paths)
+        return sum(
+            pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() for path in paths
+        )
     except _BAD_PARQUET:
         return read_bucket(store_dir, table, bucket, []).height  # Says which file it is.
 
@@ -402,13 +402,3 @@ def _bucket_folder(bucket: int) -> str:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
-
-
-def finding_table(findings: Iterable[Finding]) -> pl.DataFrame:
-    """Return findings as they are stored (`FINDING_SCHEMA`)."""
-    return pl.DataFrame([_flat(finding.record()) for finding in findings], schema=FINDING_SCHEMA)
-
-
-def _flat(finding: dict[str, Any]) -> dict[str, Any]:
-    cost = finding.pop("cost")
-    return {**finding, **{f"cost_{name}": value for name, value in cost.items()}}

@@ -157,7 +157,10 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     _write_spans(store_dir, arriving.bucket, kept)
     return _Added(
         bucket=arriving.bucket,
-        traces={*given["trace_id"], *(name for part in arriving.moved for name in part["trace_id"])},
+        traces={
+            *given["trace_id"],
+            *(name for part in arriving.moved for name in part["trace_id"]),
+        },
         new=given.height - known,
         known=known,
         clashes=clashes,

@@ -18,13 +18,9 @@ from looptrace.analyzer.normalize.span_tree import joined_names
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import IS_USER, numbered
+from looptrace.collector.store.buckets.finding_rows import finding_table
 from looptrace.collector.store.buckets.judged import Judged
-from looptrace.collector.store.parquet import (
-    bucket_made_with,
-    finding_table,
-    read_bucket,
-    write_bucket,
-)
+from looptrace.collector.store.parquet import bucket_made_with, read_bucket, write_bucket
 from looptrace.collector.store.placement import Traces, of_traces, tied_traces
 
 # Buckets are normalised together until they have so many spans; they are in memory at a time.
