@@ -80,13 +80,16 @@ def _lose_a_file(store: Path) -> None:
     max(files, key=lambda path: pl.read_parquet(path).height).unlink()
 
 
-def _judge_otherwise(store: Path) -> None:
+def _lose_the_note(store: Path) -> None:
     (store / layout.JUDGED_FILE).unlink()
 
 
-@pytest.mark.parametrize("change", [_touch_unfinished, _lose_a_file, _judge_otherwise])
+@pytest.mark.parametrize(
+    ("change", "is_all"),
+    [(_touch_unfinished, True), (_lose_a_file, False), (_lose_the_note, True)],
+)
 def test_what_is_not_surely_judged_is_judged(
-    store: Path, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    store: Path, change: Callable[[Path], None], is_all: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ingest that was killed, a file that went, and no note at all leave no loop out."""
     whole, every = judged(store, monkeypatch, code="another")
@@ -94,7 +97,7 @@ def test_what_is_not_surely_judged_is_judged(
     change(store)
     found, some = judged(store, monkeypatch)
     assert_same(found, whole)
-    assert before <= some <= every
+    assert some == every if is_all else before <= some <= every
 
 
 def test_a_damaged_note_is_named(store: Path) -> None:
@@ -142,7 +145,14 @@ def test_a_server_notes_what_it_adds(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with writer.writing(tmp_path, POLICY) as open_store:
         for part in spans.filter(~some).iter_slices(40):
             open_store.add(part)
-    whole, every = judged(tmp_path, monkeypatch, code="another")
-    found, counted = judged(tmp_path, monkeypatch)
-    assert_same(found, whole)
-    assert found.turns.height < counted < every
+    assert_same(judged(tmp_path, monkeypatch)[0], judged(tmp_path, monkeypatch, code="other")[0])
+    source = detection_source.detection_source(POLICY)
+    own = {number for number, noted in read_judged(tmp_path).items() if noted.source == source}
+    earlier = set(spans.filter(some)["trace_id"])
+    mixed = {
+        number
+        for number in range(parquet.BUCKETS)
+        if not earlier.isdisjoint(reader.read_turns_in(tmp_path, number)["trace_id"])
+    }
+    assert own
+    assert own.isdisjoint(mixed)
