@@ -59,7 +59,7 @@ def write_judged(store_dir: Path, judged: Mapping[int, Judged]) -> None:
 
 
 def is_judged_by(store_dir: Path, bucket: int, source: str) -> bool:
-    """Return whether the findings of a bucket come from this source, all of its turns and no others.
+    """Return whether a bucket has the findings of this source, of all its turns and no others.
 
     Whoever asks is `reading` the store.
 
