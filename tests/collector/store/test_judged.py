@@ -108,7 +108,7 @@ def test_a_damaged_note_is_named(store: Path) -> None:
 
 
 def test_a_task_whose_oldest_days_went_is_judged(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is left of it may be another loop, which no finding of the store tells of."""
     spans = read_spans(TRACES).spans
