@@ -18,7 +18,7 @@ import polars as pl
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.detection_source import detection_source
-from looptrace.analyzer.engine.outages import CALL_COLUMNS, failures_of, with_outages
+from looptrace.analyzer.engine.outages import CALL_COLUMNS, IS_CALL, failures_of, with_outages
 from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
@@ -114,7 +114,8 @@ def _of_judged(
 
 def _analysis_of_part(turns: pl.DataFrame, settings: Settings, columns: Sequence[str]) -> Analysis:
     part = joined([analysis_of(turns, 0, policy=settings.policy)], 0, 0)
-    return replace(part, turns=part.turns.select(columns))
+    kept = part.turns if len(columns) == len(TURN_SCHEMA) else part.turns.filter(IS_CALL)
+    return replace(part, turns=kept.select(columns))
 
 
 def _joined(parts: Sequence[Analysis], columns: Sequence[str]) -> Analysis:
@@ -124,7 +125,6 @@ def _joined(parts: Sequence[Analysis], columns: Sequence[str]) -> Analysis:
 
 def _counts(turns: pl.LazyFrame) -> pl.DataFrame:
     """Count what a summary has of the turns of each task and session."""
-    is_tool = pl.col("kind") == "tool"
     return (
         turns.group_by("task", "session")
         .agg(
@@ -132,8 +132,8 @@ def _counts(turns: pl.LazyFrame) -> pl.DataFrame:
             turn_first=pl.col("turn").filter(IS_STEP).min(),
             input_tokens=pl.col("input_tokens").sum(),
             output_tokens=pl.col("output_tokens").sum(),
-            arguments=(is_tool & pl.col("arguments").is_null()).sum(),
-            results=(is_tool & pl.col("outcome").is_null()).sum(),
+            arguments=(IS_CALL & pl.col("arguments").is_null()).sum(),
+            results=(IS_CALL & pl.col("outcome").is_null()).sum(),
         )
         .collect()
     )

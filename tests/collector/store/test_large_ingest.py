@@ -12,6 +12,7 @@ import pytest
 
 from looptrace.analyzer.engine import parallel
 from looptrace.analyzer.engine.span_spool import SpanSpool
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.collector.content.policy import Content
 from looptrace.collector.files import reader as files
 from looptrace.collector.files.reader import read_spans, spool_spans
@@ -70,7 +71,7 @@ def large(
             return open_store.ingest(spool, kept)
 
 
-def gates_of(folder: Path) -> list[object]:
+def gates_of(folder: Path) -> list[GateEvent]:
     """Return what was told of gates, in any order."""
     with reader.open_gates(folder) as gates:
         return sorted((event for _, event in gates.events()), key=lambda event: event.id)

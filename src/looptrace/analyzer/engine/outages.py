@@ -48,7 +48,8 @@ DEFAULT = OutageSettings()
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
-# What `with_outages` reads of the turns of an analysis.
+# What `with_outages` reads of the turns of an analysis, and of which turns.
+IS_CALL = pl.col("kind") == "tool"
 CALL_COLUMNS = ("task", "session", "kind", "turn", "agent", "signature", "end_ns")
 
 
@@ -190,7 +191,7 @@ def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Ca
         spans.setdefault(outage.signature, []).append(outage)
     met = {session for outage in outages for session in outage.sessions}
     tasks = turns.filter(pl.col("session").is_in(met))["task"].unique()
-    calls = turns.filter((pl.col("kind") == "tool") & pl.col("task").is_in(tasks.implode()))
+    calls = turns.filter(IS_CALL & pl.col("task").is_in(tasks.implode()))
     by_task: dict[str, list[_Call]] = {}
     asked = ("task", "turn", "agent", "signature", "end_ns")
     for task, turn, agent, signature, end_ns in calls.select(asked).iter_rows():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json  # texts may hold half surrogate pairs, which msgspec refuses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from itertools import islice
 from operator import attrgetter
@@ -51,6 +51,17 @@ def json_report(
     Raises:
         DirectiveError: if a template of the directives cannot be used.
     """
+    return "".join(json_report_parts(analysis, opinions, directives))
+
+
+def json_report_parts(
+    analysis: Analysis, opinions: Opinions = NOBODY_ASKED, directives: Directives = OWN
+) -> Iterator[str]:
+    """Write the same part by part, so that a large report is never whole in memory.
+
+    Raises:
+        DirectiveError: if a template of the directives cannot be used.
+    """
     summary = analysis.summary
     head = {
         "schema": SCHEMA,
@@ -70,18 +81,23 @@ def json_report(
         "events": events,
         "outages": map(outage_object, analysis.outages),
     }
-    texts = [f'  "{name}": {_list_text(objects)}' for name, objects in lists.items()]
-    return ",\n".join([json_text(head).removesuffix("\n}\n"), *texts]) + "\n}\n"
+    yield json_text(head).removesuffix("\n}\n")
+    for name, objects in lists.items():
+        yield f',\n  "{name}": ['
+        yield from _list_parts(objects)
+        yield "]"
+    yield "\n}\n"
 
 
-def _list_text(objects: Iterable[dict[str, Any]]) -> str:
-    """Write a list as it stands in a report, some of its objects at a time."""
+def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Write what is in a list as it stands in a report, some of its objects at a time."""
     every = iter(objects)
-    texts = []
+    between, end = "\n", ""
     while chunk := list(islice(every, OBJECTS_AT_ONCE)):
         _, _, lines = json_text({"": chunk}).partition("[\n")
-        texts.append(lines.removesuffix("\n  ]\n}\n"))
-    return "[\n" + ",\n".join(texts) + "\n  ]" if texts else "[]"
+        yield between + lines.removesuffix("\n  ]\n}\n")
+        between, end = ",\n", "\n  "
+    yield end
 
 
 def _finding_object(finding: Finding) -> dict[str, Any]:

@@ -175,13 +175,19 @@ def working(doing: str = "looking for loops") -> Status:
     return Console(stderr=True).status(doing)
 
 
-def write(text: str, output: Path | None) -> None:
-    """Write a report to a file, or to standard output."""
+def write(report: str | Iterator[str], output: Path | None) -> None:
+    """Write a report, or its parts one after the other, to a file or to standard output."""
+    parts = [report] if isinstance(report, str) else report
     if output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        last = ""
+        for last in parts:
+            click.echo(last, nl=False)
+        if not last.endswith("\n"):
+            click.echo()
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        with output.open("w", encoding="utf-8") as file:
+            file.writelines(parts)
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from error
     click.echo(f"The report lies in {output}.", err=True)

@@ -26,12 +26,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.server.backlog import (
-    BACKLOG_SPANS,
-    Backlog,
-    logged_names,
-    stored_spans,
-)
+from looptrace.collector.server.backlog import BACKLOG_SPANS, Backlog, logged_names, stored_spans
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
@@ -253,8 +248,7 @@ class _Judge:
             self._warm_turns(
                 with_decisions(turns.filter(goes_on & ~is_touched), decided, self._sameness)
             )
-        since_ns = now_ns - TRACES_GO_ON_S * NS_PER_S
-        touched, others = stored_spans(self._dir, traces, since_ns)
+        touched, others = stored_spans(self._dir, traces, now_ns - TRACES_GO_ON_S * NS_PER_S)
         self._stored = Backlog(others)
         self._show()
         return touched
