@@ -20,6 +20,7 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.store.buckets.finding_rows import FINDING_SCHEMA
 from looptrace.collector.store.locks import (
     DamagedFileError,
     StoreError,
@@ -31,37 +32,6 @@ from looptrace.collector.store.locks import (
 # What ties a span's trace to others, kept with the span, tells where the trace belongs without
 # reading what it did.
 STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, **SPAN_TIES_SCHEMA})
-
-_LOOP_TURN = {
-    "trace_id": pl.String(),
-    "span_id": pl.String(),
-    "turn": pl.UInt32(),
-    "role": pl.String(),
-}
-
-# `Finding`, with its cost flattened.
-FINDING_SCHEMA = pl.Schema(
-    {
-        "id": pl.String(),
-        "rule": pl.String(),
-        "task": pl.String(),
-        "session": pl.String(),
-        "trace_id": pl.String(),
-        "agent": pl.String(),
-        "turn_first": pl.UInt32(),
-        "turn_last": pl.UInt32(),
-        "attempts": pl.Int64(),
-        "loop_count": pl.Int64(),
-        "period": pl.Int64(),
-        "signature": pl.String(),
-        "reason": pl.String(),
-        "action": pl.String(),
-        "turns": pl.List(pl.Struct(_LOOP_TURN)),
-        "cost_seconds": pl.Float64(),
-        "cost_input_tokens": pl.Int64(),
-        "cost_output_tokens": pl.Int64(),
-    }
-)
 
 # What a schema before the third has no columns for; unknown of its turns.
 TURN_COLUMNS_ADDED = frozenset({"phase_start_ns", "iteration", "metrics"})
@@ -198,11 +168,8 @@ def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
-    paths = bucket_files(store_dir, table, bucket)
     try:
-        return sum(
-            pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() for path in paths
-        )
+        return sum(map(_height, bucket_files(store_dir, table, bucket)))
     except _BAD_PARQUET:
         return read_bucket(store_dir, table, bucket, []).height  # Says which file it is.
 
@@ -387,9 +354,13 @@ def _template(store_dir: Path, table: str) -> Path:
 def _has_rows(path: Path) -> bool:
     """Return whether a file has rows, as one has that cannot be read."""
     try:
-        return bool(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        return _height(path) > 0
     except _BAD_PARQUET:
         return True
+
+
+def _height(path: Path) -> int:
+    return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
 
 
 def _day_folder(day: str) -> str:
