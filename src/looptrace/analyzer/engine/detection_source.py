@@ -11,7 +11,14 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.text.digests import digest
 
-_PACKAGES = ("looptrace.analyzer", "looptrace.rules")
+# What turns go through to findings; what comes after does not change which tasks have some.
+_PACKAGES = (
+    "looptrace.analyzer.detect",
+    "looptrace.analyzer.fingerprint",
+    "looptrace.analyzer.schema",
+    "looptrace.analyzer.text",
+    "looptrace.rules",
+)
 
 
 def detection_source(policy: DetectionPolicy) -> str:
