@@ -13,6 +13,7 @@ from random import Random
 import polars as pl
 import pytest
 
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
@@ -40,8 +41,8 @@ def work(folder: Path) -> None:
     """Acknowledge spans and store them, as a server does."""
     store = folder / "store"
     said = os.open(folder / ACKNOWLEDGED, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    with writing(store) as writer:
-        writer.ingest(late_ties().clear())
+    with SpanSpool() as none, writing(store) as writer:
+        writer.ingest(none)
         log, seq = IngestLog(store / FILE_NAME, LOG_BYTES_MAX), 0
         for number, block in enumerate(blocks()):
             asyncio.run(log.accept(block))
@@ -54,11 +55,11 @@ def work(folder: Path) -> None:
 
 def recovered(store: Path) -> list[tuple[str, str]]:
     """Start on what is there, as a server does; returns the ids of the spans that it has."""
-    with writing(store) as writer:
+    with SpanSpool() as spool, writing(store) as writer:
         log = IngestLog(store / FILE_NAME, LOG_BYTES_MAX)
         logged = log.read(0, 1_000)
-        spans = logged.spans if logged else late_ties().clear()
-        writer.ingest(spans) if writer.needs_ingest() else writer.add(spans)
+        spool.add(spans := logged.spans if logged else late_ties().clear())
+        writer.ingest(spool) if writer.needs_ingest() else writer.add(spans)
         log.close()
     parts = [part.select("trace_id", "span_id") for part in reader.read_spans(store)]
     return [row for part in parts for row in part.rows()]

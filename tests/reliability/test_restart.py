@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
@@ -132,6 +133,34 @@ def test_a_gate_outlasts_a_restart_that_catches_up(tmp_path: Path) -> None:
         (gate,) = server.ask("GET", "/v1/gates")[1]["gates"]
     assert gate["status"] == "open"
     assert events_of(store_dir) == told
+
+
+def test_what_is_stored_is_read_when_more_of_it_comes(tmp_path: Path) -> None:
+    """P28: a restart makes no turns of stored spans; a loop that goes on afterwards is found."""
+    store_dir, now = tmp_path / "store", datetime.now(UTC) - timedelta(seconds=60)
+    sessions = [looping(f"s{n}", 9, at=now.isoformat()).requests() for n in range(4)]
+    sent: list[bytes] = []
+    settings = tmp_path / "looptrace.toml"
+    settings.write_text("[server]\nstore_every_s = 1\n", encoding="utf-8")
+    options = ("--no-grpc", "--config", str(settings))
+    with served(store_dir, *options) as server:
+        for requests_of_session in sessions:
+            for request in requests_of_session[:2]:
+                assert server.send(request) == OK
+                sent.append(json.dumps(request).encode())
+        until(lambda: server.number("looptrace_storing_spans_total") == 8)
+    with served(store_dir, *options) as server:
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        assert server.number("looptrace_detection_traces") == 0
+        for request in sessions[1][2:]:
+            assert server.send(request) == OK
+            sent.append(json.dumps(request).encode())
+        until(lambda: server.ask("GET", "/v1/gates?task=s1")[1]["gates"])
+        assert server.number("looptrace_detection_traces") == 1
+        until(lambda: server.number("looptrace_detection_spans_total") == 7)
+    rows = [row for each in sent for row in decode_request(each, Bounds(99, 1 << 20)).rows]
+    whole = analyse(span_table(rows))
+    assert events_of(store_dir) == sorted((event.id, event.type) for event in whole.events)
 
 
 def test_the_newest_tasks_come_first_and_whole() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from urllib.parse import quote
@@ -23,7 +23,7 @@ from looptrace.analyzer.report.ci import (
     sarif_report,
 )
 from looptrace.analyzer.report.html import html_report
-from looptrace.analyzer.report.json import json_report
+from looptrace.analyzer.report.json import json_report_parts
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.rule_selection import selected
@@ -39,6 +39,8 @@ from looptrace.cli.shared.rule_selection import ignore_option, select_option
 _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
     {"junit": junit_report, "github": github_report, "markdown": markdown_report}
 )
+# Forms that show turns.
+_WITH_TURNS = ("terminal", "html")
 
 
 @click.command()
@@ -104,7 +106,8 @@ def analyze(
     money = prices.load(prices_file) if prices_file else None
     asked = judge_of(judge, settings)
     with engine_of(engine, address, paths) as judging:
-        analysis = traces.analysis(paths, settings, jobs, judging)
+        with_turns = form in _WITH_TURNS or asked is not None
+        analysis = traces.analysis(paths, settings, jobs, judging, with_turns=with_turns)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
     if form == "terminal" and output is None:
@@ -130,9 +133,13 @@ def _common(paths: Sequence[str]) -> str:
         return "."
 
 
-def _report(loops: Loops, answers: Opinions, form: str, settings: Settings, source: str) -> str:
+def _report(
+    loops: Loops, answers: Opinions, form: str, settings: Settings, source: str
+) -> str | Iterator[str]:
     if form == "json":
-        return json_report(loops.analysis, answers, settings.directives)
+        parts = json_report_parts(loops.analysis, answers, settings.directives)
+        # A template of the user's may fail, and then nothing is written.
+        return parts if settings.directives.folder is None else "".join(parts)
     if form == "sarif":
         return sarif_report(loops, quote(PurePath(source).as_posix()))
     if form in _OF_PIPELINES:

@@ -10,8 +10,10 @@ from typing import IO
 
 import click
 
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.report.log_lines import log_record
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
@@ -20,6 +22,7 @@ from looptrace.cli.shared.judge_option import judge_of, judge_option
 from looptrace.collector.content.policy import CONTENTS, Content
 from looptrace.collector.judge.gate_judge import judge_gates
 from looptrace.collector.store import reader, writer
+from looptrace.processes import Processes
 
 
 @click.command()
@@ -43,6 +46,7 @@ from looptrace.collector.store import reader, writer
     show_default=True,
     help="What is stored of texts: all, all but secrets, or only hashes.",
 )
+@traces.jobs_option
 @judge_option
 @config_option
 @click.pass_context
@@ -52,6 +56,7 @@ def ingest(
     store_dir: Path,
     events: IO[str] | None,
     content: Content,
+    jobs: int,
     judge: str | None,
     settings: Settings,
 ) -> None:
@@ -62,12 +67,13 @@ def ingest(
     read; the rest is in the store.
     """
     asked = judge_of(judge, settings)
-    read = traces.read(paths)
-    how = (store_dir, settings.policy, settings.webhooks, content)
-    with traces.judging() as on_judged:
-        done = writer.ingest(read.spans, *how, on_judged)
+    with Processes(jobs) as processes, SpanSpool() as spool:
+        read = traces.spooled(paths, spool, processes)
+        how = (store_dir, settings.policy, settings.webhooks)
+        with traces.judging() as on_judged, writer.writing(*how, processes) as writing:
+            done = writing.ingest(spool, content, on_judged)
     if asked and _judged(store_dir, asked, settings):
-        again = writer.ingest(read.spans.clear(), store_dir, settings.policy, settings.webhooks)
+        again = writer.ingest(SPAN_SCHEMA.to_frame(), *how)
         done = replace(done, gates_open=again.gates_open)
     if events:
         with reader.open_gates(store_dir) as gates:

@@ -1,54 +1,153 @@
-"""The loops of a store, found anew bucket by bucket, by whatever does the work on buckets."""
+"""The loops of a store, found anew bucket by bucket, by whatever does the work on buckets.
+
+Of a bucket whose findings the store made by the same settings and code, only the tasks that have
+some are judged again; of the others only what they add to the counts is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 import polars as pl
 
-from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.batch import analysis_of, joined
-from looptrace.analyzer.engine.outages import failures_of, with_outages
+from looptrace.analyzer.engine.detection_source import detection_source
+from looptrace.analyzer.engine.outages import CALL_COLUMNS, IS_CALL, failures_of, with_outages
+from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
+from looptrace.collector.store.buckets.judged import is_judged_by
+from looptrace.collector.store.parquet import read_bucket, scan_bucket
 from looptrace.processes import Engine
 
 R = TypeVar("R")
 
 
-def analyse_store(store_dir: Path, settings: Settings, engine: Engine = map) -> Analysis:
+@dataclass(frozen=True, slots=True)
+class _BucketAnalysis:
+    """What was found in a bucket; the turns are those of tasks with findings."""
+
+    analysis: Analysis
+    sessions: pl.Series
+    failures: pl.DataFrame
+
+
+def analyse_store(
+    store_dir: Path, settings: Settings, engine: Engine = map, *, with_turns: bool = True
+) -> Analysis:
     """Find the loops of a store by these settings, whatever rules its findings were made with.
 
     `engine` does the work on each bucket, as `map` does; the work and the buckets can be pickled.
+    Without turns, which are those of tasks with findings, memory hardly grows with the store.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    counts = reader.counts(store_dir)
-    judged = list(work_on_buckets(store_dir, settings, partial(_judged, settings), engine))
-    parts, failed = [part for part, _ in judged], [failures for _, failures in judged]
-    whole = joined(parts, counts.sessions, counts.spans)
-    every = pl.concat(failed) if failed else failures_of(whole.turns)
-    return with_outages(whole, every, settings.outages)
+    spans = reader.count_spans(store_dir)
+    columns = tuple(TURN_SCHEMA) if with_turns else CALL_COLUMNS
+    work = partial(_analysis_of_bucket, settings, columns)
+    found = list(engine(work, reader.buckets(store_dir)))
+    sessions = pl.concat(bucket.sessions for bucket in found).n_unique()
+    whole = joined([bucket.analysis for bucket in found], sessions, spans)
+    failures = pl.concat(bucket.failures for bucket in found)
+    whole = with_outages(whole, failures, settings.outages)
+    return whole if with_turns else replace(whole, turns=TURN_SCHEMA.to_frame())
 
 
 def work_on_buckets(
     store_dir: Path, settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine = map
 ) -> Iterator[R]:
-    """Do this work for each bucket of a store, whose turns compare by the settings.
+    """Do this work for the turns of whole tasks, part by part, which compare by the settings.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     of_bucket = reader.BucketWork(settings.policy.sameness, work)
-    results = engine(of_bucket, reader.buckets(store_dir))
-    return (result for result in results if result is not None)
+    return chain.from_iterable(engine(of_bucket, reader.buckets(store_dir)))
 
 
-def _judged(settings: Settings, turns: pl.DataFrame) -> tuple[Analysis, pl.DataFrame]:
-    """Find the loops of a bucket, and the failures that outages are made of."""
-    part = analysis_of(turns, 0, policy=settings.policy)
-    return joined([part], part.summary.sessions, 0), failures_of(turns)
+def _analysis_of_bucket(
+    settings: Settings, columns: Sequence[str], bucket: reader.Bucket
+) -> _BucketAnalysis:
+    """Find the loops of a bucket; of the turns these columns are kept."""
+    source = detection_source(settings.policy)
+    with reader.reading_bucket(bucket):
+        if is_judged_by(bucket.store_dir, bucket.number, source):
+            return _of_judged(bucket, settings, columns)
+        parts, sessions = [], [pl.Series("session", dtype=pl.String)]
+        failures = [failures_of(TURN_SCHEMA.to_frame())]
+        for turns in reader.compared_parts(bucket, settings.policy.sameness):
+            parts.append(_analysis_of_part(turns, settings, columns))
+            sessions.append(turns["session"].unique())
+            failures.append(failures_of(turns))
+        analysis = _joined(parts, columns)
+        return _BucketAnalysis(analysis, pl.concat(sessions).unique(), pl.concat(failures))
+
+
+def _of_judged(
+    bucket: reader.Bucket, settings: Settings, columns: Sequence[str]
+) -> _BucketAnalysis:
+    """Find the loops of a bucket where the store says which tasks have some."""
+    turns = scan_bucket(bucket.store_dir, "turns", bucket.number)
+    counts = _counts(turns)
+    found = read_bucket(bucket.store_dir, "findings", bucket.number, ["task"])
+    # A task whose oldest days were deleted may have other loops than before.
+    cut = counts.filter(pl.col("turn_first") > 1)
+    tasks = {*found["task"], *cut["task"]}
+    parts = [
+        _analysis_of_part(part, settings, columns)
+        for part in reader.compared_parts(bucket, settings.policy.sameness, tasks)
+    ]
+    analysis = replace(
+        _joined(parts, columns),
+        summary=_summary(counts),
+        tasks=tuple(counts["task"].unique().sort()),
+    )
+    return _BucketAnalysis(analysis, counts["session"].unique(), failures_of(turns).collect())
+
+
+def _analysis_of_part(turns: pl.DataFrame, settings: Settings, columns: Sequence[str]) -> Analysis:
+    part = joined([analysis_of(turns, 0, policy=settings.policy)], 0, 0)
+    kept = part.turns if len(columns) == len(TURN_SCHEMA) else part.turns.filter(IS_CALL)
+    return replace(part, turns=kept.select(columns))
+
+
+def _joined(parts: Sequence[Analysis], columns: Sequence[str]) -> Analysis:
+    whole = joined(parts, 0, 0)
+    return replace(whole, turns=whole.turns.select(columns))
+
+
+def _counts(turns: pl.LazyFrame) -> pl.DataFrame:
+    """Count what a summary has of the turns of each task and session."""
+    return (
+        turns.group_by("task", "session")
+        .agg(
+            turns=IS_STEP.sum(),
+            turn_first=pl.col("turn").filter(IS_STEP).min(),
+            input_tokens=pl.col("input_tokens").sum(),
+            output_tokens=pl.col("output_tokens").sum(),
+            arguments=(IS_CALL & pl.col("arguments").is_null()).sum(),
+            results=(IS_CALL & pl.col("outcome").is_null()).sum(),
+        )
+        .collect()
+    )
+
+
+def _summary(counts: pl.DataFrame) -> Summary:
+    names = ("turns", "input_tokens", "output_tokens", "arguments", "results")
+    turns, given, said, arguments, results = (int(counts[name].sum()) for name in names)
+    return Summary(
+        sessions=counts["session"].n_unique(),
+        tasks=counts["task"].n_unique(),
+        turns=turns,
+        spans=0,
+        input_tokens=given,
+        output_tokens=said,
+        unknown=Unknown(arguments, results),
+    )

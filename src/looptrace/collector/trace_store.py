@@ -17,6 +17,7 @@ import polars as pl
 from looptrace import queries
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.strips.notebook import notebook_html
 from looptrace.analyzer.schema.spans import Skipped
@@ -24,14 +25,14 @@ from looptrace.analyzer.schema.turn import Turn
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings import Settings, default
 from looptrace.analyzer.text.near_names import did_you_mean
-from looptrace.collector.files import read_spans
+from looptrace.collector.files.reader import spool_spans
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import StoredGate
 from looptrace.collector.store.layout import gates_path, is_store, require_store
 from looptrace.collector.store.sql import QueryResult, ask, ask_typed
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import InputError
-from looptrace.processes import Engine
+from looptrace.processes import Engine, Processes
 
 # Loops that a notebook shows of a store; `findings` has all.
 LOOPS_SHOWN_MAX = 5
@@ -225,10 +226,12 @@ def analyze(paths: StrPath | Sequence[StrPath], settings: Settings | None = None
     for name in names:
         if is_store(Path(name)):
             raise InputError(f"{name} is a store; looptrace.open reads it.")
-    read = read_spans(names)
+    policy = (settings or default()).policy
     folder = Path(tempfile.mkdtemp(prefix="looptrace-"))
     try:
-        done = writer.ingest(read.spans, folder, (settings or default()).policy)
+        with SpanSpool() as spool, writer.writing(folder, policy) as writing:
+            read = spool_spans(names, spool, Processes(1), lambda _done, _all: None)
+            done = writing.ingest(spool)
     except BaseException:
         shutil.rmtree(folder)
         raise

@@ -19,6 +19,7 @@ from polars.testing import assert_frame_equal
 
 from looptrace.analyzer.engine.batch import in_order
 from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.fingerprint import signatures, source
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, TextMask
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
@@ -207,7 +208,9 @@ def test_a_second_ingest_changes_nothing(tmp_path: Path) -> None:
 def test_an_ingest_tells_how_far_it_is(tmp_path: Path) -> None:
     """A person who waits sees each bucket, up to the last of those that there are."""
     told: list[tuple[int, int]] = []
-    writer.ingest(late_ties(), tmp_path / "s", on_judged=lambda *counts: told.append(counts))
+    with SpanSpool() as spool, writing(tmp_path / "s") as writer:
+        spool.add(late_ties())
+        writer.ingest(spool, on_judged=lambda *counts: told.append(counts))
     assert [done for done, _ in told] == list(range(1, len(told) + 1))
     assert {count for _, count in told} == {len(told)} != {0}
 
@@ -230,8 +233,8 @@ def test_what_a_server_adds_is_what_an_ingest_would_have_made(
 ) -> None:
     """A server decides on gates itself, and adds the spans when it has time."""
     spans = late_ties()
-    with writing(tmp_path / "parts") as writer:
-        writer.ingest(spans.clear())
+    with SpanSpool() as none, writing(tmp_path / "parts") as writer:
+        writer.ingest(none)
         for part in spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(7):
             writer.add(part)
     assert content(tmp_path / "parts") == content(stored)
@@ -341,7 +344,7 @@ def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPa
     work = reader.BucketWork(sameness, pl.DataFrame.clone)
     with monkeypatch.context() as patched:
         patched.setattr(signatures, "add_fingerprints", noted)
-        parts = [part for part in map(work, reader.buckets(folder)) if part is not None]
+        parts = [part for of_bucket in map(work, reader.buckets(folder)) for part in of_bucket]
     turns, _ = turns_of(pl.concat(reader.read_spans(folder)), sameness)
     assert_frame_equal(pl.concat(parts).sort(TURN_KEY), turns.sort(TURN_KEY))
     return sum(made)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import polars as pl
 
@@ -44,6 +44,13 @@ class OutageSettings:
 
 
 DEFAULT = OutageSettings()
+
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+
+# What `with_outages` reads of the turns of an analysis, and of which turns.
+IS_CALL = pl.col("kind") == "tool"
+CALL_COLUMNS = ("task", "session", "kind", "turn", "agent", "signature", "end_ns")
 
 
 class SharedFailure(NamedTuple):
@@ -126,7 +133,7 @@ def _grown(row: OutageRun, failure: SharedFailure, since_ns: int, sessions_min: 
     )
 
 
-def failures_of(turns: pl.DataFrame) -> pl.DataFrame:
+def failures_of(turns: Frame) -> Frame:
     """Return the failures (`SharedFailure`) of turns (`TURN_SCHEMA`) that outages are made of."""
     is_shared = pl.col("failed") & pl.col("error_kind").is_in(SHARED)
     return turns.filter(is_shared & pl.col("signature").is_not_null()).select(SharedFailure._fields)
@@ -184,7 +191,7 @@ def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Ca
         spans.setdefault(outage.signature, []).append(outage)
     met = {session for outage in outages for session in outage.sessions}
     tasks = turns.filter(pl.col("session").is_in(met))["task"].unique()
-    calls = turns.filter((pl.col("kind") == "tool") & pl.col("task").is_in(tasks.implode()))
+    calls = turns.filter(IS_CALL & pl.col("task").is_in(tasks.implode()))
     by_task: dict[str, list[_Call]] = {}
     asked = ("task", "turn", "agent", "signature", "end_ns")
     for task, turn, agent, signature, end_ns in calls.select(asked).iter_rows():

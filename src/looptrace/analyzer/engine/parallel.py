@@ -92,11 +92,32 @@ def _parts_of_traces(spool: SpanSpool, jobs: int) -> pl.DataFrame:
     for spans in spool.tables():
         counts.append(spans.group_by("trace_id").len("spans"))
         ties.append(tie_rows(with_ties(spans)))
-    group = groups(pl.concat(ties).unique().iter_rows())
     of_trace = pl.concat(counts).group_by("trace_id").agg(pl.col("spans").sum())
+    return _parted(of_trace, pl.concat(ties), max(jobs, _parts_needed(spool.spans, spool.bytes)))
+
+
+def tied_parts(spans: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return spans in parts that are tied to no other, as many as memory asks for.
+
+    The spans have the columns of SPAN_TIES_SCHEMA.
+    """
+    count = _parts_needed(spans.height, int(spans.estimated_size()))
+    if count <= 1:
+        return [spans]
+    part_of = _parted(spans.group_by("trace_id").len("spans"), tie_rows(spans), count)
+    parted = spans.join(part_of, on="trace_id", maintain_order="left")
+    return parted.partition_by("part", include_key=False)
+
+
+def _parts_needed(spans: int, size_bytes: int) -> int:
+    return max(-(-spans // PART_SPANS), -(-size_bytes // PART_BYTES))
+
+
+def _parted(of_trace: pl.DataFrame, ties: pl.DataFrame, parts: int) -> pl.DataFrame:
+    """Give each trace (`trace_id`, `spans`) with those that it is tied to one of so many parts."""
+    group = groups(ties.unique().iter_rows())
     of_trace = of_trace.with_columns(group=pl.col("trace_id").replace_strict(group))
     sizes = of_trace.group_by("group").agg(pl.col("spans").sum()).sort("spans", "group")
-    parts = max(jobs, -(-spool.spans // PART_SPANS), -(-spool.bytes // PART_BYTES))
     filled = [0] * parts
     part_of: dict[str, int] = {}
     for name, count in reversed(sizes.rows()):  # The largest first, each to where there is least.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -12,6 +13,7 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.errors import UnavailableError
+from looptrace.processes import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,16 @@ class SpanSpool:
             self._files.append(file.path)
             self._count(file.spans, file.bytes)
 
+    def change(self, work: Callable[[pl.DataFrame], pl.DataFrame], engine: Engine = map) -> None:
+        """Make every table anew, those in files by an engine, where `work` is pickled.
+
+        Raises:
+            UnavailableError: if there is no room for a file.
+        """
+        for _ in engine(partial(_change_file, work), self._files):
+            pass
+        self._last = work(self._last)
+
     def tables(self) -> Iterator[pl.DataFrame]:
         """Yield the tables; what lies in files is in memory one after the other."""
         for path in self._files:
@@ -116,6 +128,12 @@ def write_spans(spans: pl.DataFrame, path: Path) -> SpanFile:
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _no_room(str(path), error) from error
     return SpanFile(path, spans.height, int(spans.estimated_size()))
+
+
+def _change_file(work: Callable[[pl.DataFrame], pl.DataFrame], path: Path) -> None:
+    aside = path.with_suffix(".changed")
+    write_spans(work(pl.read_ipc(path)), aside)
+    aside.replace(path)
 
 
 def _no_room(where: str, error: Exception) -> UnavailableError:

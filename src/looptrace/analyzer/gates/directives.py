@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -30,6 +31,10 @@ RESOLVED = "resolved"
 BLOCKER_LENGTH_MAX = 200
 # More of them do not help to decide.
 BLOCKERS_MAX = 20
+
+# Directives that differ in more than their task.
+TEXTS_KEPT_MAX = 1_000
+_TASK = "\0"  # In place of the name; in no other value.
 
 _OWN = PackageLoader("looptrace.analyzer.gates", "templates")
 # What a template is tried with before it is needed.
@@ -104,22 +109,25 @@ class Directives:
                 raise DirectiveError(f"{path}: cannot be used: {why}") from error
 
     def _render(self, names: list[str], event: GateEvent) -> str:
+        task = plain(event.task, BLOCKER_LENGTH_MAX)
         blockers = [plain(name, BLOCKER_LENGTH_MAX) for name in event.blockers[:BLOCKERS_MAX]]
+        values = {
+            "rule": event.rule,
+            "action": event.action,
+            "attempts": event.attempts,
+            "loop_count": event.loop_count,
+            "entropy_count": event.entropy_count,
+            "pivots": event.pivots,
+            "max_pivots": self.recovery.max_pivots,
+            "retry_after_s": event.retry_after_s,
+            "decision": event.decision,
+            "note": _note_of(event),
+        }
+        if self.folder is None:
+            text = _own_text(tuple(names), tuple(values.items()), tuple(blockers))
+            return text.replace(_TASK, task).strip()
         template = self._environment.select_template(names)
-        return template.render(
-            task=plain(event.task, BLOCKER_LENGTH_MAX),
-            rule=event.rule,
-            action=event.action,
-            attempts=event.attempts,
-            loop_count=event.loop_count,
-            entropy_count=event.entropy_count,
-            pivots=event.pivots,
-            max_pivots=self.recovery.max_pivots,
-            blockers=blockers,
-            retry_after_s=event.retry_after_s,
-            decision=event.decision,
-            note=_note_of(event),
-        ).strip()
+        return template.render(task=task, blockers=blockers, **values).strip()
 
     @cached_property
     def _environment(self) -> ImmutableSandboxedEnvironment:
@@ -130,6 +138,15 @@ class Directives:
 
 
 OWN = Directives()
+
+
+@lru_cache(TEXTS_KEPT_MAX)
+def _own_text(
+    names: tuple[str, ...], values: tuple[tuple[str, Any], ...], blockers: tuple[str, ...]
+) -> str:
+    """Return a directive of looptrace's own, which says of its task only the name."""
+    template = OWN._environment.select_template(names)
+    return template.render(task=_TASK, blockers=list(blockers), **dict(values))
 
 
 _MADE = ("directive", "note", "names")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json  # texts may hold half surrogate pairs, which msgspec refuses
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, fields, replace
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -30,6 +32,15 @@ _UNASKED = dict.fromkeys(("is_regressive", "no_progress", "is_external", "reason
 # What JSON lets through unescaped but a terminal or an editor may act on: C1 controls, zero-width
 # and bidirectional characters, line separators; and lone surrogates, which are not UTF-8.
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_DELETE = b"\x7f"  # The only unsafe one that is ASCII.
+
+# Objects that are written at once: more would take more memory, fewer would take longer.
+OBJECTS_AT_ONCE = 1_000
+
+# It is in no record whether a finding is exact.
+_FINDING = [field.name for field in fields(Finding) if field.name != "exact"]
+_EVENT = [field.name for field in fields(GateEvent) if field.name not in {*CONTENT, "at_ns"}]
+_finding_values, _event_values = attrgetter(*_FINDING), attrgetter(*_EVENT)
 
 
 def json_report(
@@ -40,8 +51,19 @@ def json_report(
     Raises:
         DirectiveError: if a template of the directives cannot be used.
     """
+    return "".join(json_report_parts(analysis, opinions, directives))
+
+
+def json_report_parts(
+    analysis: Analysis, opinions: Opinions = NOBODY_ASKED, directives: Directives = OWN
+) -> Iterator[str]:
+    """Write the same part by part, so that a large report is never whole in memory.
+
+    Raises:
+        DirectiveError: if a template of the directives cannot be used.
+    """
     summary = analysis.summary
-    report = {
+    head = {
         "schema": SCHEMA,
         "sessions": summary.sessions,
         "tasks": summary.tasks,
@@ -50,19 +72,39 @@ def json_report(
         "tokens": {"input": summary.input_tokens, "output": summary.output_tokens},
         "unknown": asdict(summary.unknown),
         "skipped": [asdict(skipped) for skipped in analysis.skipped],
-        "findings": [_finding_object(finding) for finding in analysis.findings],
-        "events": [
-            event_object(event, opinions.get(event.gate), directives) for event in analysis.events
-        ],
-        "outages": [outage_object(outage) for outage in analysis.outages],
     }
-    return json_text(report)
+    events = (
+        event_object(event, opinions.get(event.gate), directives) for event in analysis.events
+    )
+    lists = {
+        "findings": map(_finding_object, analysis.findings),
+        "events": events,
+        "outages": map(outage_object, analysis.outages),
+    }
+    yield json_text(head).removesuffix("\n}\n")
+    for name, objects in lists.items():
+        yield f',\n  "{name}": ['
+        yield from _list_parts(objects)
+        yield "]"
+    yield "\n}\n"
+
+
+def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Write what is in a list as it stands in a report, some of its objects at a time."""
+    every = iter(objects)
+    between, end = "\n", ""
+    while chunk := list(islice(every, OBJECTS_AT_ONCE)):
+        _, _, lines = json_text({"": chunk}).partition("[\n")
+        yield between + lines.removesuffix("\n  ]\n}\n")
+        between, end = ",\n", "\n  "
+    yield end
 
 
 def _finding_object(finding: Finding) -> dict[str, Any]:
-    record = _fields(finding)
-    del record["exact"]  # It is in no record.
-    return record
+    cost = _fields(finding.cost)
+    # As Python writes a number, which the library does otherwise where it is small.
+    cost["seconds"] = msgspec.Raw(repr(finding.cost.seconds).encode())
+    return dict(zip(_FINDING, _finding_values(finding), strict=True)) | {"cost": cost}
 
 
 def outage_object(outage: Outage) -> dict[str, Any]:
@@ -81,11 +123,12 @@ def event_object(
         DirectiveError: if a template of the directives cannot be used.
     """
     is_gate = event.type == "gate_opened"
-    record = _without_content(_fields(event)) | {
-        "directive": directives.text_of(replace(event, note=None)),
+    record = dict(zip(_EVENT, _event_values(event), strict=True)) | {
+        "at": utc_us(event.at_ns),
+        "directive": directives.text_of(event if event.note is None else replace(event, note=None)),
         "opinion": opinion_object(opinion) if is_gate else None,
     }
-    record["history"] = [_without_content(_fields(failure)) for failure in record["history"]]
+    record["history"] = [_without_content(_fields(failure)) for failure in event.history]
     return record
 
 
@@ -153,9 +196,18 @@ def _rule_and_turn(gate: GateEvent | None) -> dict[str, Any] | None:
 
 def json_text(report: Mapping[str, Any]) -> str:
     """Write JSON that is safe to print."""
-    # Written in one line and then laid out, because the library does only that in C.
-    text = json.dumps(report, ensure_ascii=False, default=_fields)
-    return msgspec.json.format(_UNSAFE.sub(_escaped, text), indent=2) + "\n"
+    try:
+        data = msgspec.json.encode(report, enc_hook=_fields)
+    except UnicodeEncodeError:  # A half of a surrogate pair is no UTF-8.
+        text = json.dumps(report, ensure_ascii=False, default=_jsonable)
+        return msgspec.json.format(_UNSAFE.sub(_escaped, text), indent=2) + "\n"
+    data = msgspec.json.format(data, indent=2)
+    text = data.decode() + "\n"
+    return text if data.isascii() and _DELETE not in data else _UNSAFE.sub(_escaped, text)
+
+
+def _jsonable(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else _fields(value)
 
 
 def _fields(record: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
-from looptrace.collector.files.reader import SpansRead, read_spans, spool_spans
+from looptrace.collector.files.reader import ReadNotes, SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
@@ -59,26 +59,31 @@ _SKIPPED_SHOWN_MAX = 20
 
 
 def analysis(
-    paths: Sequence[str], settings: Settings, jobs: int = 1, engine: Engine = map
+    paths: Sequence[str],
+    settings: Settings,
+    jobs: int = 1,
+    engine: Engine = map,
+    *,
+    with_turns: bool = True,
 ) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
-    The turns of a store are judged anew, whatever rules its findings were made with.
+    The turns of a store are judged anew, whatever rules its findings were made with. Without turns
+    it takes less memory.
     """
     folder = store_of(paths)
     if folder is None:
         with Processes(jobs) as processes, SpanSpool() as spool:
-            with _reading() as on_bytes:
-                notes = spool_spans(paths, spool, processes, on_bytes)
-            _warn_of_cut(notes.cut)
+            notes = spooled(paths, spool, processes)
             with working():
                 whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
                 return with_outages(whole, failures, settings.outages)
     warn_of_waiting(folder)
-    is_small = reader.counts(folder).spans < SPANS_MIN  # Processes would take longer to start.
+    is_small = reader.count_spans(folder) < SPANS_MIN  # Processes would take longer to start.
     with Processes(1 if is_small else jobs) as processes, working():
         is_shared = engine is map and processes.jobs > 1
-        return analyse_store(folder, settings, processes.map if is_shared else engine)
+        shared = processes.map if is_shared else engine
+        return analyse_store(folder, settings, shared, with_turns=with_turns)
 
 
 def turns(
@@ -126,6 +131,14 @@ def read(paths: Sequence[str]) -> SpansRead:
     return found
 
 
+def spooled(paths: Sequence[str], spool: SpanSpool, processes: Processes) -> ReadNotes:
+    """Read spans as `read` does into a spool, where a span may be twice."""
+    with _reading() as on_bytes:
+        notes = spool_spans(paths, spool, processes, on_bytes)
+    _warn_of_cut(notes.cut)
+    return notes
+
+
 @contextmanager
 def _reading() -> Iterator[Callable[[int, int], None]]:
     """Show how much is read; yields what is to be called with the bytes done and those in all."""
@@ -162,13 +175,19 @@ def working(doing: str = "looking for loops") -> Status:
     return Console(stderr=True).status(doing)
 
 
-def write(text: str, output: Path | None) -> None:
-    """Write a report to a file, or to standard output."""
+def write(report: str | Iterator[str], output: Path | None) -> None:
+    """Write a report, or its parts one after the other, to a file or to standard output."""
+    parts = [report] if isinstance(report, str) else report
     if output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        last = ""
+        for last in parts:
+            click.echo(last, nl=False)
+        if not last.endswith("\n"):
+            click.echo()
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        with output.open("w", encoding="utf-8") as file:
+            file.writelines(parts)
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from error
     click.echo(f"The report lies in {output}.", err=True)

@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog
@@ -127,13 +126,13 @@ class Archiver:
     def _ingest(self, writer: Writer, last_seq: int) -> None:
         """Ingest the store and the log at once: what is decided of a task rests on all of it."""
         _logger.info("the store is judged anew, with %d spans of the log", self._log.spans)
-        parts, seq = [SPAN_SCHEMA.to_frame()], 0
-        while logged := self._log.read(seq, SPANS_A_ROUND, last_seq):
-            parts.append(logged.spans)
-            seq = logged.seq
-        spans = pl.concat(parts)
-        writer.ingest(spans)
-        self._done(last_seq, spans.height)
+        with SpanSpool() as spool:
+            seq = 0
+            while logged := self._log.read(seq, SPANS_A_ROUND, last_seq):
+                spool.add(logged.spans)
+                seq = logged.seq
+            writer.ingest(spool)
+            self._done(last_seq, spool.spans)
 
     def _go_on(self, writer: Writer) -> Generator[float, None, None]:
         expire_s = time.monotonic()

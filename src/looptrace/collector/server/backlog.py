@@ -1,4 +1,4 @@
-"""What a server acknowledged before it started and has not judged, the newest tasks first.
+"""What a server took before it started: what it has not judged, and what may go on.
 
 Spans that share a trace, a session, a task or a link are judged together, so that what is decided
 of a task rests on all of its turns.
@@ -6,13 +6,46 @@ of a task rests on all of its turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from pathlib import Path
 
 import polars as pl
 
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.store import reader
+
+# Spans of the log that are held at once.
+BACKLOG_SPANS = 200_000
+
+
+def logged_names(log: IngestLog, after_seq: int, end_seq: int) -> set[str]:
+    """Return the traces, sessions and tasks of the spans of a part of the log."""
+    names: set[str] = set()
+    while piece := log.read(after_seq, BACKLOG_SPANS, end_seq):
+        names |= Backlog(piece.spans).names()
+        after_seq = piece.seq
+    return names
+
+
+def stored_spans(
+    store_dir: Path, traces: Collection[str], since_ns: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Read of a store the spans of these traces, and those of others that ended since then.
+
+    Raises:
+        StoreError: if a file cannot be read.
+    """
+    of_traces = pl.col("trace_id").is_in(list(traces))
+    goes_on = pl.col("end_ns").max().over("trace_id") > since_ns
+    empty = SPAN_SCHEMA.to_frame()
+    asked, others = [empty], [empty]
+    for spans in reader.read_spans(store_dir):
+        asked.append(spans.filter(of_traces))
+        others.append(spans.filter(goes_on & ~of_traces))
+    return pl.concat(asked), pl.concat(others)
 
 
 class Backlog:

@@ -26,7 +26,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.server.backlog import Backlog
+from looptrace.collector.server.backlog import BACKLOG_SPANS, Backlog, logged_names, stored_spans
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
@@ -44,8 +44,6 @@ TICK_S = 0.1
 LOOK_EVERY_S = 1.0
 # Spans that are judged at once; who answers waits while they become rows.
 SPANS_A_TICK = 2_000
-# Spans of the backlog that are held at once.
-BACKLOG_SPANS = 200_000
 # How often idle tasks are looked for.
 FORGET_EVERY_S = 3_600
 # A trace that was at work this long before a start may go on after it.
@@ -191,6 +189,7 @@ class _Judge:
         self._seen = {each.id for each in decided if each.trace_id not in pending}
         self._pending = [each for each in decided if each.trace_id in pending]
         self._later: list[Fed] = []  # of tasks of which more is in the backlog
+        self._stored = Backlog(SPAN_SCHEMA.to_frame())  # of traces that may go on
         self._is_replay = False
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
@@ -229,12 +228,8 @@ class _Judge:
 
     def _named(self, end_seq: int) -> set[str]:
         """Return what the spans of the log, and decisions that are not judged yet, belong to."""
-        names = {each.trace_id for each in self._pending}
-        seq = self._judged.seq
-        while piece := self._log.read(seq, BACKLOG_SPANS, end_seq):
-            names |= Backlog(piece.spans).names()
-            seq = piece.seq
-        return names
+        pending = {each.trace_id for each in self._pending}
+        return pending | logged_names(self._log, self._judged.seq, end_seq)
 
     def _warm(self, names: set[str]) -> pl.DataFrame:
         """Read what the store holds of tasks and traces that may go on.
@@ -246,20 +241,22 @@ class _Judge:
         last_ns = pl.col("end_ns").max()
         of_names = pl.any_horizontal(pl.col("task", "session", "trace_id").is_in(list(names)))
         is_touched = of_names.any().over("task")
-        traces, touched = set(names), [SPAN_SCHEMA.to_frame()]
+        traces = set(names)
         for turns in reader.read_turns(self._dir):
             traces.update(turns.filter(is_touched)["trace_id"])
             goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
             self._warm_turns(
                 with_decisions(turns.filter(goes_on & ~is_touched), decided, self._sameness)
             )
-        of_traces = pl.col("trace_id").is_in(list(traces))
-        for spans in reader.read_spans(self._dir):
-            touched.append(spans.filter(of_traces))
-            goes_on = last_ns.over("trace_id") > now_ns - TRACES_GO_ON_S * NS_PER_S
-            self._live.traces.take(spans.filter(goes_on & ~of_traces))
+        touched, others = stored_spans(self._dir, traces, now_ns - TRACES_GO_ON_S * NS_PER_S)
+        self._stored = Backlog(others)
         self._show()
-        return pl.concat(touched)
+        return touched
+
+    def _recall_spans(self, spans: pl.DataFrame) -> None:
+        """Let the engine know what the store holds of traces that these spans are tied to."""
+        if self._stored.spans_left and (known := self._stored.take(0, spans)).height:
+            self._live.traces.take(known)
 
     def _warm_turns(self, turns: pl.DataFrame) -> None:
         with self._replaying():
@@ -281,6 +278,7 @@ class _Judge:
         new = came.spans if came else SPAN_SCHEMA.to_frame()
         spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
         with self._failing(self._judged.seq), self._replaying():
+            self._recall_spans(spans)
             rows = self._live.replay(spans.iter_slices(SPANS_A_TICK))
             turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
             fed = self._live.feed(with_decisions(turns, self._gates.resolutions(), self._sameness))
@@ -302,6 +300,7 @@ class _Judge:
             self._take(logged)
         if time.monotonic() > self._forget_s:
             self._live.engine.forget(time.time_ns())
+            self._stored = Backlog(SPAN_SCHEMA.to_frame())
             self._forget_outages(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         return logged is not None and logged.has_more
@@ -324,6 +323,7 @@ class _Judge:
             self._judged.failed += 1
 
     def _note_taken(self, spans: pl.DataFrame) -> None:
+        self._recall_spans(spans)
         turns, fed = self._live.take(spans)
         self._note_fed(len(turns), fed)
         self._tell_outages(turns)

@@ -15,6 +15,9 @@ UNFINISHED_FILE = f"{NAME}.unfinished"  # There while turns and findings may lag
 RULES_FILE = f"{NAME}.rules"  # Hash of the settings that findings and gates come from.
 
 
+JUDGED_FILE = f"{NAME}.judged"  # By what the findings of each bucket were made, and of how much.
+
+
 GATES_FILE = f"{NAME}.gates.db"
 
 

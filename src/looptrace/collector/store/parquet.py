@@ -10,18 +10,17 @@ import glob
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.store.buckets.finding_rows import FINDING_SCHEMA
 from looptrace.collector.store.locks import (
     DamagedFileError,
     StoreError,
@@ -33,37 +32,6 @@ from looptrace.collector.store.locks import (
 # What ties a span's trace to others, kept with the span, tells where the trace belongs without
 # reading what it did.
 STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, **SPAN_TIES_SCHEMA})
-
-_LOOP_TURN = {
-    "trace_id": pl.String(),
-    "span_id": pl.String(),
-    "turn": pl.UInt32(),
-    "role": pl.String(),
-}
-
-# `Finding`, with its cost flattened.
-FINDING_SCHEMA = pl.Schema(
-    {
-        "id": pl.String(),
-        "rule": pl.String(),
-        "task": pl.String(),
-        "session": pl.String(),
-        "trace_id": pl.String(),
-        "agent": pl.String(),
-        "turn_first": pl.UInt32(),
-        "turn_last": pl.UInt32(),
-        "attempts": pl.Int64(),
-        "loop_count": pl.Int64(),
-        "period": pl.Int64(),
-        "signature": pl.String(),
-        "reason": pl.String(),
-        "action": pl.String(),
-        "turns": pl.List(pl.Struct(_LOOP_TURN)),
-        "cost_seconds": pl.Float64(),
-        "cost_input_tokens": pl.Int64(),
-        "cost_output_tokens": pl.Int64(),
-    }
-)
 
 # What a schema before the third has no columns for; unknown of its turns.
 TURN_COLUMNS_ADDED = frozenset({"phase_start_ns", "iteration", "metrics"})
@@ -80,6 +48,7 @@ _DAMAGED = ".damaged"
 _MADE_WITH = "looptrace.made_with"  # A note in a file's metadata.
 _FIRST_DAY = "1970-01-01"
 _FILE = "looptrace file"  # A column for the file that a row came from.
+_ALL = pl.lit(value=True)
 
 
 # Polars panics over some damaged files, which is no Exception.
@@ -185,6 +154,24 @@ def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
     """
     noted = {_made_with(path) for path in bucket_files(store_dir, table, bucket) if _has_rows(path)}
     return noted.pop() or None if len(noted) == 1 else None
+
+
+def scan_bucket(store_dir: Path, table: str, bucket: int) -> pl.LazyFrame:
+    """Return the rows of a bucket before they are read, with all columns of its table."""
+    paths, schema = bucket_files(store_dir, table, bucket), TABLES[table]
+    return _scan(paths, schema).drop(_FILE) if paths else schema.to_frame().lazy()
+
+
+def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
+    """Return how many rows a bucket has, as its files say at their ends.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    try:
+        return sum(map(_height, bucket_files(store_dir, table, bucket)))
+    except _BAD_PARQUET:
+        return read_bucket(store_dir, table, bucket, []).height  # Says which file it is.
 
 
 def prepare_files(store_dir: Path) -> None:
@@ -294,22 +281,41 @@ def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame], made_with: st
         ) from error
 
 
+def read_slices(
+    slices: Sequence[tuple[Path, int, int | None]], columns: pl.Schema, which: pl.Expr = _ALL
+) -> pl.DataFrame:
+    """Read of each file so many rows from one on, None all, that fulfil a condition.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    try:
+        parts = [
+            _scan([path], columns).drop(_FILE).slice(first, rows) for path, first, rows in slices
+        ]
+        found = pl.concat([columns.to_frame().lazy(), *parts]).filter(which)
+        return found.select(columns.names()).collect()
+    except _BAD_PARQUET:
+        for path, _, _ in slices:
+            _read([path], columns)  # Says which file it is.
+        raise
+
+
+def _scan(paths: list[Path], columns: pl.Schema) -> pl.LazyFrame:
+    """Scan files, with what an earlier schema lacks and a column for where each row came from."""
+    scan = pl.scan_parquet(paths, glob=False, hive_partitioning=False, include_file_paths=_FILE)
+    absent = TURN_COLUMNS_ADDED.intersection(columns) - {*_schema(paths[0])}
+    unknown = (pl.lit(None, columns[name]).alias(name) for name in absent)
+    return scan.with_columns(unknown).select(*columns, _FILE)
+
+
 def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
     """Read files together, with a column for where each row came from; if one is bad, name it."""
     expected = pl.Schema({**columns, _FILE: pl.String()})
     if not paths:
         return expected.to_frame()
     try:
-        absent = TURN_COLUMNS_ADDED.intersection(columns) - {*_schema(paths[0])}
-        rows = pl.read_parquet(
-            paths,
-            columns=[name for name in expected if name not in absent],
-            glob=False,
-            hive_partitioning=False,
-            include_file_paths=_FILE,
-        )
-        unknown = (pl.lit(None, columns[name]).alias(name) for name in absent)
-        rows = rows.with_columns(unknown).select(expected.names())
+        rows = _scan(paths, columns).collect()
         why = "its columns are not those of looptrace"
     except _BAD_PARQUET as error:
         rows, why = pl.DataFrame(), _first_line(error)
@@ -348,9 +354,13 @@ def _template(store_dir: Path, table: str) -> Path:
 def _has_rows(path: Path) -> bool:
     """Return whether a file has rows, as one has that cannot be read."""
     try:
-        return bool(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        return _height(path) > 0
     except _BAD_PARQUET:
         return True
+
+
+def _height(path: Path) -> int:
+    return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
 
 
 def _day_folder(day: str) -> str:
@@ -363,13 +373,3 @@ def _bucket_folder(bucket: int) -> str:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
-
-
-def finding_table(findings: Iterable[Finding]) -> pl.DataFrame:
-    """Return findings as they are stored (`FINDING_SCHEMA`)."""
-    return pl.DataFrame([_flat(finding.record()) for finding in findings], schema=FINDING_SCHEMA)
-
-
-def _flat(finding: dict[str, Any]) -> dict[str, Any]:
-    cost = finding.pop("cost")
-    return {**finding, **{f"cost_{name}": value for name, value in cost.items()}}

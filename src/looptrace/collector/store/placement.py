@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
+from looptrace.analyzer.engine.span_spool import SpanSpool, write_spans
+from looptrace.analyzer.normalize.span_ties import tie_rows
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.text.digests import digest
-from looptrace.collector.store.parquet import BUCKETS, read_bucket, write_bucket
+from looptrace.collector.store.parquet import (
+    BUCKETS,
+    STORED_SPAN_SCHEMA,
+    read_bucket,
+    write_bucket,
+)
+from looptrace.processes import Engine
 
 # More than enough to spread tasks evenly over the buckets.
 _BUCKET_HASH_BYTES = 8
@@ -23,56 +32,141 @@ _ROW_KEY = ["trace_id", "span_id"]
 Traces = set[str] | None  # of a bucket; None stands for all
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The buckets that changed, with the traces that spans came to; None stands for all.
+
+    Of the given spans so many are `new`, and so many were `known` before. `skipped` lost against
+    another span with the same id.
+    """
+
+    touched: dict[int, Traces]
+    new: int
+    known: int
+    skipped: list[Skipped]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arriving:
+    """Spans that belong in a bucket, in tables or in files that have them."""
+
+    bucket: int
+    given: list[pl.DataFrame | Path] = field(default_factory=list)
+    moved: list[pl.DataFrame] = field(default_factory=list)  # from other buckets
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """What came to a bucket; `is_plain` where every one is now there, beside those before."""
+
+    bucket: int
+    traces: set[str]
+    new: int
+    known: int
+    clashes: list[Skipped]  # among the given spans
+    replaced: list[Skipped]
+    is_plain: bool
+
+
 def place(
     store_dir: Path,
-    spans: pl.DataFrame,
+    spool: SpanSpool,
+    engine: Engine = map,
     on_left: Callable[[set[int]], None] = lambda _: None,
-) -> tuple[dict[int, Traces], list[Skipped]]:
-    """Bring every span, of these (`SPAN_SCHEMA`) or stored, to the bucket where its trace belongs.
-
-    Returned are the buckets that changed, with the traces that spans came to; None stands for all.
+) -> Placed:
+    """Bring every span, of these (with their ties) or stored, to the bucket of its trace.
 
     What comes anew can tie stored traces together, or untie them by replacing a span, so stored
     traces can move. They are added to the one bucket before they are taken from the other, so
     that a kill loses none; it may leave them in both, which the next call puts right. `on_left` is
     told of the buckets that traces move from, before they do.
+
+    Of the spool one table is in memory at a time, and of the store the buckets that an engine
+    works on, beside the traces that move.
     """
-    touched: dict[int, Traces] = {}
-    replaced: list[Skipped] = []
-    spans = with_ties(spans)
+    placed = Placed({}, 0, 0, [])
+    ties = [tie_rows(spans) for spans in spool.tables()]
+    tables = spool.taken()
     while True:
         stored = _stored_ties(store_dir)
-        buckets = _buckets_of(pl.concat([stored.drop("bucket"), tie_rows(spans)]))
+        buckets = _buckets_of(pl.concat([stored.drop("bucket"), *ties]).unique())
         strays = stored.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("target"))
         strays = strays.select("bucket", "trace_id").unique()
-        if spans.is_empty() and strays.is_empty():
-            return touched, replaced
         left = set(strays["bucket"])
         if left:
             on_left(left)
-        spans = pl.concat([spans, *(_split(store_dir, bucket, strays)[0] for bucket in left)])
-        arriving = spans.join(buckets, on="trace_id").partition_by(
-            "target", as_dict=True, include_key=False
-        )
-        for (bucket,), part in arriving.items():
-            replaced += _add(store_dir, bucket, part)
-            came = touched.setdefault(bucket, set())
-            if came is not None:
-                came.update(part["trace_id"])
+        arriving = _sorted_out(tables, buckets, None if spool.is_in_memory else spool.folder)
+        for bucket in left:
+            moved = _split(store_dir, bucket, strays)[0]
+            for target, part in _by_bucket(moved, buckets):
+                arriving.setdefault(target, _Arriving(target)).moved.append(part)
+        added = list(engine(partial(_add, store_dir), arriving.values()))
         for bucket in left:
             _write_spans(store_dir, bucket, _split(store_dir, bucket, strays)[1])
-        touched |= dict.fromkeys(left)
-        spans = spans.clear()
+        placed = _placed(placed, added, left)
+        if not left and all(each.is_plain for each in added):
+            return placed
+        ties, tables = [], iter(())
 
 
-def _add(store_dir: Path, bucket: int, spans: pl.DataFrame) -> list[Skipped]:
-    """Merge spans into a bucket; returned are those that lost against another of the same id."""
-    both = pl.concat([read_bucket(store_dir, "spans", bucket), spans])
+def _placed(before: Placed, added: Sequence[_Added], left: set[int]) -> Placed:
+    touched = dict(before.touched)
+    for each in added:
+        came = touched.get(each.bucket, set())
+        touched[each.bucket] = None if came is None else came | each.traces
+    clashes = sorted((clash for each in added for clash in each.clashes), key=lambda c: c.where)
+    return Placed(
+        touched | dict.fromkeys(left),
+        before.new + sum(each.new for each in added),
+        before.known + sum(each.known for each in added),
+        [*before.skipped, *clashes, *(lost for each in added for lost in each.replaced)],
+    )
+
+
+def _sorted_out(
+    tables: Iterable[pl.DataFrame], buckets: pl.DataFrame, folder: Path | None
+) -> dict[int, _Arriving]:
+    """Sort spans by bucket, in memory or into files of a folder."""
+    arriving: dict[int, _Arriving] = {}
+    for number, spans in enumerate(tables):
+        for bucket, part in _by_bucket(spans, buckets):
+            given: pl.DataFrame | Path = part
+            if folder is not None:
+                given = write_spans(part, folder / f"{bucket}-{number}.bucket").path
+            arriving.setdefault(bucket, _Arriving(bucket)).given.append(given)
+    return arriving
+
+
+def _by_bucket(spans: pl.DataFrame, buckets: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    targeted = spans.join(buckets, on="trace_id", maintain_order="left")
+    parts = targeted.partition_by("target", as_dict=True, include_key=False)
+    return ((int(bucket), part) for (bucket,), part in parts.items())
+
+
+def _add(store_dir: Path, arriving: _Arriving) -> _Added:
+    """Merge spans into a bucket."""
+    empty = STORED_SPAN_SCHEMA.to_frame()
+    tables = (pl.read_ipc(each) if isinstance(each, Path) else each for each in arriving.given)
+    given, clashes = distinct_spans(pl.concat([empty, *tables]))
+    before = pl.concat([read_bucket(store_dir, "spans", arriving.bucket), *arriving.moved])
+    known = given.join(before.select(_ROW_KEY), on=_ROW_KEY, how="semi").height
     # The same span may have been stored by a version that saw other ties.
-    both = both.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
+    every = pl.concat([before, given])
+    both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
     kept, replaced = distinct_spans(both)
-    _write_spans(store_dir, bucket, kept)
-    return replaced
+    _write_spans(store_dir, arriving.bucket, kept)
+    return _Added(
+        bucket=arriving.bucket,
+        traces={
+            *given["trace_id"],
+            *(name for part in arriving.moved for name in part["trace_id"]),
+        },
+        new=given.height - known,
+        known=known,
+        clashes=clashes,
+        replaced=replaced,
+        is_plain=kept.height == every.height and not clashes,
+    )
 
 
 def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -81,13 +175,6 @@ def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataF
     traces = strays.filter(pl.col("bucket") == bucket)["trace_id"]
     leaves = spans["trace_id"].is_in(traces.implode())
     return spans.filter(leaves), spans.filter(~leaves)
-
-
-def count_known(store_dir: Path, spans: pl.DataFrame) -> int:
-    """Count the given spans whose ids the store has."""
-    ids = spans.select(_ROW_KEY)
-    stored = (read_bucket(store_dir, "spans", bucket, _ROW_KEY) for bucket in range(BUCKETS))
-    return pl.concat([rows.join(ids, on=_ROW_KEY, how="semi") for rows in stored]).unique().height
 
 
 def _stored_ties(store_dir: Path) -> pl.DataFrame:

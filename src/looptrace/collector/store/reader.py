@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -16,6 +17,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.session_names import session_task
+from looptrace.collector.store.buckets.task_parts import task_parts
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
 from looptrace.collector.store.locks import StoreError, reading
@@ -23,6 +25,7 @@ from looptrace.collector.store.parquet import (
     BUCKETS,
     bucket_files,
     bucket_made_with,
+    count_bucket,
     read_bucket,
     read_where,
 )
@@ -53,9 +56,18 @@ def counts(store_dir: Path) -> StoreCounts:
     with reading(store_dir):
         for bucket in range(BUCKETS):
             sessions.update(read_bucket(store_dir, "turns", bucket, ["session"])["session"])
-        return StoreCounts(
-            count_rows(store_dir, "spans", "span_id", pl.lit(value=True)), len(sessions)
-        )
+        return StoreCounts(count_spans(store_dir), len(sessions))
+
+
+def count_spans(store_dir: Path) -> int:
+    """Count the spans of a store.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    with reading(store_dir):
+        return sum(count_bucket(store_dir, "spans", bucket) for bucket in range(BUCKETS))
 
 
 def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
@@ -106,9 +118,36 @@ def buckets(store_dir: Path) -> Iterator[Bucket]:
         yield Bucket(folder, number, tuple(bucket_files(folder, "turns", number)))
 
 
+@contextmanager
+def reading_bucket(bucket: Bucket) -> Iterator[None]:
+    """Keep the files of a bucket as they are, in whatever process or on whatever machine.
+
+    Raises:
+        StoreError: if they are not where this process looks.
+    """
+    if missing := next((path for path in bucket.files if not path.is_file()), None):
+        raise StoreError(f"{missing}: is not there; each machine needs the store at the same path.")
+    with reading(bucket.store_dir):
+        yield
+
+
+def compared_parts(
+    bucket: Bucket, sameness: Sameness, tasks: Collection[str] | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the turns of whole tasks part by part, of some tasks or all, as they compare by this.
+
+    Raises:
+        StoreError: if a file cannot be read.
+    """
+    made_with = bucket_made_with(bucket.store_dir, "turns", bucket.number)
+    for turns in task_parts(bucket.store_dir, bucket.number, tasks):
+        if not turns.is_empty():
+            yield compared_by(turns, sameness, made_with)
+
+
 @dataclass(frozen=True, slots=True)
 class BucketWork(Generic[R]):
-    """What is done with the turns of a bucket, in whatever process or on whatever machine.
+    """What is done with the turns of a bucket, part by part.
 
     The turns compare by what is declared as the same.
     """
@@ -116,20 +155,14 @@ class BucketWork(Generic[R]):
     sameness: Sameness
     work: Callable[[pl.DataFrame], R]
 
-    def __call__(self, bucket: Bucket) -> R | None:
-        """Return what the work makes of the turns, None where there are none.
+    def __call__(self, bucket: Bucket) -> list[R]:
+        """Return what the work makes of each part; parts are whole tasks.
 
         Raises:
             StoreError: if the files are not where this process looks, or cannot be read.
         """
-        if missing := next((path for path in bucket.files if not path.is_file()), None):
-            raise StoreError(
-                f"{missing}: is not there; each machine needs the store at the same path."
-            )
-        with reading(bucket.store_dir):
-            turns = read_bucket(bucket.store_dir, "turns", bucket.number)
-            made_with = bucket_made_with(bucket.store_dir, "turns", bucket.number)
-        return None if turns.is_empty() else self.work(compared_by(turns, self.sameness, made_with))
+        with reading_bucket(bucket):
+            return [self.work(turns) for turns in compared_parts(bucket, self.sameness)]
 
 
 def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:

@@ -10,25 +10,32 @@ killed ingest costs nothing: the next one brings every span to its bucket and ma
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.engine.batch import Detection, detect
+from looptrace.analyzer.engine.parallel import SPANS_MIN
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.analyzer.fingerprint.source import fingerprint_source
-from looptrace.analyzer.gates.resolutions import with_decisions
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.normalize.span_tree import joined_names
-from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
-from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, numbered
+from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.content.policy import Content, with_content
+from looptrace.collector.store.buckets.derivation import ChangedBucket, Derivation, Derived
+from looptrace.collector.store.buckets.judged import (
+    Judged,
+    judged_of,
+    read_judged,
+    write_judged,
+)
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
@@ -44,26 +51,16 @@ from looptrace.collector.store.migration import migrate
 from looptrace.collector.store.parquet import (
     BUCKETS,
     TABLES,
-    bucket_made_with,
+    count_bucket,
     expire,
-    finding_table,
     prepare_files,
     read_bucket,
     sweep,
-    write_bucket,
 )
-from looptrace.collector.store.placement import (
-    Traces,
-    buckets_with,
-    count_known,
-    of_traces,
-    place,
-    tied_traces,
-)
+from looptrace.collector.store.placement import Placed, Traces, buckets_with, place
 from looptrace.collector.store.reader import count_rows
+from looptrace.processes import Engine, Processes
 
-# Buckets are normalised together until they have so many spans; they are in memory at a time.
-SPANS_AT_ONCE = 20_000
 # What the file of an unfinished `add` begins with, before the buckets that traces were moved from.
 _ADDING = "adding"
 
@@ -89,23 +86,6 @@ class Ingested:
     skipped: tuple[Skipped, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """A bucket to be made anew: of these traces, which are tied to others, and their spans."""
-
-    bucket: int
-    traces: Traces
-    spans: pl.DataFrame  # SPAN_SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class _Derived:
-    """What was made anew: of these tasks, and what was detected in them."""
-
-    tasks: set[str]
-    detection: Detection
-
-
 def prepare(store_dir: Path) -> None:
     """Make a store where there is none.
 
@@ -122,16 +102,11 @@ def ingest(
     policy: DetectionPolicy = DEFAULT,
     webhooks: Sequence[Webhook] = (),
     content: Content = "full",
-    on_judged: OnJudged = lambda _done, _all: None,
 ) -> Ingested:
-    """Add spans to a store as `Writer.ingest` does; raises what `writing` and it raise.
-
-    As much of their content is stored as the policy says.
-    """
-    with writing(store_dir, policy, webhooks) as writer:
-        if content != "full":
-            spans = with_content(spans, content, content_key(store_dir))
-        return writer.ingest(spans, on_judged)
+    """Add spans to a store as `Writer.ingest` does; raises what `writing` and it raise."""
+    with SpanSpool() as spool, writing(store_dir, policy, webhooks) as writer:
+        spool.add(spans)
+        return writer.ingest(spool, content)
 
 
 @contextmanager
@@ -139,8 +114,11 @@ def writing(
     store_dir: Path,
     policy: DetectionPolicy = DEFAULT,
     webhooks: Sequence[Webhook] = (),
+    processes: Processes | None = None,
 ) -> Iterator[Writer]:
     """Be the one who writes to a store, which is made where there is none.
+
+    `processes` share the work where there is much.
 
     Raises:
         StoreError: if the folder is something else than a store, a file cannot be read or
@@ -150,60 +128,84 @@ def writing(
         if not (store_dir / GATES_FILE).exists():
             (store_dir / UNFINISHED_FILE).touch()  # What the spans say of gates is not in it.
         with GateStore.open(store_dir / GATES_FILE, webhooks) as gates:
-            yield Writer(store_dir, policy, gates)
+            yield Writer(store_dir, policy, gates, processes or Processes(1))
 
 
 class Writer:
     """The one who writes to a store."""
 
-    def __init__(self, store_dir: Path, policy: DetectionPolicy, gates: GateStore) -> None:
+    def __init__(
+        self, store_dir: Path, policy: DetectionPolicy, gates: GateStore, processes: Processes
+    ) -> None:
         self._dir = store_dir
         self._policy = policy
         self._gates = gates
+        self._processes = processes
         self._resolution_ids: set[str] = set()  # decisions that the turns hold
 
     def ingest(
-        self, spans: pl.DataFrame, on_judged: OnJudged = lambda _done, _all: None
+        self,
+        spool: SpanSpool,
+        content: Content = "full",
+        on_judged: OnJudged = lambda _done, _all: None,
     ) -> Ingested:
         """Add spans (`SPAN_SCHEMA`), and decide on gates; buckets judged are told as they are.
 
+        As much of their content is stored as the policy says. The spool is used up.
+
         What the tables hold afterwards depends only on the set of all spans ever ingested and on
         what people decided, and the findings on the rules of the last ingest. Events of gates are
-        only ever added, and new ones go to the outbox of the webhooks. One bucket, or some small
-        ones, are in memory at a time, beside the given spans. Whatever a writer that was killed
-        left behind is repaired.
+        only ever added, and new ones go to the outbox of the webhooks. One bucket for each process,
+        or some small ones, are in memory at a time. Whatever a writer that was killed left behind
+        is repaired.
 
         Raises:
             StoreError: if a file cannot be read or written.
+            UnavailableError: if there is no room for temporary files.
         """
-        spans, skipped = distinct_spans(spans)
         unfinished, settings = self._dir / UNFINISHED_FILE, _hash(self._policy)
         stale = _stale(self._dir, settings)
         unfinished.touch()
         seq_before = self._gates.last_seq()
-        known = count_known(self._dir, spans)
-        touched, replaced = place(self._dir, spans)
+        placed = self._place(spool, content)
         resolutions = self._gates.resolutions()
-        touched |= dict.fromkeys(stale | _decided_or_renamed(self._dir, self._gates))
+        touched = placed.touched | dict.fromkeys(
+            stale | _decided_or_renamed(self._dir, self._gates)
+        )
         opened = 0
-        for count, derived in enumerate(self._derive(touched), 1):
+        judged = read_judged(self._dir)
+        for count, derived in enumerate(self._derive(touched, judged), 1):
             opened += self._decide(derived)
             on_judged(count, len(touched))
         gone = _tasks_gone(self._dir, self._gates)
         self._gates.record((), map(TaskState, sorted(gone)), time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
+        write_judged(self._dir, judged)
         write_note(self._dir / RULES_FILE, settings)
         unfinished.unlink()
         return Ingested(
-            spans_new=spans.height - known,
-            spans_known=known,
+            spans_new=placed.new,
+            spans_known=placed.known,
             turns=count_rows(self._dir, "turns", "kind", IS_STEP),
-            findings=count_rows(self._dir, "findings", "id", pl.lit(value=True)),
+            findings=sum(count_bucket(self._dir, "findings", bucket) for bucket in range(BUCKETS)),
             gates_opened=opened,
             gates_open=len(self._gates.gates("open")),
             seq_before=seq_before,
-            skipped=(*skipped, *replaced),
+            skipped=tuple(placed.skipped),
         )
+
+    def _place(
+        self,
+        spool: SpanSpool,
+        content: Content = "full",
+        on_left: Callable[[set[int]], None] = lambda _: None,
+    ) -> Placed:
+        """Bring spans to their buckets; those of a large spool by all processes."""
+        key = b"" if content == "full" else content_key(self._dir)
+        is_large = self._processes.jobs > 1 and not spool.is_in_memory
+        engine: Engine = self._processes.map if is_large else map
+        spool.change(partial(_as_stored, content, key), engine)
+        return place(self._dir, spool, engine, on_left)
 
     def has_decisions(self) -> bool:
         """Return whether the turns lack a decision that people made."""
@@ -231,7 +233,6 @@ class Writer:
         Raises:
             StoreError: if a file cannot be read or written.
         """
-        spans, _ = distinct_spans(spans)
         resolutions = [
             each for each in self._gates.resolutions() if each.id not in self._resolution_ids
         ]
@@ -243,14 +244,17 @@ class Writer:
             write_note(unfinished, " ".join([_ADDING, *map(str, sorted(left))]))
 
         note(left)
-        touched, _ = place(self._dir, spans, note)
-        touched |= dict.fromkeys(left)
+        with SpanSpool() as spool:
+            spool.add(spans)
+            touched = self._place(spool, on_left=note).touched | dict.fromkeys(left)
         if resolutions:
             for bucket in buckets_with(self._dir, {each.trace_id for each in resolutions}):
                 touched[bucket] = None
-        for _ in self._derive(touched):
+        judged = read_judged(self._dir)
+        for _ in self._derive(touched, judged):
             pass  # Somebody else decides.
         self._resolution_ids.update(each.id for each in resolutions)
+        write_judged(self._dir, judged)
         unfinished.unlink()
 
     def expire(self, days_max: int, bytes_max: int) -> list[str]:
@@ -261,67 +265,37 @@ class Writer:
         Raises:
             StoreError: if a file cannot be deleted.
         """
-        return expire(self._dir, days_max, bytes_max)
+        noted = read_judged(self._dir).items()
+        judged = {b: each for b, each in noted if each == judged_of(self._dir, b, each.source)}
+        days = expire(self._dir, days_max, bytes_max)
+        if days:  # What is left of a task is seen by its first turn.
+            left = {b: judged_of(self._dir, b, each.source) for b, each in judged.items()}
+            write_judged(self._dir, left)
+        return days
 
-    def _derive(self, touched: dict[int, Traces]) -> Iterator[_Derived]:
+    def _derive(
+        self, touched: Mapping[int, Traces], judged: dict[int, Judged]
+    ) -> Iterator[Derived]:
         """Make the turns and findings of traces anew from their spans, bucket by bucket.
 
-        Small buckets are normalised together, because each call costs as much as some hundred
-        spans do. They share no task, so that their turns do not depend on each other.
+        What is noted as `judged` of the buckets is brought up to date.
         """
-        waiting: list[_Changed] = []
-        for bucket, traces in sorted(touched.items()):
-            spans = read_bucket(self._dir, "spans", bucket)
-            tied = tied_traces(spans, traces)
-            mine = spans.filter(of_traces(tied))
-            self._gates.add_session_names(joined_names(mine, self._policy.sameness.sessions))
-            waiting.append(_Changed(bucket, tied, mine.select(list(SPAN_SCHEMA))))
-            if sum(changed.spans.height for changed in waiting) >= SPANS_AT_ONCE:
-                yield from self._derive_together(waiting)
-                waiting = []
-        yield from self._derive_together(waiting)
+        buckets = [ChangedBucket(*each) for each in sorted(touched.items())]
+        resolutions = self._gates.resolutions()
+        derivation = Derivation(self._dir, self._policy, resolutions, dict(judged))
+        spans = sum(count_bucket(self._dir, "spans", each.number) for each in buckets)
+        every = derivation.of(buckets)
+        if self._processes.jobs > 1 and spans >= SPANS_MIN:
+            work = self._processes.map(derivation.of_bucket, buckets)
+            every = chain.from_iterable(work)
+        for derived in every:
+            self._gates.add_session_names(derived.joined_names)
+            judged.pop(derived.bucket, None)
+            if derived.judged is not None:
+                judged[derived.bucket] = derived.judged
+            yield derived
 
-    def _derive_together(self, buckets: Sequence[_Changed]) -> Iterator[_Derived]:
-        """Normalise and detect once for all these buckets, and write each of them.
-
-        What normalising remarks on concerns how spans are read, not whether they are stored, so
-        that it is left to whoever analyses them.
-        """
-        if not buckets:
-            return
-        spans = pl.concat([changed.spans for changed in buckets])
-        turns, _ = turns_of(spans, self._policy.sameness)
-        turns = numbered(with_decisions(turns, self._gates.resolutions(), self._policy.sameness))
-        detection = detect(turns, self._policy)
-        for changed in buckets:
-            yield self._write(changed, turns, detection)
-
-    def _write(self, changed: _Changed, turns: pl.DataFrame, detection: Detection) -> _Derived:
-        """Replace the stored rows of a bucket's traces by new ones."""
-        bucket, of_task = changed.bucket, pl.col("task").is_in
-        traces = changed.spans["trace_id"].unique().implode()
-        own = set(turns.filter(pl.col("trace_id").is_in(traces))["task"])
-        stored = read_bucket(self._dir, "turns", bucket)
-        tasks = own | set(stored.filter(of_traces(changed.traces))["task"])
-        others = stored.filter(~of_task(tasks))
-        every = numbered(pl.concat([others, turns.filter(of_task(own))]))
-        source = fingerprint_source(self._policy.sameness)
-        if not others.is_empty() and bucket_made_with(self._dir, "turns", bucket) != source:
-            source = ""
-        write_bucket(self._dir, "turns", bucket, every, every["start_ns"], source)
-        detection = _of_tasks(detection, own)
-        kept = read_bucket(self._dir, "findings", bucket).filter(~of_task(tasks))
-        findings = pl.concat([kept, finding_table(detection.findings)]).sort(
-            "task", "turn_first", "turn_last", "rule", "id"
-        )
-        starts = every.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
-        started = findings.join(
-            starts, on=["task", "turn_first"], how="left", maintain_order="left"
-        )
-        write_bucket(self._dir, "findings", bucket, findings, started["start_ns"])
-        return _Derived(tasks, detection)
-
-    def _decide(self, derived: _Derived) -> int:
+    def _decide(self, derived: Derived) -> int:
         """Record what was detected; returns how many gates opened."""
         detection = derived.detection
         loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in detection.states}
@@ -346,6 +320,10 @@ def _locked(store_dir: Path) -> Iterator[None]:
             f"{error.filename or store_dir}: cannot be used ({error.strerror}); "
             "check space and permissions, then try again."
         ) from error
+
+
+def _as_stored(content: Content, key: bytes, spans: pl.DataFrame) -> pl.DataFrame:
+    return with_ties(with_content(spans, content, key))
 
 
 def _prepare(store_dir: Path) -> None:
@@ -389,12 +367,3 @@ def _decided_or_renamed(store_dir: Path, gates: GateStore) -> set[int]:
     """Return the buckets with gates that were resolved, or whose task was named, since judging."""
     traces = gates.pending() | gates.traces_of(_tasks_gone(store_dir, gates))
     return buckets_with(store_dir, traces) if traces else set()
-
-
-def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
-    return Detection(
-        findings=tuple(finding for finding in detection.findings if finding.task in tasks),
-        events=tuple(event for event in detection.events if event.task in tasks),
-        states=tuple(state for state in detection.states if state.task in tasks),
-        openings=detection.openings,
-    )

@@ -1,0 +1,50 @@
+"""What decides which findings turns have, so that turns are not judged again by the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fingerprint.source import fingerprint_source
+from looptrace.analyzer.text.digests import digest
+
+# What turns go through to findings; what comes after does not change which tasks have some.
+_PACKAGES = (
+    "looptrace.analyzer.detect",
+    "looptrace.analyzer.fingerprint",
+    "looptrace.analyzer.schema",
+    "looptrace.analyzer.text",
+    "looptrace.rules",
+)
+
+
+def detection_source(policy: DetectionPolicy) -> str:
+    """Return a hash of all that findings depend on beside the spans; "" where that is not known.
+
+    What a rule of a plug-in imports is not known, and neither is the model that compares meanings.
+    """
+    rule_set = policy.rule_set
+    overriding = (rule for override in rule_set.overrides for rule in override.rules.values())
+    rules = (rule for rule in (*rule_set.rules, *overriding) if rule is not None)
+    own = all(type(rule).__module__.startswith("looptrace.rules.") for rule in rules)
+    if rule_set.meaning is not None or not own:
+        return ""
+    return digest(f"{policy!r} {fingerprint_source(policy.sameness)} {_code()}")
+
+
+@cache
+def _code() -> str:
+    """Return a hash of the modules that judge."""
+    texts = (text for package in _PACKAGES for text in _modules(files(package)))
+    return digest("".join(sorted(texts)))
+
+
+def _modules(folder: Traversable) -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _modules(entry)
+        elif entry.name.endswith(".py"):
+            yield entry.read_text("utf-8")

@@ -1,0 +1,147 @@
+"""Spans of a bucket to its turns and findings, in whatever process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from looptrace.analyzer.engine.batch import Detection, detect
+from looptrace.analyzer.engine.detection_source import detection_source
+from looptrace.analyzer.engine.parallel import tied_parts
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fingerprint.source import fingerprint_source
+from looptrace.analyzer.gates.resolutions import Resolution, with_decisions
+from looptrace.analyzer.normalize.span_tree import joined_names
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.turns import IS_USER, numbered
+from looptrace.collector.store.buckets.finding_rows import finding_table
+from looptrace.collector.store.buckets.judged import Judged
+from looptrace.collector.store.parquet import bucket_made_with, read_bucket, write_bucket
+from looptrace.collector.store.placement import Traces, of_traces, tied_traces
+
+# Buckets are normalised together until they have so many spans; they are in memory at a time.
+SPANS_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedBucket:
+    """A bucket to be made anew: of these traces and those that they are tied to."""
+
+    number: int
+    traces: Traces
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What was made anew of a bucket: of these tasks, and what was detected in them."""
+
+    bucket: int
+    tasks: set[str]
+    detection: Detection  # without its findings, which are written
+    joined_names: dict[str, str]  # tasks of sessions that several services share
+    judged: Judged | None  # None where the bucket has findings of another source
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The spans of a bucket that its turns are made anew from."""
+
+    bucket: ChangedBucket
+    spans: pl.DataFrame  # with the columns of SPAN_TIES_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """How turns and findings are made of the spans of a store, and what was noted before."""
+
+    store_dir: Path
+    policy: DetectionPolicy
+    resolutions: Sequence[Resolution]
+    judged: Mapping[int, Judged]
+
+    def of_bucket(self, changed: ChangedBucket) -> list[Derived]:
+        """Make the turns and findings of one bucket anew, as `of`."""
+        return list(self.of([changed]))
+
+    def of(self, buckets: Sequence[ChangedBucket]) -> Iterator[Derived]:
+        """Make the turns and findings of traces anew from their spans, bucket by bucket.
+
+        Small buckets are normalised together, because each call costs as much as some hundred
+        spans do. They share no task, so that their turns do not depend on each other.
+
+        Raises:
+            StoreError: if a file cannot be read or written.
+        """
+        waiting: list[_Read] = []
+        for changed in buckets:
+            spans = read_bucket(self.store_dir, "spans", changed.number)
+            tied = tied_traces(spans, changed.traces)
+            waiting.append(
+                _Read(ChangedBucket(changed.number, tied), spans.filter(of_traces(tied)))
+            )
+            if sum(read.spans.height for read in waiting) >= SPANS_AT_ONCE:
+                yield from self._together(waiting)
+                waiting = []
+        yield from self._together(waiting)
+
+    def _together(self, buckets: Sequence[_Read]) -> Iterator[Derived]:
+        """Normalise and detect once for all these buckets, and write each of them.
+
+        What normalising remarks on concerns how spans are read, not whether they are stored, so
+        that it is left to whoever analyses them.
+        """
+        if not buckets:
+            return
+        sameness = self.policy.sameness
+        parts = tied_parts(pl.concat([read.spans for read in buckets]))
+        made = [turns_of(part.select(list(SPAN_SCHEMA)), sameness)[0] for part in parts]
+        turns = numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
+        detection = detect(turns, self.policy)
+        for read in buckets:
+            yield self._write(read, turns, detection)
+
+    def _write(self, read: _Read, turns: pl.DataFrame, detection: Detection) -> Derived:
+        """Replace the stored rows of a bucket's traces by new ones."""
+        bucket, of_task = read.bucket.number, pl.col("task").is_in
+        traces = read.spans["trace_id"].unique().implode()
+        own = set(turns.filter(pl.col("trace_id").is_in(traces))["task"])
+        stored = read_bucket(self.store_dir, "turns", bucket)
+        found = read_bucket(self.store_dir, "findings", bucket)
+        tasks = own | set(stored.filter(of_traces(read.bucket.traces))["task"])
+        others = stored.filter(~of_task(tasks))
+        every = numbered(pl.concat([others, turns.filter(of_task(own))]))
+        made_with = fingerprint_source(self.policy.sameness)
+        if others.height and bucket_made_with(self.store_dir, "turns", bucket) != made_with:
+            made_with = ""
+        write_bucket(self.store_dir, "turns", bucket, every, every["start_ns"], made_with)
+        detection = _of_tasks(detection, own)
+        findings = pl.concat([found.filter(~of_task(tasks)), finding_table(detection.findings)])
+        findings = findings.sort("task", "turn_first", "turn_last", "rule", "id")
+        starts = every.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
+        started = findings.join(
+            starts, on=["task", "turn_first"], how="left", maintain_order="left"
+        )
+        write_bucket(self.store_dir, "findings", bucket, findings, started["start_ns"])
+        source = detection_source(self.policy)
+        before = Judged(source, stored.height, found.height)
+        is_known = others.is_empty() or self.judged.get(bucket) == before
+        return Derived(
+            bucket=bucket,
+            tasks=tasks,
+            detection=replace(detection, findings=()),
+            joined_names=joined_names(read.spans, self.policy.sameness.sessions),
+            judged=Judged(source, every.height, findings.height) if is_known else None,
+        )
+
+
+def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
+    return Detection(
+        findings=tuple(finding for finding in detection.findings if finding.task in tasks),
+        events=tuple(event for event in detection.events if event.task in tasks),
+        states=tuple(state for state in detection.states if state.task in tasks),
+        openings=detection.openings,
+    )

@@ -1,0 +1,64 @@
+"""The turns of a bucket in parts of whole tasks, so that memory does not grow with the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.store.parquet import bucket_files, read_bucket, read_slices
+
+# Turns of a part, unless a single task has more.
+PART_TURNS = 50_000
+
+
+def task_parts(
+    store_dir: Path, bucket: int, tasks: Collection[str] | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the turns (`TURN_SCHEMA`) of a bucket part by part, of some tasks or all.
+
+    Parts are in the order of their tasks, and the turns of a task in that of their files.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    runs = _runs(store_dir, bucket)
+    if runs is None:
+        yield read_bucket(store_dir, "turns", bucket)
+        return
+    if tasks is not None:
+        runs = runs.filter(pl.col("task").is_in(list(tasks)))
+    paths = bucket_files(store_dir, "turns", bucket)
+    sizes = runs.group_by("task").agg(pl.col("rows").sum()).sort("task")
+    number = (pl.col("rows").cum_sum() - pl.col("rows")) // PART_TURNS
+    parts = runs.join(sizes.select("task", part=number), on="task").sort("part", "file", "first")
+    for of_part in parts.partition_by("part", maintain_order=True):
+        slices = of_part.group_by("file", maintain_order=True).agg(
+            pl.col("first").min(), end=(pl.col("first") + pl.col("rows")).max()
+        )
+        where = [(paths[file], first, end - first) for file, first, end in slices.iter_rows()]
+        chosen = pl.col("task").is_in(of_part["task"].unique().implode())
+        which = pl.lit(value=True) if tasks is None else chosen
+        yield read_slices(where, TURN_SCHEMA, which)
+
+
+def _runs(store_dir: Path, bucket: int) -> pl.DataFrame | None:
+    """Return where the turns of each task stand in which file; None where files are not sorted."""
+    runs = []
+    for number, path in enumerate(bucket_files(store_dir, "turns", bucket)):
+        tasks = read_slices([(path, 0, None)], pl.Schema({"task": pl.String()}))["task"]
+        lengths = tasks.rle().struct.unnest()
+        if not lengths["value"].is_sorted() or lengths["value"].is_duplicated().any():
+            return None
+        ends = pl.col("len").cast(pl.Int64).cum_sum()
+        runs.append(
+            lengths.select(
+                pl.lit(number).alias("file"),
+                task="value",
+                rows=pl.col("len").cast(pl.Int64),
+                first=ends - pl.col("len").cast(pl.Int64),
+            )
+        )
+    return pl.concat(runs) if runs else None

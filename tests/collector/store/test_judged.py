@@ -1,0 +1,158 @@
+"""What the store has judged is not judged again, and what it has not is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.engine import batch, detection_source
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.settings import default
+from looptrace.collector import store_analysis
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.store import layout, parquet, reader, writer
+from looptrace.collector.store.buckets import task_parts
+from looptrace.collector.store.buckets.judged import read_judged
+from looptrace.collector.store.locks import StoreError
+from tests.paths import ROOT
+
+TRACES = [str(path) for path in sorted((ROOT / "examples/traces").glob("*.json*"))]
+POLICY = default().policy
+BYTES_MANY = 1 << 40
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Return a store of the examples, judged by the default settings."""
+    writer.ingest(read_spans(TRACES).spans, tmp_path / "store", POLICY)
+    return tmp_path / "store"
+
+
+def judged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: str | None = None
+) -> tuple[Analysis, int]:
+    """Analyse a store; returns what is found, and how many turns were judged for it."""
+    heights: list[int] = []
+
+    def noted(turns: pl.DataFrame, *given: object, **named: object) -> Analysis:
+        heights.append(turns.height)
+        return batch.analysis_of(turns, *given, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_analysis, "analysis_of", noted)
+        if code is not None:
+            patched.setattr(detection_source, "_code", lambda: code)
+        return store_analysis.analyse_store(folder, default()), sum(heights)
+
+
+def assert_same(found: Analysis, whole: Analysis) -> None:
+    """Compare all that an analysis says."""
+    assert found.turns.equals(whole.turns)
+    for name in ("summary", "findings", "events", "tasks", "outages", "skipped"):
+        assert getattr(found, name) == getattr(whole, name), name
+
+
+def test_only_tasks_with_findings_are_judged_again(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is reported is what judging all would report, also where parts are small."""
+    whole, every = judged(store, monkeypatch, code="another")
+    found, some = judged(store, monkeypatch)
+    assert found.findings
+    assert_same(found, whole)
+    assert found.turns.height == some < every == sum(map(len, reader.read_turns(store)))
+    monkeypatch.setattr(task_parts, "PART_TURNS", 1)
+    for code in (None, "another"):
+        assert_same(judged(store, monkeypatch, code=code)[0], whole)
+
+
+def _touch_unfinished(store: Path) -> None:
+    (store / layout.UNFINISHED_FILE).touch()
+
+
+def _lose_a_file(store: Path) -> None:
+    """Move away the file with the most findings, as one does who met it damaged."""
+    files = store.glob(f"findings/day=*/bucket=*/{parquet.DATA}")
+    max(files, key=lambda path: pl.read_parquet(path).height).unlink()
+
+
+def _lose_the_note(store: Path) -> None:
+    (store / layout.JUDGED_FILE).unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "is_all"),
+    [(_touch_unfinished, True), (_lose_a_file, False), (_lose_the_note, True)],
+)
+def test_what_is_not_surely_judged_is_judged(
+    store: Path, change: Callable[[Path], None], is_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ingest that was killed, a file that went, and no note at all leave no loop out."""
+    whole, every = judged(store, monkeypatch, code="another")
+    _, before = judged(store, monkeypatch)
+    change(store)
+    found, some = judged(store, monkeypatch)
+    assert_same(found, whole)
+    assert some == every if is_all else before <= some <= every
+
+
+def test_a_damaged_note_is_named(store: Path) -> None:
+    """It names the file, which may be deleted."""
+    (store / layout.JUDGED_FILE).write_text("{")
+    with pytest.raises(StoreError, match=r"looptrace-store\.judged: cannot be read.*delete it"):
+        store_analysis.analyse_store(store, default())
+
+
+def test_a_task_whose_oldest_days_went_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of it may be another loop, which no finding of the store tells of."""
+    spans = read_spans(TRACES).spans
+    folder = tmp_path / "days"
+    shifted = spans.with_columns(
+        pl.col("start_ns", "end_ns") - pl.col("start_ns").min().over("trace_id") + _midnight_ns()
+    )
+    writer.ingest(shifted, folder, POLICY)
+    before, _ = judged(folder, monkeypatch)
+    left = (datetime.now(UTC).date() - date(2026, 3, 3)).days
+    with writer.writing(folder, POLICY) as open_store:
+        assert open_store.expire(left, BYTES_MANY) == ["2026-03-02"]
+    assert read_judged(folder)
+    whole, every = judged(folder, monkeypatch, code="another")
+    found, some = judged(folder, monkeypatch)
+    assert before.findings != whole.findings != ()
+    assert_same(found, whole)
+    assert some <= every
+
+
+def _midnight_ns() -> int:
+    """Return some seconds before the third of March, so that the examples have two days."""
+    return int(datetime(2026, 3, 2, 23, 59, 50, tzinfo=UTC).timestamp()) * 10**9
+
+
+def test_a_server_notes_what_it_adds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket that others judged in part is judged whole."""
+    spans = read_spans(TRACES).spans
+    traces = spans["trace_id"].unique().sort()
+    some = spans["trace_id"].is_in(traces[::2].implode())
+    with monkeypatch.context() as patched:
+        patched.setattr(detection_source, "_code", lambda: "earlier")
+        writer.ingest(spans.filter(some), tmp_path, POLICY)
+    with writer.writing(tmp_path, POLICY) as open_store:
+        for part in spans.filter(~some).iter_slices(40):
+            open_store.add(part)
+    assert_same(judged(tmp_path, monkeypatch)[0], judged(tmp_path, monkeypatch, code="other")[0])
+    source = detection_source.detection_source(POLICY)
+    own = {number for number, noted in read_judged(tmp_path).items() if noted.source == source}
+    earlier = set(spans.filter(some)["trace_id"])
+    mixed = {
+        number
+        for number in range(parquet.BUCKETS)
+        if not earlier.isdisjoint(reader.read_turns_in(tmp_path, number)["trace_id"])
+    }
+    assert own
+    assert own.isdisjoint(mixed)
