@@ -24,9 +24,8 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool
 from looptrace.analyzer.gates.ladders import check_reach
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.settings.docs_page import page
+from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.file_tables import file_table
-from looptrace.analyzer.settings.json_schema import schema
 from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
@@ -990,7 +989,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).policy.rule_set.overrides
-    assert len(others) == 9
+    assert len(others) == 10
     for example in others:
         assert read(example) != default()
 
