@@ -23,8 +23,10 @@ from urllib.request import urlopen
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.cli.main import main
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
@@ -258,6 +260,24 @@ def to_all(batch: Batch, _: int) -> list[tuple[int, Batch]]:
     return [(server, batch) for server in range(SERVERS)]
 
 
+def people_see_one_server(cluster: Cluster, alone: Outcome) -> None:
+    """Check that the commands take the servers as one, also for a gate that is on one of them."""
+    where = ",".join(map(cluster.url, range(SERVERS)))
+    listed = json.loads(run("gates", "list", where, "--all", "--format", "json"))
+    assert sorted(gate["id"] for gate in listed) == [json.loads(g)["id"] for g in alone.gates]
+    for gate in (listed[0], listed[-1]):
+        assert gate["reason"] in run("gates", "show", where, gate["id"])
+    opened = json.loads(run("gates", "metrics", where, "--format", "json"))["gates_opened"]
+    assert opened == len(alone.gates)
+
+
+def run(*command: str) -> str:
+    """Run looptrace; returns what it prints."""
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("route", [by_session, by_turns, to_all])
 def test_three_servers_find_what_one_finds(
@@ -270,6 +290,7 @@ def test_three_servers_find_what_one_finds(
                 assert cluster.servers[server].send(joined(part)) == OK
         cluster.quiet()
     sent = cluster.sum("looptrace_shards_sent_total")
+    people_see_one_server(cluster, alone)
     cluster.settle()
 
     assert len(alone.gates) >= SESSIONS // 2
