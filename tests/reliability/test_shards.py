@@ -10,18 +10,10 @@ from __future__ import annotations
 
 import json
 import random
-import socket
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -31,16 +23,22 @@ from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.shards.ring import Ring
-from looptrace.collector.store import reader
-from looptrace.collector.store.sql import ask
 from tests.otlp import Trace
-from tests.reliability.serving import DEADLINE_S, OK, Served, until
+from tests.reliability.serving import OK
+from tests.reliability.sharding import (
+    NAMES,
+    SERVERS,
+    Cluster,
+    Outage,
+    Outcome,
+    clustered,
+    outcome,
+    outcome_of_one,
+    send,
+)
 
-SERVERS = 3
 SESSIONS, TRACES, CALLS = 24, 3, 4
 SPANS_A_ROUND, SESSIONS_A_BATCH = 3, 4
-KEY = "looptrace-store.key"
-QUIET_S = 0.5
 
 Request = dict[str, Any]
 
@@ -105,145 +103,23 @@ def session_of(request: Request) -> str:
     return str(with_ties(span_table(rows))["session"][0])
 
 
-@dataclass
-class Cluster:
-    """Servers that know each other, each with its own store."""
-
-    folder: Path
-    ports: list[int]
-    servers: list[Served]
-
-    def url(self, number: int) -> str:
-        """Return the address of a server."""
-        return f"http://127.0.0.1:{self.ports[number]}"
-
-    def begin(self, number: int) -> Served:
-        """Start one, with what its store holds."""
-        options = ["--no-grpc", "--http-port", str(self.ports[number]), "--shard", self.url(number)]
-        return Served(self.stores[number], *options, "--config", str(self.folder / "shards.toml"))
-
-    def begin_again(self, number: int) -> None:
-        """Start one that was killed, for which spans wait."""
-        assert self.sum("looptrace_shards_waiting") > 0
-        self.servers[number] = self.begin(number)
-        self.quiet()
-
-    @property
-    def stores(self) -> list[Path]:
-        """The folder of each."""
-        return [self.folder / f"store-{number}" for number in range(len(self.ports))]
-
-    def sum(self, name: str) -> float:
-        """Return a number of the metrics of all, over all labels."""
-        return sum(
-            float(line.rpartition(" ")[2])
-            for server in self.servers
-            if server.process.poll() is None
-            for line in metrics(server).splitlines()
-            if line.startswith((f"{name} ", f"{name}{{"))
-        )
-
-    def quiet(self) -> None:
-        """Wait until nothing is on its way and what arrived is judged."""
-        until(lambda: self.sum("looptrace_shards_waiting") == 0)
-        judged = -1.0
-        while judged != (now := self.sum("looptrace_detection_spans_total")):
-            judged = now
-            time.sleep(QUIET_S)
-
-    def settle(self) -> None:
-        """Wait until all that was sent lies where it belongs, and is in the stores."""
-        self.quiet()
-        for server in self.servers:
-            server.stop()
-        with ThreadPoolExecutor(SERVERS) as pool:  # What a log holds is stored by the next start.
-            self.servers[:] = pool.map(self.begin, range(SERVERS))
-        until(lambda: self.sum("looptrace_log_spans") == 0)
-        for server in self.servers:
-            server.stop()
-
-
-def metrics(server: Served) -> str:
-    """Return the page of metrics."""
-    with urlopen(f"http://{server.address}/metrics", timeout=DEADLINE_S) as answer:
-        page: str = answer.read().decode()
-        return page
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at now."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in opened]
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Start three servers."""
-    made = Cluster(tmp_path, free_ports(SERVERS), [])
-    names = [f"looptrace-{number}:4317" for number in range(SERVERS)]
-    urls = [made.url(number) for number in range(SERVERS)]
-    settings = f"[shards]\nurls = {json.dumps(urls)}\nnames = {json.dumps(names)}\n"
-    (tmp_path / "shards.toml").write_text(settings, encoding="utf-8")
-    for store in made.stores:
-        store.mkdir()
-        (store / KEY).write_bytes(bytes(range(32)))
-    with ThreadPoolExecutor(SERVERS) as pool:
-        made.servers += pool.map(made.begin, range(SERVERS))
-    yield made
-    for server in made.servers:
-        if server.process.poll() is None:
-            server.kill()
+    with clustered(tmp_path) as servers:
+        yield servers
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """Return what one server makes of the spans."""
-    folder = tmp_path_factory.mktemp("alone")
-    (folder / KEY).write_bytes(bytes(range(32)))
-    server = Served(folder, "--no-grpc")
-    made = Cluster(folder, [], [server])
-    for batches in rounds(0):
-        for batch in batches:
-            assert server.send(joined(batch)) == OK
-        made.quiet()
-    server.stop()
-    server = Served(folder, "--no-grpc")
-    until(lambda: server.number("looptrace_log_spans") == 0)
-    server.stop()
-    return outcome([folder])
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What stores hold together: findings, events, gates and spans, each as sorted bytes."""
-
-    findings: list[bytes]
-    events: list[bytes]
-    gates: list[bytes]
-    spans: list[tuple[str, str]]
-
-
-def outcome(stores: list[Path]) -> Outcome:
-    """Read stores; what two of them have is there twice."""
-    found = Outcome([], [], [], [])
-    for store in stores:
-        with ask(store, "SELECT * EXCLUDE (day, bucket) FROM findings", {}) as answer:
-            rows = chain.from_iterable(answer.batches)
-            found.findings.extend(msgspec.json.encode(row) for row in rows)
-        with reader.open_gates(store) as gates:
-            found.events.extend(msgspec.json.encode(event) for _, event in gates.events())
-            found.gates.extend(msgspec.json.encode(gate) for gate in gates.gates())
-        for spans in reader.read_spans(store):
-            found.spans.extend(spans.select("trace_id", "span_id").rows())
-    for part in (found.findings, found.events, found.gates, found.spans):
-        part.sort()
-    return found
+    sent = [list(map(joined, batches)) for batches in rounds(0)]
+    return outcome_of_one(tmp_path_factory.mktemp("alone"), sent)
 
 
 def by_session(batch: Batch, _: int) -> list[tuple[int, Batch]]:
     """Share a batch as the load-balancing exporter does, by session."""
-    ring = Ring([f"looptrace-{number}:4317" for number in range(SERVERS)])
+    ring = Ring(NAMES)
     parts: dict[int, Batch] = {}
     for request in batch:
         parts.setdefault(ring.owner(session_of(request)), []).append(request)
@@ -301,27 +177,12 @@ def test_three_servers_find_what_one_finds(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_a_server_killed_in_the_middle_changes_nothing(
+def test_servers_killed_in_the_middle_change_nothing(
     seed: int, cluster: Cluster, alone: Outcome
 ) -> None:
-    """What is for it waits with the others; who is refused sends again to another."""
-    chance = random.Random(seed)
-    killed = chance.randrange(SERVERS)
-    other = (killed + 1) % SERVERS  # One, so that what waits comes in its order.
-    down, up = sorted(chance.sample(range(1, len(rounds(seed)) + 1), 2))
-    for number, batches in enumerate(rounds(seed)):
-        if number == up:
-            cluster.begin_again(killed)
-        for at, batch in enumerate(batches):
-            if number == down and at == len(batches) // 2:
-                cluster.servers[killed].kill()
-            is_down = down <= number < up
-            server = cluster.servers[other if is_down else at % SERVERS]
-            assert server.send(joined(batch)) == OK
-        if not down <= number < up:
-            cluster.quiet()
-    if up == len(rounds(seed)):
-        cluster.begin_again(killed)
+    """What is for one waits with another, also when that one is killed; who is refused resends."""
+    sent = [list(map(joined, batches)) for batches in rounds(seed)]
+    send(cluster, sent, [Outage.drawn(random.Random(seed), range(len(sent)))])
     cluster.settle()
 
     assert outcome(cluster.stores) == alone
