@@ -8,6 +8,7 @@ and runs what it is sent, so that all of it is in a network and among processes 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import secrets
@@ -22,21 +23,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-from benchmarks.span_shapes import CALLS, requests
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import writer
-from tests.otlp import as_json
-from tests.reliability.sharding import Outage, clustered, outcome, outcome_of_one, send
+from tests.otlp import Trace
+from tests.reliability.sharding import (
+    Outage,
+    Request,
+    clustered,
+    outcome,
+    outcome_of_one,
+    send,
+)
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--pid", "--mount", "--fork")
 OWN = (*UNSHARE, "--kill-child", "--mount-proc")
 WORKERS = (1, 2, 4)
-TURNS_A_SESSION = 2 * CALLS
+TURNS_A_SESSION = 32
+# One session of so many calls the same failing tool from some turn on.
+LOOPS_ONE_IN = 8
 # A task is tried four times; a run with fewer kills cannot use them up.
 KILLS_MAX = 3
-ROUNDS, OUTAGES = 10, 2
+ROUNDS, OUTAGES = 8, 2
+FAILURES = 0.1
 SESSIONS_A_REQUEST = 4
 _IP = ("ip",)
 _RAY = [sys.executable, "-m", "ray.scripts.scripts"]
@@ -52,14 +60,43 @@ class Run:
     killed: int = 0
 
 
+def sessions(turns: int, seed: int) -> Iterator[list[Request]]:
+    """Yield sessions of about so many turns in all, of each a request a span."""
+    chance = random.Random(seed)
+    for number in range(turns // TURNS_A_SESSION):
+        loops_from = chance.randrange(TURNS_A_SESSION) if number % LOOPS_ONE_IN == 0 else None
+        trace = Trace(f"session-{number}", service=f"agent-{number % 10}")
+        for turn in range(TURNS_A_SESSION):
+            is_looping = loops_from is not None and turn >= loops_from
+            path = "a.py" if is_looping else f"{chance.randrange(10**6)}.py"
+            failed = is_looping or chance.random() < FAILURES
+            trace.span(
+                "execute_tool read",
+                attributes={
+                    "gen_ai.operation.name": "execute_tool",
+                    "gen_ai.tool.name": "read",
+                    "gen_ai.tool.call.arguments": f'{{"path": "{path}"}}',
+                    "gen_ai.tool.call.result": f"no {path}" if failed else f"read {path}",
+                },
+                status="error" if failed else "ok",
+                message=f"FileNotFoundError: {path}" if failed else "",
+            )
+        yield list(trace.requests())
+
+
 def stored(folder: Path, turns: int, seed: int) -> Path:
     """Return a store of about so many turns."""
-    traces, store = folder / "traces.pb", folder / "store"
-    spans = turns // TURNS_A_SESSION * (TURNS_A_SESSION + 1)
-    with traces.open("wb") as file:
-        file.writelines(requests("short", spans, seed))
+    traces, store = folder / "traces.jsonl", folder / "store"
+    with traces.open("w", encoding="utf-8") as file:
+        for session in sessions(turns, seed):
+            file.write(f"{json.dumps(joined(session))}\n")
     writer.ingest(read_spans([str(traces)]).spans, store)
     return store
+
+
+def joined(parts: Sequence[Request]) -> Request:
+    """Return one request with all spans."""
+    return {"resourceSpans": [each for part in parts for each in part["resourceSpans"]]}
 
 
 def analyzed(store: Path, *options: str, kills: random.Random | None = None) -> Run:
@@ -160,33 +197,17 @@ def batch(folder: Path, turns: int, seed: int) -> bool:
     return same
 
 
-def rounds_of(turns: int, seed: int) -> list[list[bytes]]:
+def rounds_of(turns: int, seed: int) -> list[list[Request]]:
     """Return the spans of sessions in rounds, of each the next ones, several in a request."""
-    spans = turns // TURNS_A_SESSION * (TURNS_A_SESSION + 1)
-    sessions = [
-        ExportTraceServiceRequest.FromString(each) for each in requests("short", spans, seed)
-    ]
-    size = (TURNS_A_SESSION + 1) // ROUNDS + 1
+    every = list(sessions(turns, seed))
+    size = -(-TURNS_A_SESSION // ROUNDS)
     return [
         [
-            part_of(sessions[at : at + SESSIONS_A_REQUEST], start, start + size)
-            for at in range(0, len(sessions), SESSIONS_A_REQUEST)
+            joined([part for each in every[at : at + SESSIONS_A_REQUEST] for part in each[span]])
+            for at in range(0, len(every), SESSIONS_A_REQUEST)
         ]
-        for start in range(0, TURNS_A_SESSION + 1, size)
+        for span in (slice(at, at + size) for at in range(0, TURNS_A_SESSION, size))
     ]
-
-
-def part_of(sessions: Sequence[ExportTraceServiceRequest], start: int, end: int) -> bytes:
-    """Return a request with some of the spans of some sessions."""
-    whole = ExportTraceServiceRequest()
-    for session in sessions:
-        part = ExportTraceServiceRequest.FromString(session.SerializeToString())
-        spans = part.resource_spans[0].scope_spans[0].spans
-        kept = list(spans[start:end])
-        del spans[:]
-        spans.extend(kept)
-        whole.MergeFrom(part)
-    return as_json(whole)
 
 
 def live(folder: Path, turns: int, seed: int) -> bool:

@@ -30,7 +30,7 @@ KEY = "looptrace-store.key"
 QUIET_S = 0.5
 
 # What is sent at once, and what is sent before the servers are waited for.
-Request = dict[str, Any] | bytes
+Request = dict[str, Any]
 Round = Sequence[Request]
 
 

@@ -12,7 +12,7 @@ from zlib import crc32
 
 # Both are the exporter's; others would send nearly every span to another server than it does.
 _POINTS_A_SERVER = 100
-_POSITIONS = 36_000
+POSITIONS = 36_000
 
 
 class Ring:
@@ -28,10 +28,18 @@ class Ring:
         self._servers = [points[point] for point in self._points]
 
     def owner(self, key: str) -> int:
-        """Return the number of the server that has a key: that of the next point."""
-        at = bisect_left(self._points, _position(key.encode("utf-8", "surrogatepass")))
-        return self._servers[at % len(self._servers)]
+        """Return the number of the server that has a key."""
+        return self.at(position_of(key))
+
+    def at(self, position: int) -> int:
+        """Return the number of the server that has a position: that of the next point."""
+        return self._servers[bisect_left(self._points, position) % len(self._servers)]
+
+
+def position_of(key: str) -> int:
+    """Return where on the circle a key is."""
+    return _position(key.encode("utf-8", "surrogatepass"))
 
 
 def _position(data: bytes) -> int:
-    return crc32(data) % _POSITIONS
+    return crc32(data) % POSITIONS
