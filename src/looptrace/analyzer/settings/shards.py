@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -58,4 +57,4 @@ class ShardSettings:
     @property
     def ring(self) -> tuple[str, ...]:
         """The name of each server, by which tasks are shared."""
-        return self.names or tuple(urlsplit(url).netloc for url in self.urls)
+        return self.names or tuple(url.partition("://")[2].split("/")[0] for url in self.urls)
