@@ -1030,3 +1030,29 @@ def test_files_of_secrets_lie_beside_the_settings(tmp_path: Path) -> None:
     assert webhook.url == f"file:{tmp_path / 'url'}"
     assert webhook.secrets == (f"file:{tmp_path / 'new'}", "env:OLD")
     assert read(toml_of(load(path))).webhooks == (webhook,)
+
+
+SHARDS = '[shards]\nurls = ["http://a:4318", "https://b:4318/looptrace"]\n'
+
+
+def test_servers_are_known_by_host_and_port_unless_they_have_names() -> None:
+    """Names are for those whom a load balancer reaches at another port."""
+    assert read("").shards.urls == ()
+    assert read(SHARDS).shards.ring == ("a:4318", "b:4318")
+    named = read(f'{SHARDS}names = ["a:4317", "b:4317"]\nby = "trace"\n').shards
+    assert (named.ring, named.by) == (("a:4317", "b:4317"), "trace")
+    assert read(toml_of(read(SHARDS))).shards == read(SHARDS).shards
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SHARDS.replace("http://a", "ftp://a"), "looptrace.toml:2: shards.urls has 'ftp://a:4318'"),
+        (f'{SHARDS}names = ["a:4317"]\n', "shards.names needs a name for each"),
+        (f'{SHARDS}names = ["a:4317", "a:4317"]\n', "names a server twice"),
+        (SHARDS.replace("https://b:4318/looptrace", "http://a:4318/other"), "a server twice"),
+    ],
+)
+def test_servers_that_cannot_be_are_errors(text: str, words: str) -> None:
+    """Two servers of one name would have the same sessions."""
+    assert words in str(outcome(text.encode()))
