@@ -50,7 +50,7 @@ from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import ReceiverCounts
-from looptrace.collector.server.shards.router import Shards
+from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import DamagedFileError
@@ -147,7 +147,7 @@ class Service:
             self.judge.start()
         key = content_key(options.store_dir)
         reduce_content = partial(with_content, content=options.content, key=key)
-        self.shards = shards_of(options, key, self.log) if settings.shards.urls else None
+        self.shards = self._shards(options, key)
         sink = self.shards or self.log
         self.pipeline = Pipeline(sink, settings.server, self.counts, reduce_content)
         self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts)
@@ -156,6 +156,10 @@ class Service:
         self.gates = GatesApi(
             options.store_dir, settings, self.feed, self.detector.wake, self._stored
         )
+
+    def _shards(self, options: Options, key: bytes) -> Shards | None:
+        others = (options.shard, options.access.tokens, options.content, key)
+        return shards_of(options.store_dir, options.settings, self.log, *others)
 
     def routes(self) -> list[Route]:
         """Return the routes of HTTP."""
@@ -232,25 +236,6 @@ class Service:
                 pool.submit(end, _PARTS_END_S)
         self.metrics.close(_METRICS_END_S)
         self.log.close()
-
-
-def shards_of(options: Options, key: bytes, log: IngestLog) -> Shards:
-    """Return what brings spans to the other servers, which know the same tokens.
-
-    Raises:
-        ShardError: if this server is none of them.
-        StoreError: if a log cannot be used.
-    """
-    token = next(iter(options.access.tokens), None)
-    return Shards(
-        options.store_dir,
-        options.settings.shards,
-        options.shard,
-        token,
-        log,
-        options.settings.server,
-        f"{options.content} {key.hex() if options.content != 'full' else ''}",
-    )
 
 
 @contextmanager

@@ -6,7 +6,7 @@ What comes from another server is kept, whoever it belongs to: nothing is forwar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -18,9 +18,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.analyzer.text.digests import digest
+from looptrace.collector.content.policy import Content
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.server.ingest_log import RETRY_AFTER_S, IngestLog
 from looptrace.collector.server.metrics import Instrument
@@ -163,6 +165,28 @@ class Shards:
                 asyncio.run(self._log.accept(part))
             else:
                 self.senders[server].send(part)
+
+
+def shards_of(
+    store_dir: Path,
+    settings: Settings,
+    log: IngestLog,
+    url: str | None,
+    tokens: Sequence[str],
+    content: Content,
+    key: bytes,
+) -> Shards | None:
+    """Return what brings spans to the other servers, which know the same tokens; None for one.
+
+    Raises:
+        ShardError: if this server, at `url`, is none of them.
+        StoreError: if a log cannot be used.
+    """
+    if not settings.shards.urls:
+        return None
+    reduced = content if content == "full" else f"{content} {key.hex()}"
+    token = next(iter(tokens), None)
+    return Shards(store_dir, settings.shards, url, token, log, settings.server, reduced)
 
 
 class _OfOthers:
