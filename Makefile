@@ -13,7 +13,7 @@ quick test test-slow: export POLARS_MAX_THREADS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: check-style check-types demo site quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
-	docs bench load soak examples requirements npm-exporters bench-page \
+	docs bench load scale simulation soak examples requirements npm-exporters bench-page \
 	screenshots clean
 
 demo: $(VENV)/installed ## analyse the example traces
@@ -84,6 +84,12 @@ bench: $(VENV)/installed-dev ## every figure of docs/benchmarks.md; OPTIONS="--q
 
 load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time
 	$(BIN)/python -m benchmarks.load
+
+scale: $(VENV)/installed-dev ## Ray and three servers, killed at random; OPTIONS="--turns 1000000"
+	$(BIN)/python -m benchmarks.scale $(OPTIONS)
+
+simulation: $(VENV)/installed-dev ## a day of many agents over several servers, into docs/scale.md
+	$(BIN)/python -m benchmarks.simulation
 
 soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes hours
 	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/engine/test_any_settings.py

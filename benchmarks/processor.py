@@ -45,7 +45,7 @@ class Nowhere(SpanExporter):
 ARMS: dict[str, Callable[[], SpanProcessor | None]] = {
     ALONE: lambda: None,
     BATCH: lambda: BatchSpanProcessor(Nowhere()),
-    FORWARD: lambda: LoopSpanProcessor(ForwardEngine(Nowhere(), None), limits=FORWARD_LIMITS),
+    FORWARD: lambda: LoopSpanProcessor(ForwardEngine(Nowhere(), ()), limits=FORWARD_LIMITS),
     LOCAL: LoopSpanProcessor.local,
 }
 
@@ -75,7 +75,7 @@ def us_per_span(processor: SpanProcessor | None, spans: int) -> float:
 
 def us_per_check() -> tuple[float, float]:
     """Return the microseconds that a look at an open gate takes: p50 and p99.9."""
-    processor = LoopSpanProcessor(ForwardEngine(Nowhere(), None))
+    processor = LoopSpanProcessor(ForwardEngine(Nowhere(), ()))
     processor._notify([GateNotice("event", "gate_opened", "talk", "", "", directive="Stop.")])
     gate = processor.gate("talk")
     taken = []

@@ -21,8 +21,7 @@ from starlette.routing import Route
 
 from looptrace.analyzer.normalize.dialects import KEYS
 from looptrace.analyzer.normalize.span_kinds import DIALECTS
-from looptrace.analyzer.settings.docs_page import page
-from looptrace.analyzer.settings.json_schema import schema
+from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main as looptrace
 from looptrace.collector.server.access import Access

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from benchmarks import plain
+from benchmarks import plain, simulation
 from benchmarks.generate import turns
 from benchmarks.plain import RULES
 from benchmarks.span_shapes import SHAPES, write_files
@@ -142,3 +142,24 @@ def test_no_ratio_fell_to_a_half() -> None:
         if ratio * smoke.SLOWER_MAX < recorded[name]
     }
     assert not slow
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_the_simulation_says() -> None:
+    """Figures of the page are those of its seed, and none was typed."""
+    page = simulation.PAGE.read_text(encoding="utf-8")
+    assert simulation.written(page, simulation.page_part()) == page
+    assert simulation.written(page, "other") != page
+
+
+def test_a_day_costs_what_its_turns_cost() -> None:
+    """All turns of a day are served once, and an outage leaves servers behind."""
+    day = simulation.day(3)
+    owners = np.zeros(simulation.SESSIONS, dtype=np.int64)
+    arriving = simulation.arriving(day, owners, 1)
+    assert np.isclose(arriving.sum(), day.turns.sum())
+    result = simulation.simulated(day, 1, 3, times=1, forwarded=0.0)
+    seconds = simulation.MINUTES * simulation.MINUTE_S
+    assert np.isclose(result.mean_busy, day.turns.sum() * simulation.SERVE_US / 1e6 / seconds)
+    assert result.behind_max > 0.5
+    assert simulation.simulated(day, 3, 3, times=1, forwarded=0.0).behind_max < result.behind_max

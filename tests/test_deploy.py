@@ -16,6 +16,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from looptrace.analyzer.settings.sections import load
 from looptrace.cli.services.serve import serve
 from tests.paths import ROOT
 
@@ -118,12 +119,43 @@ def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_collector_names_parts_that_it_configures() -> None:
+@pytest.mark.parametrize("name", ["collector.yml", "collector-shards.yml"])
+def test_the_collector_names_parts_that_it_configures(name: str) -> None:
     """A pipeline of a part that is not configured ends the Collector at its start."""
-    collector = read("collector.yml")
+    collector = read(name)
     for pipeline in collector["service"]["pipelines"].values():
         for kind, names in pipeline.items():
             assert set(names) <= set(collector[kind])
-    authenticator = collector["exporters"]["otlphttp"]["auth"]["authenticator"]
+    (exporter,) = collector["exporters"].values()
+    sending = exporter["protocol"]["otlp"] if "protocol" in exporter else exporter
+    authenticator = sending["auth"]["authenticator"]
     assert authenticator in collector["service"]["extensions"]
     assert authenticator in collector["extensions"]
+
+
+def test_servers_and_their_collector_share_sessions_alike() -> None:
+    """The names are the same on both sides, and each replica is one of the servers."""
+    shards = load(DEPLOY / "shards.toml").shards
+    resolver = read("collector-shards.yml")["exporters"]["loadbalancing"]["resolver"]
+    patch = read("kubernetes-shards.yml")["spec"]
+    (server,) = patch["template"]["spec"]["containers"]
+    own = next(a for a in server["args"] if a.startswith("--shard=")).removeprefix("--shard=")
+
+    assert shards.names == tuple(resolver["static"]["hostnames"])
+    pods = [f"looptrace-{number}" for number in range(patch["replicas"])]
+    assert shards.urls == tuple(own.replace("$(POD_NAME)", pod) for pod in pods)
+
+
+def test_a_patch_for_several_servers_fits_the_statefulset() -> None:
+    """It mounts what there is, keeps the options of one server, and serve takes the others."""
+    whole = objects()[1]["spec"]["template"]["spec"]
+    patch = read("kubernetes-shards.yml")["spec"]["template"]["spec"]
+    (server,), (patched,) = whole["containers"], patch["containers"]
+    volumes = {each["name"] for each in [*whole["volumes"], *patch["volumes"]]} | {"data"}
+    mounts = [*patched["volumeMounts"], *patch["initContainers"][0]["volumeMounts"]]
+
+    assert patched["name"] == server["name"]
+    assert set(server["args"]) < set(patched["args"])
+    assert {each["name"] for each in mounts} <= volumes
+    context = serve.make_context("serve", [a for a in patched["args"][1:] if "config" not in a])
+    assert context.params["shard"]

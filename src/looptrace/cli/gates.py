@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, fields
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 import msgspec
 
-from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import DECISIONS
 from looptrace.analyzer.gates.notes import Likeness
 from looptrace.analyzer.gates.notice import GateNotice
@@ -23,15 +19,13 @@ from looptrace.analyzer.report.tables import (
     print_section,
     stdout_console,
 )
-from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
-from looptrace.collector.gates_client import RemoteGates
-from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
-from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics, metrics_of
-from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
-from looptrace.collector.store.reader import open_gates, worked
+from looptrace.cli.shared.gate_sources import is_url, source_at
+from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics
+from looptrace.collector.store.gates import GateDetails, StoredGate
 
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
@@ -43,7 +37,7 @@ _OF_LIKE: Mapping[Likeness, str] = {
     "meaning": " (loop that means the same)",
 }
 
-_where = click.argument("where", metavar="STORE|URL")
+_where = click.argument("where", metavar="STORE|URL[,...]")
 _format = click.option(
     "--format",
     "form",
@@ -59,8 +53,8 @@ def gates() -> None:
     """Show gates, and record what a person decides about them.
 
     ID is the id of a gate, or as much of its beginning as no other has. STORE is the folder of a
-    store, URL the address of a server that runs, such as http://localhost:4318. A server's token
-    is read from LOOPTRACE_TOKEN.
+    store, URL the address of a server that runs, such as http://localhost:4318; several with commas
+    between them are shown as one. A server's token is read from LOOPTRACE_TOKEN.
     """
 
 
@@ -70,8 +64,7 @@ def gates() -> None:
 @_format
 def list_gates(where: str, every: bool, form: str) -> None:
     """List the open gates, the newest first."""
-    with _gates_at(where) as source:
-        gates = source.gates(None if every else "open")
+    gates = source_at(where, default()).gates(None if every else "open")
     if form == "json":
         _print_json(gates)
     elif gates:
@@ -90,8 +83,7 @@ def show(where: str, gate_id: str, form: str, settings: Settings) -> None:
 
     Notes of loops that only mean the same are shown where the settings compare meaning.
     """
-    with _gates_at(where) as source:
-        details = source.gate(gate_id, settings.policy.rule_set.meaning)
+    details = source_at(where, settings).gate(gate_id, settings.policy.rule_set.meaning)
     if form == "json":
         _print_json(details)
     else:
@@ -109,8 +101,7 @@ def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str 
 
     `continue` means with another approach, and `not_a_loop` that there was no need to stop.
     """
-    with _gates_at(where) as source:
-        gate = source.resolve(gate_id, decision, note, who=who)
+    gate = source_at(where, default()).resolve(gate_id, decision, note, who=who)
     effect = (
         "The agent is told now."
         if is_url(where)
@@ -121,14 +112,14 @@ def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str 
 
 
 @gates.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="URL[,...]")
 @_format
 def watch(url: str, form: str) -> None:
     """Print what is told of loops as the server at URL tells it, until it ends or Ctrl-C.
 
     The openings of the gates that are open now come first.
     """
-    for notice in RemoteGates(server_at(url)).watch():
+    for notice in source_at(url, default()).watch():
         click.echo(msgspec.json.encode(notice).decode() if form == "json" else notice_line(notice))
 
 
@@ -137,50 +128,11 @@ def watch(url: str, form: str) -> None:
 @_format
 def metrics(where: str, form: str) -> None:
     """Print how often the tasks of a store or a server loop, and how often they are stopped."""
-    counts = RemoteGates(server_at(where)).metrics() if is_url(where) else _metrics(Path(where))
+    counts = source_at(where, default()).metrics()
     if form == "json":
         _print_json(counts)
     else:
         _print_metrics(counts)
-
-
-class _GateSource(Protocol):
-    """Gates that are known, of a store or of a server."""
-
-    def gates(self, status: GateStatus | None = None, /) -> list[StoredGate]: ...
-
-    def gate(self, gate_id: str, meaning: Meaning | None, /) -> GateDetails: ...
-
-    def resolve(
-        self, gate_id: str, decision: str, note: str | None, /, *, who: str | None
-    ) -> StoredGate: ...
-
-
-def _metrics(store_dir: Path) -> GateMetrics:
-    with open_gates(store_dir) as store:
-        return metrics_of(store, worked(store_dir))
-
-
-def is_url(where: str) -> bool:
-    """Return whether gates are asked of a server, and not read from a store."""
-    return where.startswith(("http://", "https://"))
-
-
-def _gates_at(where: str) -> AbstractContextManager[_GateSource]:
-    return nullcontext(RemoteGates(server_at(where))) if is_url(where) else open_gates(Path(where))
-
-
-def server_at(url: str) -> Server:
-    """Return the server at an address, with the token of the environment.
-
-    Raises:
-        UsageError: if the address is none.
-    """
-    try:
-        # In the environment, because a command line is seen by all who are on the machine.
-        return Server(url, os.environ.get(TOKEN_VARIABLE))
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
 
 
 def notice_line(notice: GateNotice) -> str:

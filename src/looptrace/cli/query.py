@@ -21,9 +21,10 @@ from looptrace.collector.store.sql import QueryResult, ask, ask_typed
 @click.argument("name", required=False)
 @click.option(
     "--store",
-    "store_dir",
+    "stores",
+    multiple=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the store, as `looptrace ingest` made it.",
+    help="Folder of the store, as `looptrace ingest` made it; several are asked as one.",
 )
 @click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="Value of a parameter.")
 @click.option("--sql", help="SQL of your own instead of NAME: one statement, which can only read.")
@@ -36,7 +37,11 @@ from looptrace.collector.store.sql import QueryResult, ask, ask_typed
     help="How to print the rows.",
 )
 def query(
-    name: str | None, store_dir: Path | None, params: tuple[str, ...], sql: str | None, form: str
+    name: str | None,
+    stores: tuple[Path, ...],
+    params: tuple[str, ...],
+    sql: str | None,
+    form: str,
 ) -> None:
     """Run the query NAME on a store; with neither NAME nor --sql, list the queries.
 
@@ -48,12 +53,13 @@ def query(
         return
     if name is not None and sql is not None:
         raise click.UsageError("Give either NAME or --sql.")
-    if store_dir is None:
+    if not stores:
         raise click.UsageError("Missing option '--store': the folder of the store to ask.")
     shipped = None if name is None else _query(name)
     values = _values(shipped, params)
-    warn_of_waiting(store_dir)
-    asking = ask(store_dir, shipped.sql, values) if shipped else ask_typed(store_dir, sql or "")
+    for store_dir in stores:
+        warn_of_waiting(store_dir)
+    asking = ask(stores, shipped.sql, values) if shipped else ask_typed(stores, sql or "")
     with asking as answer:
         _FORMATS[form](answer)
 

@@ -24,9 +24,8 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool
 from looptrace.analyzer.gates.ladders import check_reach
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.settings.docs_page import page
+from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.file_tables import file_table
-from looptrace.analyzer.settings.json_schema import schema
 from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
@@ -990,7 +989,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).policy.rule_set.overrides
-    assert len(others) == 9
+    assert len(others) == 10
     for example in others:
         assert read(example) != default()
 
@@ -1031,3 +1030,29 @@ def test_files_of_secrets_lie_beside_the_settings(tmp_path: Path) -> None:
     assert webhook.url == f"file:{tmp_path / 'url'}"
     assert webhook.secrets == (f"file:{tmp_path / 'new'}", "env:OLD")
     assert read(toml_of(load(path))).webhooks == (webhook,)
+
+
+SHARDS = '[shards]\nurls = ["http://a:4318", "https://b:4318/looptrace"]\n'
+
+
+def test_servers_are_known_by_host_and_port_unless_they_have_names() -> None:
+    """Names are for those whom a load balancer reaches at another port."""
+    assert read("").shards.urls == ()
+    assert read(SHARDS).shards.ring == ("a:4318", "b:4318")
+    named = read(f'{SHARDS}names = ["a:4317", "b:4317"]\nby = "trace"\n').shards
+    assert (named.ring, named.by) == (("a:4317", "b:4317"), "trace")
+    assert read(toml_of(read(SHARDS))).shards == read(SHARDS).shards
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SHARDS.replace("http://a", "ftp://a"), "looptrace.toml:2: shards.urls has 'ftp://a:4318'"),
+        (f'{SHARDS}names = ["a:4317"]\n', "shards.names needs a name for each"),
+        (f'{SHARDS}names = ["a:4317", "a:4317"]\n', "names a server twice"),
+        (SHARDS.replace("https://b:4318/looptrace", "http://a:4318/other"), "a server twice"),
+    ],
+)
+def test_servers_that_cannot_be_are_errors(text: str, words: str) -> None:
+    """Two servers of one name would have the same sessions."""
+    assert words in str(outcome(text.encode()))

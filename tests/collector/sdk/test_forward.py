@@ -41,6 +41,7 @@ class Fake:
         self.events: Queue[str | None] = Queue()  # None ends a connection
         self.opened = b": here\n\n"  # what the stream of one task begins with
         self.silence_s = 0.0  # before each line of it
+        self.status = 200  # of its answers to decisions
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
@@ -57,9 +58,9 @@ class Fake:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 fake.asked.append(("POST", self.path, dict(self.headers), body))
-                if self.path == "/v1/traces":
-                    fake.spans += spans_in(body)
-                self.send_response(200)
+                is_spans = self.path == "/v1/traces"
+                fake.spans += spans_in(body) if is_spans else []
+                self.send_response(200 if is_spans else fake.status)
                 self.end_headers()
 
             def do_GET(self) -> None:
@@ -191,6 +192,34 @@ def test_a_process_that_begins_anew_is_stopped_before_its_first_step(
     assert not setup.processor.counts.errors
 
 
+def test_a_gate_of_any_of_several_servers_stops_the_agent(fake: Fake) -> None:
+    """Spans go to one server; each is asked before the first step, and whose gate it is decides."""
+    said = {"id": "e1", "task": "talk", "trace_id": "f" * 32, "span_id": "e" * 16}
+    opened = said | {"type": "gate_opened", "action": "gate", "gate": "g1", "directive": "Stop."}
+    other = Fake()
+    other.opened = f"id: 1\ndata: {json.dumps(opened)}\n\n: here\n\n".encode()
+    fake.status = 404
+    found = Setup(LoopSpanProcessor.forward(fake.url, gates=f"{fake.url}, {other.url}"))
+    gate = found.processor.gate("talk")
+    with pytest.raises(GateOpenError, match="Stop"):
+        gate.raise_if_open()
+    gate.resolve("reviewed", None)
+    other.tell(2, **said | {"id": "e2"}, type="gate_resolved", gate="g1", decision="reviewed")
+    until(lambda: not gate.check().open)
+    other.status = 404
+    other.tell(3, **opened | {"id": "e3", "gate": "g2"})
+    until(lambda: gate.check().open)
+    with pytest.raises(OSError, match="404"):
+        gate.resolve("reviewed", None)
+
+    assert ("POST", "/v1/gates/g1/resolve") in [asked[:2] for asked in other.asked]
+    for each in (fake, other):
+        each.events.put(None)
+    found.provider.shutdown()
+    other.server.shutdown()
+    other.server.server_close()
+
+
 def test_a_gate_that_is_asked_for_late_is_known(fake: Fake, setup: Setup) -> None:
     """The stream has told of it before the agent's author named the task."""
     said = {"trace_id": "f" * 32, "span_id": "e" * 16, "type": "gate_opened", "action": "gate"}
@@ -198,7 +227,7 @@ def test_a_gate_that_is_asked_for_late_is_known(fake: Fake, setup: Setup) -> Non
         fake.tell(number, id=f"e{number}", task=task, gate=task, **said)
     fake.tell(3, **said | {"type": "gate_resolved"}, id="e3", task="over", gate="over")
     engine: Any = setup.processor._engine
-    until(lambda: engine._stream.last_id == "3")
+    until(lambda: engine._streams[0].last_id == "3")
     until(lambda: setup.processor.gate("talk").check().open)
 
     assert not setup.processor.gate("over").check().open
@@ -251,7 +280,7 @@ def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Set
         assert headers["Last-Event-ID"] == "7"
         assert headers["Authorization"] == f"Bearer {TOKEN}"
         engine: Any = setup.processor._engine
-        assert engine._stream.nonsense == 5
+        assert engine._streams[0].nonsense == 5
 
 
 class Refusing(BaseHTTPRequestHandler):

@@ -1,9 +1,11 @@
-"""Settings in the forms that people and editors read: TOML, a page, and a JSON schema."""
+"""Settings in the forms that people and editors read: a page, and a JSON schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from looptrace.analyzer.detect.rule_plugins import every_rule, known_rules
 from looptrace.analyzer.settings.file_tables import (
@@ -122,6 +124,7 @@ def page() -> str:
         *_listed_table(file["masks"], "[[masks]]"),
         *_listed_table(file["webhooks"], "[[webhooks]]"),
         *_listed_table(file["page"], "[page]"),
+        *_listed_table(file["shards"], "[shards]"),
         *_table(file["server"]),
     ]
     profiles = [rules_of_profile(name) for name in PROFILES]
@@ -130,6 +133,24 @@ def page() -> str:
         values = [values_of_rule(rules[index]) for rules in profiles]
         parts += _profiles_table(f"rules.{rule.name}", section, values, doc)
     return "\n".join([*parts, ""])
+
+
+def schema() -> str:
+    """Return the JSON schema of the file, by which editors complete and check it.
+
+    That ladders rise is more than it can say.
+    """
+    file = file_table(every_rule())
+    _, tables = msgspec.json.schema_components([file], ref_template="#/$defs/{name}")
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:looptrace:settings:1",
+        **tables.pop(file.__name__),
+        "title": FILE_NAME,
+        "$defs": tables,
+    }
+    text = msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+    return f"{text}\n"
 
 
 def _profiles_table(

@@ -19,6 +19,7 @@ from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
 from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.analyzer.settings.tables import columns_of, numbers_of, struct, table_of
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.names import Name
@@ -72,6 +73,7 @@ _SESSIONS = "Which sessions are the same; a session belongs to the service (`ser
 _MASKS = "Parts of results and errors that do not make them differ."
 _WEBHOOKS = "Receivers that events of gates are sent on to; [more](webhooks.md)."
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
+_SHARDS = "Several servers that share the work, the same on each; [more](scale.md)."
 _SERVER = "What `looptrace serve` may take up: bytes, seconds, and how long things are kept."
 
 # Sections that list things of somebody's own, each with one that can be used.
@@ -112,6 +114,10 @@ name = "<build>"
     "page": """[page]
 trace_url = "https://jaeger.example.com/trace/{trace_id}?uiFind={span_id}"
 sign_in_hours = 12
+""",
+    "shards": """[shards]
+urls = ["http://looptrace-0.looptrace:4318", "http://looptrace-1.looptrace:4318"]
+names = ["looptrace-0.looptrace:4317", "looptrace-1.looptrace:4317"]
 """,
     "webhooks": """[[webhooks]]
 name = "on-call"
@@ -191,6 +197,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _listed("masks", table_of("Mask", TextMask), MASKS_MAX, _MASKS),
             _listed("webhooks", webhook, WEBHOOKS_MAX, _WEBHOOKS),
             _section("page", table_of("Page", PageSettings), _PAGE),
+            _section("shards", table_of("Shards", ShardSettings), _SHARDS),
             _section("server", table_of("Server", Limits), _SERVER),
         ],
     )

@@ -53,6 +53,7 @@ from looptrace.analyzer.settings.profiles import (
 )
 from looptrace.analyzer.settings.rule_forms import Form, effective_overrides, forms_of, overrides_of
 from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.analyzer.settings.tables import checked, made, stated
 from looptrace.analyzer.settings.toml_reader import (
     FILE_BYTES_MAX,
@@ -89,6 +90,7 @@ class Settings:
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
     page: PageSettings = field(default_factory=PageSettings)
+    shards: ShardSettings = field(default_factory=ShardSettings)
     server: Limits = field(default_factory=Limits)
     outages: OutageSettings = field(default_factory=OutageSettings)
     judge: ChatSettings | None = None
@@ -157,6 +159,7 @@ def parsed(data: bytes, name: str) -> Settings:
         directives_dir=_directives(top, file.directives, beside),
         webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside, page),
         page=page,
+        shards=made(top.at("shards", {}), ShardSettings, stated(top.at("shards", {}), file.shards)),
         server=Limits(**stated(top.at("server", {}), file.server)),
         outages=OutageSettings(**stated(top.at("outages", {}), file.outages)),
         judge=_judge(top, file.judge),

@@ -59,6 +59,7 @@ def toml_of(settings: Settings) -> str:
         "masks": [values_of(mask) for mask in sameness.masks],
         "webhooks": [values_of(webhook) for webhook in settings.webhooks],
         "page": values_of(settings.page),
+        "shards": values_of(settings.shards),
         "server": values_of(settings.server),
     }
     document = tomlkit.document()

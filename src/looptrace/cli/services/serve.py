@@ -52,6 +52,9 @@ _PORT = click.IntRange(0, 65_535)
     metavar="URL",
     help="Where to send gates as spans, as `looptrace export` does; such as http://HOST:4318.",
 )
+@click.option(
+    "--shard", metavar="URL", help="Which of the servers in shards.urls this is, where there are."
+)
 @judge_option
 @config_option
 def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any) -> None:
@@ -86,6 +89,7 @@ def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any
         None if options["no_grpc"] else options["grpc_port"],
         content=options["content"],
         judge=judge_of(judge, settings),
+        shard=options["shard"],
         export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
         page=Site,
     )

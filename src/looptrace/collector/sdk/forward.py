@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -28,15 +28,17 @@ MS_PER_S = 1_000
 class ForwardEngine:
     """Sends spans to an endpoint by the official exporters."""
 
-    def __init__(self, exporter: SpanExporter, server: Server | None) -> None:
+    def __init__(self, exporter: SpanExporter, servers: Sequence[Server]) -> None:
+        """Send by an exporter; gates come from one server, or from those that share the tasks."""
         self._exporter = exporter
-        self._server = server
-        self._stream: GateStream | None = None
+        self._servers = servers
+        self._streams: list[GateStream] = []
 
     def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
-        """Follow the gates of the server, if it has any."""
-        if self._server is not None:
-            self._stream = GateStream(self._server, lambda notice: notify([notice]))
+        """Follow the gates of the servers."""
+        self._streams = [
+            GateStream(server, lambda notice: notify([notice])) for server in self._servers
+        ]
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
         """Send spans, with the attributes that they inherit from those above them.
@@ -51,22 +53,36 @@ class ForwardEngine:
             raise OSError(f"{len(spans)} spans could not be sent")
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        """Send a person's decision to the server; its effect comes back by the stream."""
-        if self._server is not None and state.gate:
-            self._server.resolve(state.gate, decision, note)
-
-    def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:
-        """Return the gates that the server has open, of a task or a session of a service.
+        """Send a person's decision to the server with the gate; its effect comes back by a stream.
 
         Raises:
-            OSError, HTTPException, ValueError: if it does not say so within `timeout_s` seconds.
+            OSError: if none takes it.
         """
-        return [] if self._server is None else self._server.open_gates(task, service, timeout_s)
+        refused: OSError | None = None
+        for server in self._servers if state.gate else ():
+            try:
+                return server.resolve(str(state.gate), decision, note)
+            except OSError as error:  # Another has the gate, or none can be reached.
+                refused = error
+        if refused is not None:
+            raise refused
+        return None
+
+    def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:
+        """Return the gates that a server has open, of a task or a session of a service.
+
+        Raises:
+            OSError, HTTPException, ValueError: if one does not say so within its part of
+                `timeout_s` seconds.
+        """
+        share_s = timeout_s / max(1, len(self._servers))
+        opened = (server.open_gates(task, service, share_s) for server in self._servers)
+        return [notice for notices in opened for notice in notices]
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
         """Close the exporter."""
-        if self._stream is not None:
-            self._stream.close()
+        for stream in self._streams:
+            stream.close()
         self._exporter.shutdown()
 
 

@@ -68,7 +68,7 @@ class Server:
         method: str,
         path: str,
         *,
-        body: str | None = None,
+        body: str | bytes | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = SILENCE_S_MAX,
     ) -> Response:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # An agent that forwards its spans has none of what this impo
     from looptrace.analyzer.settings.sections import Settings
 
 ENDPOINT_VARIABLE = "LOOPTRACE_ENDPOINT"
+GATES_VARIABLE = "LOOPTRACE_GATES"
 OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
@@ -38,7 +39,8 @@ def instrument(
     The tracer provider that is set is used, else one is made and set. Spans are exported too where
     an `OTEL_EXPORTER_OTLP_*ENDPOINT` is set and `OTEL_TRACES_EXPORTER` is not `none`. With
     `LOOPTRACE_ENDPOINT` (and `LOOPTRACE_TOKEN`) a looptrace server looks for loops, by its own
-    settings; else this process does, by `settings`. With `OTEL_SDK_DISABLED` nothing is watched.
+    settings; else this process does, by `settings`. Gates come from there, or from the servers that
+    `LOOPTRACE_GATES` names with commas between them. With `OTEL_SDK_DISABLED` nothing is watched.
     Spans of a provider made here keep 4,096 attributes, unless the environment has a limit.
 
     Raises:
@@ -53,7 +55,8 @@ def instrument(
     endpoint = environment.get(ENDPOINT_VARIABLE, "")
     if endpoint:
         token = environment.get(TOKEN_VARIABLE) or None
-        processor = LoopSpanProcessor.forward(endpoint, token=token, **options)
+        gates = environment.get(GATES_VARIABLE) or None
+        processor = LoopSpanProcessor.forward(endpoint, token=token, gates=gates, **options)
     else:
         processor = LoopSpanProcessor.local(settings, **options)
     if environment.get(DISABLED_VARIABLE, "").lower() == "true":

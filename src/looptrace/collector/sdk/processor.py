@@ -192,14 +192,16 @@ class LoopSpanProcessor(SpanProcessor):
         """Return a processor that sends spans to an OTLP endpoint and follows a server's gates.
 
         `endpoint` is scheme, host and port, and `token` a bearer token for it. `gates` is the
-        address of the gates: by default that of `endpoint` over HTTP; "" follows none.
+        address of the gates, or of several servers that share the tasks, with commas between them:
+        by default that of `endpoint` over HTTP; "" follows none.
 
         Raises:
             ValueError: if `gates` is not an http or https address.
         """
         exporter = exporter_to(endpoint, protocol, token)
         gates = (endpoint if protocol == "http" else "") if gates is None else gates
-        engine = ForwardEngine(exporter, Server(gates, token) if gates else None)
+        servers = [Server(url.strip(), token) for url in gates.split(",") if gates]
+        engine = ForwardEngine(exporter, servers)
         options.setdefault("limits", FORWARD_LIMITS)
         return cls(engine, **options)
 

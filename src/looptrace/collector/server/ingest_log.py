@@ -39,7 +39,7 @@ _BLOCKS_A_COMMIT = 256
 # What is read at once has at most as many bytes, packed as they are.
 _PIECE_BYTES_MAX = 64 << 20
 # How long whoever sends should wait until the store has caught up.
-_RETRY_AFTER_S = 5
+RETRY_AFTER_S = 5
 
 _TABLES = (
     """
@@ -162,7 +162,7 @@ class IngestLog:
     async def accept(self, spans: pl.DataFrame) -> None:
         """Commit spans; see `Sink`."""
         if self.bytes > self.bytes_max:
-            raise SinkFull(_RETRY_AFTER_S)
+            raise SinkFull(RETRY_AFTER_S)
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
 

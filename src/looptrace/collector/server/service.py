@@ -50,6 +50,7 @@ from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
+from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import DamagedFileError
@@ -90,6 +91,7 @@ class Options:
     content: Content = "redacted"
     export_to: Target | None = None
     judge: Judge | None = None
+    shard: str | None = None  # its address among several servers
     page: Callable[[Service, Options], Page] | None = None  # None serves machines alone
 
 
@@ -143,10 +145,11 @@ class Service:
             self.exporter.start()
         if self.judge:
             self.judge.start()
-        reduce_content = partial(
-            with_content, content=options.content, key=content_key(options.store_dir)
-        )
-        self.pipeline = Pipeline(self.log, options.settings.server, self.counts, reduce_content)
+        key = content_key(options.store_dir)
+        reduce_content = partial(with_content, content=options.content, key=key)
+        self.shards = self._shards(options, key)
+        sink = self.shards or self.log
+        self.pipeline = Pipeline(sink, settings.server, self.counts, reduce_content)
         self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
@@ -154,10 +157,15 @@ class Service:
             options.store_dir, settings, self.feed, self.detector.wake, self._stored
         )
 
+    def _shards(self, options: Options, key: bytes) -> Shards | None:
+        others = (options.shard, options.access.tokens, options.content, key)
+        return shards_of(options.store_dir, options.settings, self.log, *others)
+
     def routes(self) -> list[Route]:
         """Return the routes of HTTP."""
         return [
             *otlp_routes(self.pipeline),
+            *(self.shards.routes() if self.shards else ()),
             *self.gates.routes(),
             *metrics.routes(
                 self.metrics, self.checks(), lambda: self.detector.counts.backlog_spans
@@ -180,6 +188,7 @@ class Service:
             *metrics.of_fields("storing", self.archiver.counts),
             *self.loops.instruments(),
             *self.log.instruments(),
+            *(self.shards.instruments() if self.shards else ()),
             Instrument(
                 "looptrace.webhooks.results",
                 "What came of tries: delivered, failed, dead, disabled; error is our own.",
@@ -220,6 +229,8 @@ class Service:
             ends.append(self.exporter.close)
         if self.judge:
             ends.append(self.judge.close)
+        if self.shards:
+            ends.append(self.shards.close)
         with ThreadPoolExecutor(len(ends)) as pool:
             for end in ends:
                 pool.submit(end, _PARTS_END_S)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Any
 
 import polars as pl
 
@@ -10,6 +13,16 @@ from looptrace.collector.store.gates import GateStore
 from looptrace.rules.vocabulary import NS_PER_S
 
 CYCLES = ("cycle", "phase_cycle", "agent_cycle", "cross_task_cycle")
+
+# What each mean of several stores is weighted by.
+_MEANS = {
+    "loop_detection_rate": "tasks",
+    "loops_per_task": "tasks",
+    "loops_before_gate": "gates_opened",
+    "gate_rate": "tasks",
+    "seconds_to_resolution": "gates_resolved",
+    "false_positive_rate": "gates_resolved",
+}
 
 # Several events may tell of the same loop.
 _TOLD = """
@@ -114,6 +127,32 @@ def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:
     )
 
 
+def together(parts: Sequence[GateMetrics]) -> GateMetrics:
+    """Return the figures of several stores, of which each has tasks of its own."""
+
+    def total(name: str) -> int:
+        return sum(getattr(part, name) for part in parts)
+
+    def mean(name: str, of: str) -> float | None:
+        known = [part for part in parts if getattr(part, name) is not None]
+        weights = [getattr(part, of) for part in known]
+        weighted = zip((getattr(part, name) for part in known), weights, strict=True)
+        return _share(sum(value * weight for value, weight in weighted), sum(weights))
+
+    agents: dict[str, AgentMetrics] = {}
+    for each in chain.from_iterable(part.agents for part in parts):
+        before = agents.get(each.agent, AgentMetrics(each.agent, 0, 0, 0.0, 0))
+        tasks, looping = before.tasks + each.tasks, before.looping_tasks + each.looping_tasks
+        loops = before.loops + each.loops
+        agents[each.agent] = AgentMetrics(each.agent, tasks, looping, looping / tasks, loops)
+    most = sorted(agents.values(), key=lambda a: (-a.loops, -a.loop_detection_rate, a.agent))
+    means: dict[str, Any] = {name: mean(name, of) for name, of in _MEANS.items()}
+    totals = {
+        f.name: total(f.name) for f in fields(GateMetrics) if f.name not in {*_MEANS, "agents"}
+    }
+    return GateMetrics(**totals, **means, agents=tuple(most))
+
+
 def _by_agent(loops: pl.DataFrame, worked: pl.DataFrame) -> tuple[AgentMetrics, ...]:
     """Count by agent; a loop of a whole task with several agents is nobody's alone."""
     alone = worked.filter(pl.len().over("task") == 1).rename({"agent": "only"})
@@ -133,7 +172,7 @@ def _by_agent(loops: pl.DataFrame, worked: pl.DataFrame) -> tuple[AgentMetrics, 
     return tuple(AgentMetrics(*row) for row in rows.select(names).iter_rows())
 
 
-def _share(part: int, whole: int) -> float | None:
+def _share(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 

@@ -6,6 +6,7 @@ read by Python and handed over whole; they are few beside the turns.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import duckdb
@@ -77,18 +78,20 @@ GATE_VIEWS: dict[str, tuple[str, pl.Schema]] = {
 }
 
 
-def create_gate_views(connection: duckdb.DuckDBPyConnection, store_dir: Path) -> None:
-    """Copy the tables of a store's gates into a DuckDB; empty ones where nothing was decided.
+def create_gate_views(connection: duckdb.DuckDBPyConnection, stores: Iterable[Path]) -> None:
+    """Copy the tables of stores' gates into a DuckDB; empty ones where nothing was decided.
 
     Raises:
         StoreError: if the file of the gates cannot be read.
     """
-    path = store_dir / GATES_FILE
-    frames = {name: schema.to_frame() for name, (_, schema) in GATE_VIEWS.items()}
-    if path.is_file():
-        with GateStore.open(path) as gates:
-            frames = {name: gates.table(*view) for name, view in GATE_VIEWS.items()}
-    for name, frame in frames.items():
+    frames = {name: [schema.to_frame()] for name, (_, schema) in GATE_VIEWS.items()}
+    for path in (store_dir / GATES_FILE for store_dir in stores):
+        if path.is_file():
+            with GateStore.open(path) as gates:
+                for name, view in GATE_VIEWS.items():
+                    frames[name].append(gates.table(*view))
+    for name, parts in frames.items():
+        frame = pl.concat(parts)
         # The stream itself, because DuckDB reads a frame by pyarrow, which is not asked for.
         connection.register("frame", frame.__arrow_c_stream__())
         connection.execute(f"CREATE TEMP TABLE {name} AS FROM frame")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -58,31 +58,32 @@ class QueryResult:
     batches: Iterator[list[tuple[Any, ...]]]
 
 
-def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
-    """Open `spans`, `turns` and `findings` of a store, and its `GATE_VIEWS`.
+def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
+    """Open `spans`, `turns` and `findings` of stores, as if they were one, and its `GATE_VIEWS`.
 
-    The connection reads no file outside the store and loads no extension, and its settings cannot
-    be changed. Its SQL could still write into the store's folder: `ask_typed` keeps it from that.
+    The connection reads no file outside the stores and loads no extension, and its settings cannot
+    be changed. Its SQL could still write into a store's folder: `ask_typed` keeps it from that.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     tables: Mapping[str, Iterable[str]] = TABLES
-    if require_store(store_dir) < SCHEMA_VERSION:  # It may be migrated meanwhile.
+    if min(map(require_store, stores)) < SCHEMA_VERSION:  # It may be migrated meanwhile.
         known = (name for name in TURN_SCHEMA if name not in TURN_COLUMNS_ADDED)
         tables = {**TABLES, "spans": SPAN_SCHEMA, "turns": known}
-    store_dir = store_dir.resolve()
+    folders = [store_dir.resolve() for store_dir in stores]
     connection = duckdb.connect(config=_CONFIG)
-    create_gate_views(connection, store_dir)
+    create_gate_views(connection, folders)
     # DuckDB compares the patterns of files, too, with the folders that are allowed.
-    allowed = ", ".join(map(_quoted, {str(store_dir), glob.escape(str(store_dir))}))
+    names = [str(folder) for folder in folders]
+    allowed = ", ".join(map(_quoted, {*names, *map(glob.escape, names)}))
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     try:
-        with reading(store_dir):
+        with _reading_all(folders):
             for table, columns in tables.items():
-                pattern = files_pattern(store_dir, table)
-                files = connection.read_parquet(pattern, hive_partitioning=True)
+                patterns = [files_pattern(folder, table) for folder in folders]
+                files = connection.read_parquet(patterns, hive_partitioning=True)
                 files.select(*columns, "day", "bucket").create_view(table)
     except duckdb.Error as error:
         connection.close()
@@ -92,8 +93,19 @@ def connect(store_dir: Path) -> duckdb.DuckDBPyConnection:
 
 
 @contextmanager
-def ask(store_dir: Path, sql: str, values: Mapping[str, str]) -> Iterator[QueryResult]:
-    """Run one of looptrace's own queries on a store, with the values of its parameters.
+def _reading_all(stores: Iterable[Path]) -> Iterator[None]:
+    """Keep writers from all stores."""
+    with ExitStack() as stack:
+        for store_dir in stores:
+            stack.enter_context(reading(store_dir))
+        yield
+
+
+@contextmanager
+def ask(
+    stores: Path | Sequence[Path], sql: str, values: Mapping[str, str]
+) -> Iterator[QueryResult]:
+    """Run one of looptrace's own queries on a store, or several, with values of its parameters.
 
     The whole answer is computed first, so that the store's files are needed no longer.
 
@@ -101,8 +113,9 @@ def ask(store_dir: Path, sql: str, values: Mapping[str, str]) -> Iterator[QueryR
         QueryError: if DuckDB refuses it, or it takes too much time or memory.
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    with connect(store_dir) as connection:
-        yield _answered(connection, store_dir, sql, values)
+    folders = [stores] if isinstance(stores, Path) else stores
+    with connect(*folders) as connection:
+        yield _answered(connection, folders, sql, values)
 
 
 def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
@@ -115,17 +128,20 @@ def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict
     answers: dict[str, list[dict[str, Any]]] = {}
     with connect(store_dir) as connection:
         for name, sql in queries.items():
-            result = _answered(connection, store_dir, sql, {})
+            result = _answered(connection, [store_dir], sql, {})
             rows = chain.from_iterable(result.batches)
             answers[name] = [dict(zip(result.columns, row, strict=True)) for row in rows]
     return answers
 
 
 def _answered(
-    connection: duckdb.DuckDBPyConnection, store_dir: Path, sql: str, values: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection,
+    stores: Iterable[Path],
+    sql: str,
+    values: Mapping[str, str],
 ) -> QueryResult:
-    """Compute the whole answer, so that the store's files are needed no longer."""
-    with reading(store_dir):
+    """Compute the whole answer, so that the stores' files are needed no longer."""
+    with _reading_all(stores):
         _heard(connection, lambda: connection.execute(f"{_ANSWER}{sql}", dict(values)))
     answer = connection.execute("FROM answer")
     columns = answer.description or []
@@ -136,9 +152,9 @@ def _answered(
     return QueryResult(tuple(name for name, *_ in columns), batches)
 
 
-def ask_typed(store_dir: Path, sql: str) -> AbstractContextManager[QueryResult]:
+def ask_typed(stores: Path | Sequence[Path], sql: str) -> AbstractContextManager[QueryResult]:
     """Run SQL that somebody typed: one statement, which can only read. Raises what `ask` does."""
-    return ask(store_dir, _READ_ONLY, {"sql": sql})
+    return ask(stores, _READ_ONLY, {"sql": sql})
 
 
 def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -31,7 +31,12 @@ _ALIASES = {"x-gzip": "gzip"}
 
 def otlp_routes(pipeline: Pipeline) -> list[Route]:
     """Return the routes of OTLP; they take requests until the pipeline is closed."""
-    return [Route(f"/v1/{signal.value}", _Endpoint(pipeline, signal)) for signal in Signal]
+    return [Route(f"/v1/{signal.value}", otlp_endpoint(pipeline, signal)) for signal in Signal]
+
+
+def otlp_endpoint(pipeline: Pipeline, signal: Signal) -> ASGIApp:
+    """Return what answers the requests of one signal."""
+    return _Endpoint(pipeline, signal)
 
 
 def uvicorn_options(limits: Limits) -> dict[str, Any]:

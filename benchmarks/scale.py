@@ -1,0 +1,264 @@
+"""More than one machine, on one: a Ray cluster and three servers, killed at random by a seed.
+
+What they find is compared byte by byte with what one process and one server find without kills, and
+the time of a cluster of 1, 2 and 4 workers with that of one process. Ray listens on all addresses
+and runs what it is sent, so that all of it is in a network and among processes of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.store import writer
+from tests.otlp import Trace
+from tests.reliability.sharding import (
+    Outage,
+    Request,
+    clustered,
+    outcome,
+    outcome_of_one,
+    send,
+)
+
+UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--pid", "--mount", "--fork")
+OWN = (*UNSHARE, "--kill-child", "--mount-proc")
+WORKERS = (1, 2, 4)
+TURNS_A_SESSION = 32
+# One session of so many calls the same failing tool from some turn on.
+LOOPS_ONE_IN = 8
+# A task is tried four times; a run with fewer kills cannot use them up.
+KILLS_MAX = 3
+ROUNDS, OUTAGES = 8, 2
+FAILURES = 0.1
+SESSIONS_A_REQUEST = 4
+_IP = ("ip",)
+_RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+_OBJECTS_BYTES = 80_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A report, how long it took, and how many workers were killed meanwhile."""
+
+    report: bytes
+    seconds: float
+    killed: int = 0
+
+
+def sessions(turns: int, seed: int) -> Iterator[list[Request]]:
+    """Yield sessions of about so many turns in all, of each a request a span."""
+    chance = random.Random(seed)
+    for number in range(turns // TURNS_A_SESSION):
+        loops_from = chance.randrange(TURNS_A_SESSION) if number % LOOPS_ONE_IN == 0 else None
+        trace = Trace(f"session-{number}", service=f"agent-{number % 10}")
+        for turn in range(TURNS_A_SESSION):
+            is_looping = loops_from is not None and turn >= loops_from
+            path = "a.py" if is_looping else f"{chance.randrange(10**6)}.py"
+            failed = is_looping or chance.random() < FAILURES
+            trace.span(
+                "execute_tool read",
+                attributes={
+                    "gen_ai.operation.name": "execute_tool",
+                    "gen_ai.tool.name": "read",
+                    "gen_ai.tool.call.arguments": f'{{"path": "{path}"}}',
+                    "gen_ai.tool.call.result": f"no {path}" if failed else f"read {path}",
+                },
+                status="error" if failed else "ok",
+                message=f"FileNotFoundError: {path}" if failed else "",
+            )
+        yield list(trace.requests())
+
+
+def stored(folder: Path, turns: int, seed: int) -> Path:
+    """Return a store of about so many turns."""
+    traces, store = folder / "traces.jsonl", folder / "store"
+    with traces.open("w", encoding="utf-8") as file:
+        for session in sessions(turns, seed):
+            file.write(f"{json.dumps(joined(session))}\n")
+    writer.ingest(read_spans([str(traces)]).spans, store)
+    return store
+
+
+def joined(parts: Sequence[Request]) -> Request:
+    """Return one request with all spans."""
+    return {"resourceSpans": [each for part in parts for each in part["resourceSpans"]]}
+
+
+def analyzed(store: Path, *options: str, kills: random.Random | None = None) -> Run:
+    """Run `looptrace analyze` on a store, while workers are killed if there is a seed for it."""
+    command = [sys.executable, "-m", "looptrace", "analyze", str(store), "--format", "json"]
+    began_s = time.monotonic()
+    with subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        killer = Killer(kills) if kills else None
+        report, errors = running.communicate()
+        killed = killer.end() if killer else 0
+    if running.returncode not in (0, 1):
+        raise SystemExit(errors.decode())
+    return Run(report, time.monotonic() - began_s, killed)
+
+
+class Killer:
+    """A thread that kills workers of Ray at work, at random moments."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._over = threading.Event()
+        self._killed = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self) -> int:
+        """End, and return how many were killed."""
+        self._over.set()
+        self._thread.join()
+        return self._killed
+
+    def _run(self) -> None:
+        while self._killed < KILLS_MAX and not self._over.wait(self._chance.uniform(0.1, 1.0)):
+            if at_work := workers_at_work():
+                os.kill(self._chance.choice(at_work), signal.SIGKILL)
+                self._killed += 1
+
+
+def workers_at_work() -> list[int]:
+    """Return the processes of Ray that work on a task of looptrace now."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::_result"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue  # It ended meanwhile.
+    return found
+
+
+@contextmanager
+def cluster_of(workers: int) -> Iterator[None]:
+    """Run a Ray cluster of nodes with one worker each, the first of which is the head."""
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        head = ["--head", "--port=6379", "--include-dashboard=false", f"--temp-dir={folder}"]
+        for node in range(workers):
+            where = head if node == 0 else ["--address=127.0.0.1:6379"]
+            size = ["--num-cpus=1", f"--object-store-memory={_OBJECTS_BYTES}"]
+            ray("start", *where, *size, "--disable-usage-stats")
+        try:
+            yield
+        finally:
+            ray("stop", "--force")
+
+
+def ray(*arguments: str) -> None:
+    """Run Ray's own command."""
+    done = subprocess.run([*_RAY, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+
+
+def batch(folder: Path, turns: int, seed: int) -> bool:
+    """Print how long one process and clusters take; return whether all reports are the same."""
+    store = stored(folder, turns, seed)
+    alone = analyzed(store, "--jobs", "1")
+    print(
+        f"{turns:,} turns, {len(alone.report):,} bytes of report; one process {alone.seconds:.1f} s"
+    )
+    print("| workers | seconds | speed-up to 1 | with kills | killed | same bytes |")
+    print("| ---: | ---: | ---: | ---: | ---: | --- |")
+    first, same = 0.0, True
+    for workers in WORKERS:
+        with cluster_of(workers):
+            quiet = analyzed(store, "--engine", "ray")
+            killed = analyzed(store, "--engine", "ray", kills=random.Random(seed + workers))
+        first = first or quiet.seconds
+        is_same = quiet.report == killed.report == alone.report
+        print(
+            f"| {workers} | {quiet.seconds:.1f} | {first / quiet.seconds:.2f} "
+            f"| {killed.seconds:.1f} | {killed.killed} | {'yes' if is_same else 'NO'} |",
+            flush=True,
+        )
+        same &= is_same
+    print(f"overhead of Ray with one worker: {first - alone.seconds:.1f} s")
+    return same
+
+
+def rounds_of(turns: int, seed: int) -> list[list[Request]]:
+    """Return the spans of sessions in rounds, of each the next ones, several in a request."""
+    every = list(sessions(turns, seed))
+    size = -(-TURNS_A_SESSION // ROUNDS)
+    return [
+        [
+            joined([part for each in every[at : at + SESSIONS_A_REQUEST] for part in each[span]])
+            for at in range(0, len(every), SESSIONS_A_REQUEST)
+        ]
+        for span in (slice(at, at + size) for at in range(0, TURNS_A_SESSION, size))
+    ]
+
+
+def live(folder: Path, turns: int, seed: int) -> bool:
+    """Print what three servers did, some killed; return whether it is what one server does."""
+    sent = rounds_of(turns, seed)
+    chance = random.Random(seed)
+    half = len(sent) // OUTAGES
+    outages = [
+        Outage.drawn(chance, range(number * half, (number + 1) * half)) for number in range(OUTAGES)
+    ]
+    for name in ("one", "three"):
+        (folder / name).mkdir()
+    began_s = time.monotonic()
+    alone = outcome_of_one(folder / "one", sent)
+    one_s = time.monotonic() - began_s
+    with clustered(folder / "three") as servers:
+        began_s = time.monotonic()
+        send(servers, sent, outages)
+        forwarded = servers.sum("looptrace_shards_sent_total")
+        servers.settle()
+        three = outcome(servers.stores)
+    three_s = time.monotonic() - began_s
+    print(
+        f"\n{turns:,} turns to three servers by turns: {len(three.spans):,} spans, "
+        f"{len(three.findings):,} findings, {len(three.events):,} events, {len(three.gates):,} "
+        f"gates; {2 * OUTAGES} kills, {forwarded:,.0f} spans forwarded since the last one; "
+        f"{three_s:.0f} s, one server without kills {one_s:.0f} s"
+    )
+    for part in ("spans", "findings", "events", "gates"):
+        print(f"{part}: {'the same' if getattr(three, part) == getattr(alone, part) else 'DIFFER'}")
+    return three == alone
+
+
+def main() -> int:
+    """Run both, in a network of their own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=200_000, help="turns of the store")
+    parser.add_argument("--live-turns", type=int, default=6_400, help="turns sent to the servers")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if not given.inside:
+        again = [sys.executable, "-m", "benchmarks.scale", *sys.argv[1:], "--inside"]
+        return subprocess.run([*OWN, *again], check=False).returncode
+    subprocess.run([*_IP, "link", "set", "lo", "up"], check=True)
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    with tempfile.TemporaryDirectory() as folder:
+        same = batch(Path(folder), given.turns, given.seed) if given.turns else True
+        same &= live(Path(folder), given.live_turns, given.seed) if given.live_turns else True
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

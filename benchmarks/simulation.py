@@ -1,0 +1,200 @@
+"""A day of 10,000 agents and 1 M sessions over several servers, with skew and outages, from a seed.
+
+What a span costs is measured (docs/benchmarks.md); the simulation says what that comes to where
+agents are unlike, people sleep at night, and servers fail. Servers share sessions by the ring that
+they really have. Time goes by minutes; a server that is down has its spans wait with the others,
+and takes them afterwards beside what comes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.generate import SESSION_TURNS_MAX, SESSION_TURNS_MEDIAN, SESSION_TURNS_SIGMA
+from looptrace.collector.server.shards.ring import POSITIONS, Ring, position_of
+
+PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
+# Servers, by how many times the sessions of below there are.
+CASES = {1: (1, 3), 10: (2, 3, 4, 6, 8)}
+SEED = 1
+
+# Measured: processor time of a server for a span, all it does; `make load`, 31 s for 120,000.
+SERVE_US = 258
+# Measured, of spans with short contents: to find whose a span is and send it on, and to take it.
+SEND_US, TAKE_US = 27, 14
+# Measured: bytes of a span in the store, in the log and on the wire, short contents.
+STORED_BYTES, WIRE_BYTES = 287, 1_209
+
+AGENTS, SESSIONS = 10_000, 1_000_000
+# The busiest agent has some 160 times the sessions of one in the middle.
+AGENT_SKEW = 0.6
+# The busiest hour of a day has some two and a half times the sessions of the mean one.
+DAY_SWING = 1.5
+# From the start of a turn to that of the next; a session's turns are spread evenly.
+TURN_S = 3.5
+OUTAGES, OUTAGE_MINUTES = 4, (5, 30)
+MINUTES, MINUTE_S = 1_440, 60
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The sessions of a day: agent, turns, first minute, and position on the circle of each."""
+
+    agents: Ints
+    turns: Ints
+    minutes: Ints
+    positions: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What some servers went through; times in minutes, cores busy as shares of one."""
+
+    servers: int
+    busiest_share: float
+    mean_busy: float
+    peak_busy: float
+    behind_p99: float
+    behind_max: float
+    waiting_bytes_max: float
+
+
+def day(seed: int) -> Day:
+    """Draw a day."""
+    rng = np.random.default_rng(seed)
+    popularity = np.arange(1, AGENTS + 1) ** -AGENT_SKEW
+    agents = rng.choice(AGENTS, SESSIONS, p=popularity / popularity.sum())
+    turns = rng.lognormal(np.log(SESSION_TURNS_MEDIAN), SESSION_TURNS_SIGMA, SESSIONS)
+    hours = np.arange(MINUTES) / MINUTE_S
+    busy = np.maximum(0.05, 1 + DAY_SWING * np.sin((hours - 8) / 24 * 2 * np.pi))
+    minutes = rng.choice(MINUTES, SESSIONS, p=busy / busy.sum())
+    keys = rng.integers(0, 2**63, SESSIONS)
+    positions = np.fromiter((position_of(f"{key:016x}") for key in keys.tolist()), np.int64)
+    return Day(agents, np.clip(turns, 1, SESSION_TURNS_MAX).astype(np.int64), minutes, positions)
+
+
+def arriving(of_day: Day, owners: Ints, servers: int) -> Floats:
+    """Return the turns that are for each server in each minute; a day's end is its beginning."""
+    lasts = np.maximum(1, np.ceil(of_day.turns * TURN_S / MINUTE_S)).astype(np.int64)
+    rate = of_day.turns / lasts
+    steps = np.zeros((servers, 2 * MINUTES))
+    np.add.at(steps, (owners, of_day.minutes), rate)
+    np.add.at(steps, (owners, np.minimum(of_day.minutes + lasts, 2 * MINUTES - 1)), -rate)
+    turns = steps.cumsum(axis=1)
+    return np.asarray(turns[:, :MINUTES] + turns[:, MINUTES:])
+
+
+def outages(seed: int, servers: int) -> npt.NDArray[np.bool_]:
+    """Draw when each server is down."""
+    rng = np.random.default_rng(seed)
+    down = np.zeros((servers, MINUTES), dtype=np.bool_)
+    for _ in range(OUTAGES):
+        start = rng.integers(0, MINUTES)
+        down[rng.integers(0, servers), start : start + rng.integers(*OUTAGE_MINUTES)] = True
+    return down
+
+
+def simulated(of_day: Day, servers: int, seed: int, *, times: int, forwarded: float) -> Result:
+    """Go through a day with so many times the sessions.
+
+    `forwarded` is the share of spans that come to another server first.
+    """
+    ring = Ring([f"looptrace-{number}.looptrace:4317" for number in range(servers)])
+    owner_at = np.array([ring.at(position) for position in range(POSITIONS)])
+    turns = times * arriving(of_day, owner_at[of_day.positions], servers)
+    down = outages(seed, servers)
+    cost_s = (SERVE_US + forwarded * (SEND_US + TAKE_US)) / 1e6
+    behind, waits = np.zeros((servers, MINUTES)), np.zeros((servers, MINUTES))
+    waiting = np.zeros(servers)
+    for minute in range(MINUTES):
+        waiting += turns[:, minute]
+        done = np.where(down[:, minute], 0, np.minimum(waiting, MINUTE_S / cost_s))
+        waiting -= done
+        behind[:, minute], waits[:, minute] = waiting * cost_s / MINUTE_S, waiting
+    share = turns.sum(axis=1) / turns.sum()
+    busy = turns * cost_s / MINUTE_S
+    return Result(
+        servers,
+        float(share.max() * servers),
+        float(busy.mean()),
+        float(busy.max()),
+        float(np.quantile(behind, 0.99)),
+        float(behind.max()),
+        float(waits.max() * WIRE_BYTES),
+    )
+
+
+def by_agent(of_day: Day, servers: int) -> float:
+    """Return how much of its share the busiest server has where an agent's sessions stay on one."""
+    ring = Ring([f"looptrace-{number}.looptrace:4317" for number in range(servers)])
+    owners = np.array([ring.owner(f"agent-{number}") for number in range(AGENTS)])
+    turns = np.bincount(owners[of_day.agents], of_day.turns, servers)
+    return float(turns.max() / turns.sum() * servers)
+
+
+def page_part(seed: int = SEED) -> str:
+    """Return what the page shows."""
+    of_day = day(seed)
+    turns = int(of_day.turns.sum())
+    lines = [
+        f"Seed {seed}: {AGENTS:,} agents, {SESSIONS:,} sessions, {turns / 1e6:.1f} M turns in a "
+        f"day, which are {turns * STORED_BYTES / 2**30:.0f} GiB in the store; and ten times as "
+        f"many. {OUTAGES} outages of {OUTAGE_MINUTES[0]} to {OUTAGE_MINUTES[1]} minutes.",
+        "",
+        "| sessions | servers | spans come | busiest | busy, mean | busy, peak | behind, p99 "
+        "| behind, most | wait, most |",
+        "| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for times, servers in ((t, n) for t, numbers in CASES.items() for n in numbers):
+        ways = {"by session": 0.0, "by turns": 1 - 1 / servers} if servers > 1 else {"": 0.0}
+        for how, forwarded in ways.items():
+            r = simulated(of_day, servers, seed, times=times, forwarded=forwarded)
+            lines.append(
+                f"| {times * SESSIONS / 1e6:.0f} M | {servers} | {how} | {r.busiest_share:.2f} "
+                f"| {r.mean_busy:.0%} | {r.peak_busy:.0%} | {r.behind_p99:.1f} min "
+                f"| {r.behind_max:.0f} min | {r.waiting_bytes_max / 2**30:.1f} GiB |"
+            )
+    most = ", ".join(f"{by_agent(of_day, n):.2f} of {n}" for n in CASES[10])
+    lines += [
+        "",
+        f"Were sessions shared by agent, the busiest server would have these parts of its fair "
+        f"share: {most}.",
+    ]
+    return "\n".join(lines)
+
+
+_SHOWN = re.compile(
+    r"(?<=<!-- `make simulation` writes this. -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL
+)
+
+
+def written(page: str, part: str) -> str:
+    """Return a page with another part."""
+    return _SHOWN.sub(lambda _: part, page, count=1)
+
+
+def main() -> int:
+    """Print the result, and write it into the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=SEED)
+    given = parser.parse_args()
+    part = page_part(given.seed)
+    print(part)
+    if given.seed == SEED:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(written(page, part), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""Where gates are asked for: a server, a store, or several of them, shown as one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Protocol
+
+import click
+
+from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.gates.decisions import GateError
+from looptrace.analyzer.gates.directives import notice_of
+from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.collector.api_bodies import WarmingTask
+from looptrace.collector.gates_client import RemoteGates
+from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
+from looptrace.collector.server.warming import warming_tasks
+from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
+from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
+from looptrace.collector.store.reader import open_gates, worked
+from looptrace.errors import LooptraceError
+
+# Between two looks at a store.
+LOOK_S = 2.0
+_SEVERAL = ","
+
+
+class GateSource(Protocol):
+    """Gates that are known, of a store or of a server."""
+
+    def gates(self, status: GateStatus | None = None, /) -> list[StoredGate]:
+        """Return gates, the open ones first, then the newest."""
+
+    def gate(self, gate_id: str, meaning: Meaning | None = None, /) -> GateDetails:
+        """Return a gate with what led to it."""
+
+    def resolve(
+        self, gate_id: str, decision: str, note: str | None, /, *, who: str | None = None
+    ) -> StoredGate:
+        """Record what a person decided, and who; returns the gate."""
+
+    def metrics(self) -> GateMetrics:
+        """Return how often tasks loop, and how often they are stopped."""
+
+    def warming(self) -> list[WarmingTask]:
+        """Return the tasks where a rule is one attempt short of a loop."""
+
+    def watch(self) -> Iterator[GateNotice]:
+        """Follow what is told, beginning with the gates that are open."""
+
+
+def is_url(where: str) -> bool:
+    """Return whether gates are asked of a server, and not read from a store."""
+    return where.startswith(("http://", "https://"))
+
+
+def source_at(where: str, settings: Settings) -> GateSource:
+    """Return the gates of a server or a store, or of several with commas between them.
+
+    Raises:
+        UsageError: if an address is none.
+    """
+    if _SEVERAL in where and not Path(where).exists():
+        return GatesOfSeveral([source_at(each, settings) for each in where.split(_SEVERAL)])
+    return RemoteGates(server_at(where)) if is_url(where) else StoredGates(Path(where), settings)
+
+
+def server_at(url: str) -> Server:
+    """Return the server at an address, with the token of the environment.
+
+    Raises:
+        UsageError: if the address is none.
+    """
+    try:
+        # In the environment, because a command line is seen by all who are on the machine.
+        return Server(url, os.environ.get(TOKEN_VARIABLE))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+class StoredGates:
+    """What a server tells, of a store on disk, which is opened anew for each look."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._folder = folder
+        self._settings = settings
+
+    def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
+        """Return gates, the open ones first, then the newest."""
+        with open_gates(self._folder) as store:
+            return store.gates(status)
+
+    def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
+        """Return a gate with what led to it."""
+        with open_gates(self._folder) as store:
+            return store.gate(gate_id, meaning)
+
+    def resolve(
+        self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
+    ) -> StoredGate:
+        """Record what a person decided, and who; returns the gate."""
+        with open_gates(self._folder) as store:
+            return store.resolve(gate_id, decision, note, who=who)
+
+    def metrics(self) -> GateMetrics:
+        """Return how often tasks loop, and how often they are stopped."""
+        with open_gates(self._folder) as store:
+            return metrics_of(store, worked(self._folder))
+
+    def warming(self) -> list[WarmingTask]:
+        """Return the tasks where a rule is one attempt short of a loop."""
+        return warming_tasks(self._folder, self._settings.policy.rule_set)
+
+    def watch(self) -> Iterator[GateNotice]:
+        """Follow the events, beginning with the openings of gates that are open."""
+        with open_gates(self._folder) as store:
+            seq = store.last_seq()
+            opened = [store.gate(gate.id).event for gate in reversed(store.gates("open"))]
+        yield from (notice_of(event, self._settings.directives) for event in opened)
+        while True:
+            time.sleep(LOOK_S)
+            with open_gates(self._folder) as store:
+                told = list(store.events(seq))
+            for _, event in told:
+                yield notice_of(event, self._settings.directives)
+            seq = told[-1][0] if told else seq
+
+
+class GatesOfSeveral:
+    """The gates of several sources as those of one; where one cannot be asked, none is told of."""
+
+    def __init__(self, sources: Sequence[GateSource]) -> None:
+        self._sources = sources
+
+    def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
+        """Return gates, the open ones first, then the newest."""
+        every = [gate for source in self._sources for gate in source.gates(status)]
+        return sorted(every, key=lambda gate: (gate.status != "open", -gate.opened_ns))
+
+    def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
+        """Return the gate of the one source that has it."""
+        return self._of(gate_id).gate(gate_id, meaning)
+
+    def resolve(
+        self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
+    ) -> StoredGate:
+        """Record a decision where the gate is."""
+        return self._of(gate_id).resolve(gate_id, decision, note, who=who)
+
+    def metrics(self) -> GateMetrics:
+        """Return the figures of all together."""
+        return together([source.metrics() for source in self._sources])
+
+    def warming(self) -> list[WarmingTask]:
+        """Return the tasks of all."""
+        return [task for source in self._sources for task in source.warming()]
+
+    def watch(self) -> Iterator[GateNotice]:
+        """Follow all at once, until all have ended; the error of one is that of all."""
+        told: SimpleQueue[GateNotice | LooptraceError | None] = SimpleQueue()
+        for source in self._sources:
+            threading.Thread(target=_follow, args=(source, told), daemon=True).start()
+        following = len(self._sources)
+        while following:
+            notice = told.get()
+            if isinstance(notice, LooptraceError):
+                raise notice
+            if notice is None:
+                following -= 1
+            else:
+                yield notice
+
+    def _of(self, gate_id: str) -> GateSource:
+        """Return the one source with a gate.
+
+        Raises:
+            GateError: if there is none, or more than one.
+        """
+        having, missing = list[GateSource](), list[GateError]()
+        for source in self._sources:
+            try:
+                source.gate(gate_id)
+                having.append(source)
+            except GateError as error:
+                missing.append(error)
+        if not having:
+            raise missing[0]
+        if len(having) > 1:
+            raise GateError(f"{gate_id} begins the ids of gates of {len(having)} servers; say more")
+        return having[0]
+
+
+def _follow(source: GateSource, told: SimpleQueue[GateNotice | LooptraceError | None]) -> None:
+    try:
+        for notice in source.watch():
+            told.put(notice)
+        told.put(None)
+    except LooptraceError as error:
+        told.put(error)

@@ -1,0 +1,1 @@
+"""Several servers as one: whose a span is, and how it gets there."""

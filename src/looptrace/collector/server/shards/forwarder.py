@@ -1,0 +1,133 @@
+"""Spans on their way to another server: from a log of their own, again and again until taken."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+
+import polars as pl
+
+from looptrace.collector.otlp.json_request import json_request
+from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.worker import Worker
+from looptrace.errors import UnavailableError
+
+_logger = logging.getLogger(__name__)
+
+# Spans that are sent at once; a request of those that a server takes may have ten times as many.
+SPANS_A_REQUEST = 1_000
+FORWARDED_PATH = "/v1/forwarded/traces"
+# Says with which key and policy contents were reduced, as the receiver's own must be.
+REDUCED_HEADER = "looptrace-reduced"
+_LOOK_S = 1.0
+_RETRY_S, _RETRY_S_MAX = 0.25, 5.0
+_ANSWER_S = 30.0
+# What half of the spans may pass where all of them do not.
+_NOT_SO = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+
+class ForwardError(UnavailableError):
+    """A server does not take spans now; the message says why."""
+
+
+@dataclass(slots=True)
+class Sender:
+    """Sends spans to one server, and counts them."""
+
+    server: Server
+    reduced: str
+    sent: int = 0
+    refused: int = 0
+
+    def send(self, spans: pl.DataFrame) -> None:
+        """Send spans; returns when they are on the other's disk.
+
+        A request that the other finds wrong is halved, so that one bad span costs only itself; that
+        one is counted and logged.
+
+        Raises:
+            ForwardError: if the other cannot be reached, or does not take them now.
+        """
+        status, why = self._post(json_request(spans))
+        if status == HTTPStatus.OK:
+            self.sent += spans.height
+        elif status not in _NOT_SO:
+            raise ForwardError(f"{self.server.url} does not take spans ({why})")
+        elif spans.height == 1:
+            self.refused += 1
+            _logger.error("%s refuses span %s (%s)", self.server.url, spans["span_id"][0], why)
+        else:
+            half = spans.height // 2
+            self.send(spans[:half])
+            self.send(spans[half:])
+
+    def _post(self, body: bytes) -> tuple[int, str]:
+        headers = {"Content-Type": "application/json", REDUCED_HEADER: self.reduced}
+        try:
+            connection, response = self.server.request(
+                "POST", FORWARDED_PATH, body=body, headers=headers, timeout_s=_ANSWER_S
+            )
+            with closing(connection):
+                return response.status, response.read().decode("utf-8", "replace")
+        except (OSError, HTTPException) as error:
+            raise ForwardError(f"{self.server.url} cannot be reached ({error})") from error
+
+
+class Forwarder:
+    """A thread that delivers the spans of a log, oldest first, until it is closed.
+
+    What is not delivered stays in the log, also over a restart.
+    """
+
+    def __init__(self, path: Path, bytes_max: int, deliver: Callable[[pl.DataFrame], None]) -> None:
+        """Open the log; `deliver` returns when spans are on a disk where they belong.
+
+        Raises:
+            StoreError: if the log cannot be used.
+        """
+        self.log = IngestLog(path, bytes_max)
+        self._deliver = deliver
+        self._worker = Worker("looptrace-forward", self._run, wake=self.log.committed)
+        self._worker.start()
+
+    def close(self, timeout_s: float) -> bool:
+        """End; returns whether there was time for it."""
+        ended = self._worker.close(timeout_s)
+        if ended:
+            self.log.close()
+        return ended
+
+    def _run(self) -> Generator[float, None, None]:
+        seq, wait_s = 0, _RETRY_S
+        while True:
+            try:
+                while not self._worker.is_closing and (piece := self._next(seq)):
+                    seq, wait_s = piece, _RETRY_S
+                yield _LOOK_S
+            except (ForwardError, StoreError) as error:
+                _logger.warning("%s; they wait in %s", error, self.log.path.name)
+                self._worker.pause(wait_s)
+                wait_s = min(wait_s * 2, _RETRY_S_MAX)
+                yield 0.0
+
+    def _next(self, after_seq: int) -> int | None:
+        """Deliver the oldest spans after a row; returns their last row, None where there are none.
+
+        Raises:
+            ForwardError: if they are not taken now.
+            StoreError: if a log cannot be read or written.
+        """
+        piece = self.log.read(after_seq, SPANS_A_REQUEST)
+        if piece is None:
+            return None
+        for part in piece.spans.iter_slices(SPANS_A_REQUEST):
+            self._deliver(part)
+        self.log.drop(piece.seq)
+        return piece.seq

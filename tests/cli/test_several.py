@@ -1,0 +1,98 @@
+"""Several stores shown as one: by `gates`, `query` and what `watch` reads."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from looptrace.analyzer.gates.decisions import GateError
+from looptrace.analyzer.settings.sections import default
+from looptrace.cli.main import main
+from looptrace.cli.shared.gate_sources import GatesOfSeveral, StoredGates, source_at
+from looptrace.collector.store import writer
+from tests.collector.store.test_writer import looping, spans_of
+
+SESSIONS = ("s1", "s2", "s3", "s4")
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> list[Path]:
+    """Return one store with all sessions, and three that share them."""
+    folders = [tmp_path / name for name in ("all", "a", "b", "c")]
+    writer.ingest(spans_of(*map(looping, SESSIONS)), folders[0])
+    writer.ingest(spans_of(looping("s1"), looping("s4")), folders[1])
+    writer.ingest(spans_of(looping("s2")), folders[2])
+    writer.ingest(spans_of(looping("s3")), folders[3])
+    return folders
+
+
+def run(*command: str) -> str:
+    """Run looptrace; returns what it prints."""
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def where(stores: list[Path]) -> str:
+    """Name stores as a command takes them."""
+    return ",".join(map(str, stores))
+
+
+def test_gates_and_metrics_are_those_of_one_store(stores: list[Path]) -> None:
+    """The figures are weighted by what they are of, and agents counted over all."""
+    whole, *parts = stores
+    for command in ("list", "metrics"):
+        one, several = (
+            json.loads(run("gates", command, place, "--format", "json"))
+            for place in (str(whole), where(parts))
+        )
+        if command == "list":
+            one, several = (sorted(gates, key=lambda gate: gate["id"]) for gates in (one, several))
+        assert several == one
+        assert len(one) >= len(SESSIONS)
+
+
+def test_a_decision_goes_to_the_store_that_has_the_gate(stores: list[Path]) -> None:
+    """An id that none has, and one that several have, are errors."""
+    _, *parts = stores
+    several = source_at(where(parts), default())
+    assert isinstance(several, GatesOfSeveral)
+    gate = next(each for each in several.gates("open") if each.task == "s3")
+    assert several.gate(gate.id[:-2]).gate == gate
+    several.resolve(gate.id, "continue", "Ask Ada.", who="Eve")
+
+    decided = StoredGates(parts[2], default()).gate(gate.id).gate
+    assert (decided.decision, decided.resolved_by) == ("continue", "Eve")
+    with pytest.raises(GateError):
+        several.gate("no such gate")
+    with pytest.raises(GateError, match="of 2 servers"):
+        source_at(where([parts[2], parts[2]]), default()).gate(gate.id)
+
+
+def test_watch_begins_with_the_open_gates_of_all(stores: list[Path]) -> None:
+    """Each once, whichever is read first."""
+    whole, *parts = stores
+    count = len(StoredGates(whole, default()).gates("open"))
+    told = islice(source_at(where(parts), default()).watch(), count)
+    assert {notice.task for notice in told} == set(SESSIONS)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT task, count(*) AS turns FROM turns GROUP BY task ORDER BY task",
+        "SELECT id, task FROM gates ORDER BY id",
+        "SELECT id, type FROM events ORDER BY id",
+    ],
+)
+def test_a_query_over_stores_is_that_over_one(sql: str, stores: list[Path]) -> None:
+    """Turns, and what was decided."""
+    whole, *parts = stores
+    several = [option for store in parts for option in ("--store", str(store))]
+    one = run("query", "--store", str(whole), "--sql", sql, "--format", "csv")
+    assert run("query", *several, "--sql", sql, "--format", "csv") == one
+    assert one.count("\n") > len(SESSIONS)

@@ -1,0 +1,213 @@
+"""Three servers that share sessions, as processes on loopback, and what their stores hold together.
+
+For tests and for `make scale`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+import msgspec
+
+from looptrace.collector.store import reader
+from looptrace.collector.store.sql import ask
+from tests.reliability.serving import DEADLINE_S, OK, Served, until
+
+SERVERS = 3
+NAMES = [f"looptrace-{number}:4317" for number in range(SERVERS)]
+KEY = "looptrace-store.key"
+QUIET_S = 0.5
+
+# What is sent at once, and what is sent before the servers are waited for.
+Request = dict[str, Any]
+Round = Sequence[Request]
+
+
+@dataclass
+class Cluster:
+    """Servers that know each other, each with its own store."""
+
+    folder: Path
+    ports: list[int]
+    servers: list[Served]
+
+    def url(self, number: int) -> str:
+        """Return the address of a server."""
+        return f"http://127.0.0.1:{self.ports[number]}"
+
+    def begin(self, number: int) -> Served:
+        """Start one, with what its store holds."""
+        options = ["--no-grpc", "--http-port", str(self.ports[number]), "--shard", self.url(number)]
+        return Served(self.stores[number], *options, "--config", str(self.folder / "shards.toml"))
+
+    def begin_again(self, number: int) -> None:
+        """Start one that was killed, for which spans wait."""
+        assert self.sum("looptrace_shards_waiting") > 0
+        self.servers[number] = self.begin(number)
+        self.quiet()
+
+    def restart(self, number: int) -> None:
+        """Kill one and start it, with the spans that wait there for others."""
+        self.servers[number].kill()
+        self.servers[number] = self.begin(number)
+
+    @property
+    def stores(self) -> list[Path]:
+        """The folder of each."""
+        return [self.folder / f"store-{number}" for number in range(len(self.ports))]
+
+    def sum(self, name: str) -> float:
+        """Return a number of the metrics of all, over all labels."""
+        return sum(
+            float(line.rpartition(" ")[2])
+            for server in self.servers
+            if server.process.poll() is None
+            for line in metrics(server).splitlines()
+            if line.startswith((f"{name} ", f"{name}{{"))
+        )
+
+    def quiet(self) -> None:
+        """Wait until nothing is on its way and what arrived is judged."""
+        until(lambda: self.sum("looptrace_shards_waiting") == 0)
+        judged = -1.0
+        while judged != (now := self.sum("looptrace_detection_spans_total")):
+            judged = now
+            time.sleep(QUIET_S)
+
+    def settle(self) -> None:
+        """Wait until all that was sent lies where it belongs, and is in the stores."""
+        self.quiet()
+        for server in self.servers:
+            server.stop()
+        with ThreadPoolExecutor(SERVERS) as pool:  # What a log holds is stored by the next start.
+            self.servers[:] = pool.map(self.begin, range(SERVERS))
+        until(lambda: self.sum("looptrace_log_spans") == 0)
+        for server in self.servers:
+            server.stop()
+
+
+def metrics(server: Served) -> str:
+    """Return the page of metrics."""
+    with urlopen(f"http://{server.address}/metrics", timeout=DEADLINE_S) as answer:
+        page: str = answer.read().decode()
+        return page
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens at now."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in opened]
+
+
+@contextmanager
+def clustered(folder: Path) -> Iterator[Cluster]:
+    """Start servers in a folder, and kill those that are left in the end."""
+    made = Cluster(folder, free_ports(SERVERS), [])
+    urls = [made.url(number) for number in range(SERVERS)]
+    settings = f"[shards]\nurls = {json.dumps(urls)}\nnames = {json.dumps(NAMES)}\n"
+    (folder / "shards.toml").write_text(settings, encoding="utf-8")
+    for store in made.stores:
+        store.mkdir()
+        (store / KEY).write_bytes(bytes(range(32)))
+    with ThreadPoolExecutor(SERVERS) as pool:
+        made.servers += pool.map(made.begin, range(SERVERS))
+    try:
+        yield made
+    finally:
+        for server in made.servers:
+            if server.process.poll() is None:
+                server.kill()
+
+
+class Outage(NamedTuple):
+    """A server that is killed in the middle of one round and started before a later one."""
+
+    killed: int
+    down: int
+    up: int
+
+    @classmethod
+    def drawn(cls, chance: random.Random, within: range) -> Outage:
+        """Draw one, of two rounds or more."""
+        down = chance.choice(within[:-2])
+        return cls(chance.randrange(SERVERS), down, chance.choice(within[within.index(down) + 2 :]))
+
+    @property
+    def other(self) -> int:
+        """The server that all spans are sent to meanwhile, so that what waits keeps its order."""
+        return (self.killed + 1) % SERVERS
+
+
+def send(cluster: Cluster, rounds: Sequence[Round], outages: Sequence[Outage] = ()) -> None:
+    """Send rounds by turns, with outages that do not overlap; the other server is killed, too."""
+    for number, requests in enumerate(rounds):
+        for each in outages:
+            if each.up == number:
+                cluster.begin_again(each.killed)
+        out = next((each for each in outages if each.down <= number < each.up), None)
+        for at, request in enumerate(requests):
+            if out and number == out.down and at == len(requests) // 2:
+                cluster.quiet()  # Else what it has not forwarded would come out of order.
+                cluster.servers[out.killed].kill()
+            if out and number == out.down + 1 and at == len(requests) // 2:
+                cluster.restart(out.other)
+            is_down = out and (number > out.down or at >= len(requests) // 2)
+            server = out.other if out and is_down else at % SERVERS
+            assert cluster.servers[server].send(request) == OK
+        if not out:
+            cluster.quiet()
+
+
+def outcome_of_one(folder: Path, rounds: Sequence[Round]) -> Outcome:
+    """Return what one server makes of the same."""
+    (folder / KEY).write_bytes(bytes(range(32)))
+    server = Served(folder, "--no-grpc")
+    made = Cluster(folder, [], [server])
+    for requests in rounds:
+        for request in requests:
+            assert server.send(request) == OK
+        made.quiet()
+    server.stop()
+    server = Served(folder, "--no-grpc")
+    until(lambda: server.number("looptrace_log_spans") == 0)
+    server.stop()
+    return outcome([folder])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What stores hold together: findings, events, gates and spans, each as sorted bytes."""
+
+    findings: list[bytes]
+    events: list[bytes]
+    gates: list[bytes]
+    spans: list[tuple[str, str]]
+
+
+def outcome(stores: list[Path]) -> Outcome:
+    """Read stores; what two of them have is there twice."""
+    found = Outcome([], [], [], [])
+    for store in stores:
+        with ask(store, "SELECT * EXCLUDE (day, bucket) FROM findings", {}) as answer:
+            rows = chain.from_iterable(answer.batches)
+            found.findings.extend(msgspec.json.encode(row) for row in rows)
+        with reader.open_gates(store) as gates:
+            found.events.extend(msgspec.json.encode(event) for _, event in gates.events())
+            found.gates.extend(msgspec.json.encode(gate) for gate in gates.gates())
+        for spans in reader.read_spans(store):
+            found.spans.extend(spans.select("trace_id", "span_id").rows())
+    for part in (found.findings, found.events, found.gates, found.spans):
+        part.sort()
+    return found

@@ -1,0 +1,188 @@
+"""Three servers that share the sessions: they find what one finds, however spans are sent to them.
+
+Spans go out by the load-balancing exporter's ring, by turns, or with one server killed in between.
+What is compared: findings, events and gates to the byte, so that each is on one server alone. The
+spans of a session are sent in their order, because what is told live of spans out of order depends
+on what came first, on one server as on several.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.cli.main import main
+from looptrace.collector.otlp.json import decode_request
+from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_table import span_table
+from looptrace.collector.server.shards.ring import Ring
+from tests.otlp import Trace
+from tests.reliability.serving import OK
+from tests.reliability.sharding import (
+    NAMES,
+    SERVERS,
+    Cluster,
+    Outage,
+    Outcome,
+    clustered,
+    outcome,
+    outcome_of_one,
+    send,
+)
+
+SESSIONS, TRACES, CALLS = 24, 3, 4
+SPANS_A_ROUND, SESSIONS_A_BATCH = 3, 4
+
+Request = dict[str, Any]
+
+
+def traces() -> list[tuple[int, Trace]]:
+    """Return traces of agents whose loops go over several traces, but for some that do not loop.
+
+    Each has the number of its session.
+    """
+    made = []
+    for number, part in ((n, p) for n in range(SESSIONS) for p in range(TRACES)):
+        trace = Trace(
+            f"session-{number}",
+            name=str(part),
+            service=f"agent-{number % 2}",
+            at=f"2026-03-02T09:{part:02}:00+00:00",
+        )
+        for step in range(CALLS):
+            path = "a.py" if number % 3 else f"{part}-{step}.py"
+            trace.span(
+                "execute_tool read",
+                attributes={
+                    "gen_ai.operation.name": "execute_tool",
+                    "gen_ai.tool.name": "read",
+                    "gen_ai.tool.call.arguments": json.dumps({"path": path}),
+                    "gen_ai.tool.call.result": f"Error: no {path}",
+                    "error.type": "FileNotFoundError",
+                },
+                status="error",
+            )
+        made.append((number, trace))
+    return made
+
+
+Batch = list[Request]
+
+
+def rounds(seed: int) -> list[list[Batch]]:
+    """Return in rounds the next spans of each session, in batches as a Collector makes them."""
+    chance = random.Random(seed)
+    of_sessions: list[list[Request]] = [[] for _ in range(SESSIONS)]
+    for number, trace in traces():
+        of_sessions[number] += trace.requests()
+    made = []
+    for start in range(0, TRACES * CALLS, SPANS_A_ROUND):
+        sessions = chance.sample(of_sessions, SESSIONS)
+        parts = [
+            sessions[at : at + SESSIONS_A_BATCH] for at in range(0, SESSIONS, SESSIONS_A_BATCH)
+        ]
+        made.append([[r for s in part for r in s[start : start + SPANS_A_ROUND]] for part in parts])
+    return made
+
+
+def joined(batch: list[Request]) -> Request:
+    """Return one request with all spans of a batch."""
+    return {"resourceSpans": [part for request in batch for part in request["resourceSpans"]]}
+
+
+def session_of(request: Request) -> str:
+    """Return the session that the one span of a request names."""
+    rows = decode_request(json.dumps(request).encode(), Bounds()).rows
+    return str(with_ties(span_table(rows))["session"][0])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Start three servers."""
+    with clustered(tmp_path) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Return what one server makes of the spans."""
+    sent = [list(map(joined, batches)) for batches in rounds(0)]
+    return outcome_of_one(tmp_path_factory.mktemp("alone"), sent)
+
+
+def by_session(batch: Batch, _: int) -> list[tuple[int, Batch]]:
+    """Share a batch as the load-balancing exporter does, by session."""
+    ring = Ring(NAMES)
+    parts: dict[int, Batch] = {}
+    for request in batch:
+        parts.setdefault(ring.owner(session_of(request)), []).append(request)
+    return list(parts.items())
+
+
+def by_turns(batch: Batch, number: int) -> list[tuple[int, Batch]]:
+    """Send each batch to the next server."""
+    return [(number % SERVERS, batch)]
+
+
+def to_all(batch: Batch, _: int) -> list[tuple[int, Batch]]:
+    """Send each batch to every server, as a client does that is not sure of its answer."""
+    return [(server, batch) for server in range(SERVERS)]
+
+
+def people_see_one_server(cluster: Cluster, alone: Outcome) -> None:
+    """Check that the commands take the servers as one, also for a gate that is on one of them."""
+    where = ",".join(map(cluster.url, range(SERVERS)))
+    listed = json.loads(run("gates", "list", where, "--all", "--format", "json"))
+    assert sorted(gate["id"] for gate in listed) == [json.loads(g)["id"] for g in alone.gates]
+    for gate in (listed[0], listed[-1]):
+        assert gate["reason"] in run("gates", "show", where, gate["id"])
+    opened = json.loads(run("gates", "metrics", where, "--format", "json"))["gates_opened"]
+    assert opened == len(alone.gates)
+
+
+def run(*command: str) -> str:
+    """Run looptrace; returns what it prints."""
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", [by_session, by_turns, to_all])
+def test_three_servers_find_what_one_finds(
+    route: Callable[[Batch, int], list[tuple[int, Batch]]], cluster: Cluster, alone: Outcome
+) -> None:
+    """Each event is told once and each gate opened once, wherever the spans came in."""
+    for batches in rounds(1):
+        for number, batch in enumerate(batches):
+            for server, part in route(batch, number):
+                assert cluster.servers[server].send(joined(part)) == OK
+        cluster.quiet()
+    sent = cluster.sum("looptrace_shards_sent_total")
+    people_see_one_server(cluster, alone)
+    cluster.settle()
+
+    assert len(alone.gates) >= SESSIONS // 2
+    assert outcome(cluster.stores) == alone
+    assert (sent == 0) == (route is by_session)
+    assert all(outcome([store]).gates for store in cluster.stores)  # They share the work.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_servers_killed_in_the_middle_change_nothing(
+    seed: int, cluster: Cluster, alone: Outcome
+) -> None:
+    """What is for one waits with another, also when that one is killed; who is refused resends."""
+    sent = [list(map(joined, batches)) for batches in rounds(seed)]
+    send(cluster, sent, [Outage.drawn(random.Random(seed), range(len(sent)))])
+    cluster.settle()
+
+    assert outcome(cluster.stores) == alone
