@@ -107,6 +107,7 @@ class NewTurn(Protocol):
 
         That is among the turns that rules look back on; the columns are codes.
         """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from math import nan
@@ -35,7 +35,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
 )
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import SILENCE
-from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Flags, Turns
+from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Turns
 from looptrace.rules.vocabulary import pair
 
 # What is coded as the hash of the column of a turn that has its name.

@@ -100,4 +100,3 @@ def speaker_of(how: Persons, *, has_id: bool, again: bool, attempted: bool) -> S
     if again:
         return "same_words"
     return "attempts" if attempted else "message"
-

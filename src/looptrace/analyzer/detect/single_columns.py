@@ -34,6 +34,8 @@ CODED_TEXTS = (
     *("agent", "subtask", "task_kind", "phase", "iteration", "call", "outcome", "signature"),
     *("response", "talks_on"),
 )
+# What a turn is compared with earlier ones by, to tell which rules may fire at it.
+COMPARED = ("call", "outcome", "signature", "response", "error", "mendable", "search_result")
 # What an evaluation sees of a turn besides: its own numbers, codes, and what is counted.
 OWN = ("kind", "failed", "start_ns", "end_ns", "order_ns", "phase_start_ns", "markers")
 FIGURES = ("tests_failed", "tests_total", "coverage")
@@ -56,7 +58,17 @@ COUNTED = (
 class SingleTurn:
     """A turn with its codes and marks and, once `SingleCounters` counted it, with its counts."""
 
-    __slots__ = ("earlier", "source", *OWN, *FIGURES, "input_tokens", "output_tokens", *CODED, *COUNTED)
+    __slots__ = (
+        "alike",
+        "alike_any",
+        "source",
+        *OWN,
+        *FIGURES,
+        "input_tokens",
+        "output_tokens",
+        *CODED,
+        *COUNTED,
+    )
     source: Turn
 
     if TYPE_CHECKING:  # The names of the columns; none is written down twice.
@@ -66,16 +78,11 @@ class SingleTurn:
         def __setattr__(self, name: str, value: Any) -> None: ...
 
     def again(self, *columns: str) -> bool:
-        """Return whether one of the `earlier` turns is known to equal it in these columns."""
-        earlier: Any = self.earlier
-        same = None
-        for column in columns:
-            code = getattr(self, column)
-            if code == UNKNOWN:
-                return False
-            alike = earlier[column] == code
-            same = alike if same is None else same & alike
-        return same is not None and bool(same.any())
+        """Return whether an earlier turn is known to equal it in all these columns."""
+        places = [COMPARED.index(column) for column in columns]
+        if not all(self.alike_any[place] for place in places):
+            return False
+        return len(places) == 1 or bool(self.alike[:, places].all(axis=1).any())
 
 
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}

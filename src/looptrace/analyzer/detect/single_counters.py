@@ -198,7 +198,7 @@ class SingleCounters:
                 agent.look_ns = one.end_ns
         since_ns = one.end_ns if agent.look_ns is None else agent.look_ns
         one.looks = looks and one.end_ns - since_ns <= how.poll_limit_s * NS_PER_S
-        waits = waits or looks and one.end_ns - one.start_ns >= how.poll_wait_s * NS_PER_S
+        waits = waits or (looks and one.end_ns - one.start_ns >= how.poll_wait_s * NS_PER_S)
         if one.unfinished and seen_ns is not None:
             waits = waits or one.end_ns - seen_ns >= how.pending_wait_s * NS_PER_S
         self.waits_seen += waits

@@ -19,7 +19,7 @@ import polars as pl
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import RuleForms, RuleSet
-from looptrace.analyzer.detect.single_columns import encode_turn
+from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
 from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.detect.stretches import Growth, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
@@ -54,6 +54,11 @@ from looptrace.rules.contract import Rule
 from looptrace.rules.turns import KINDS, Flags, Kind, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
+# So many turns of a task that come at once in their order are each looked at alone.
+TOGETHER_MAX = TURNS_MORE
+# Of more turns that are counted anew it is not asked which rules may fire at each of them.
+ASKED_MAX = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Fed:
@@ -79,6 +84,7 @@ class _Part:
     task: LiveTask
     begin: int  # the first of them in the block of the task
     asked: set[str] = field(default_factory=set)  # rules that may fire at them
+    asked_all: bool = False
     # Where they are all that may still move, these turns, and how many of them are settled now.
     anew: list[tuple[int, Turn]] | None = None
     settles: int = 0
@@ -225,13 +231,15 @@ class LiveEngine:
         """Count turns; returns what is to be evaluated of each task.
 
         Of most tasks these are the new turns. They are all that may still move where a new one does
-        not come last, or one is gone.
+        not come last, one is gone, or many come at once, most of which may be settled.
         """
         parts: dict[str, _Part] = {}
         for name, new in arrived.items():
             task = self._tasks[name]
             task.note(new)
-            last = task.last_in_order(new) if name not in gone else None
+            last = None
+            if name not in gone and len(new) <= TOGETHER_MAX:
+                last = task.last_in_order(new)
             if last is not None and len(task.block) + len(new) > task.turns_max:
                 last = last if task.settle(self._policy.recovery) else None
             if last is None:
@@ -247,35 +255,43 @@ class LiveEngine:
         """Count turns that come last, and find out which rules may fire at them."""
         part = _Part(task, len(task.block))
         for turn in turns:
-            one = encode_turn(turn, turn[AT["end_ns"]])
-            one.earlier = task.block.earlier()
-            task.add(one, self._kinds_read)
-            for name, rule in self._bounds[one.kind]:
-                if name not in part.asked and (rule is None or rule.may_fire(one)):
-                    part.asked.add(name)
-            if reset := reset_at(one):
-                part.moving.resets.append(reset)
+            self._add(part, encode_turn(turn, turn[AT["end_ns"]]), part.moving)
         task.wait_for([(turn[AT["end_ns"]], turn) for turn in turns])
         return part
 
     def _all_anew(self, task: LiveTask, fresh: list[tuple[int, Turn]]) -> _Part:
         """Count all turns anew that may still move; some of them are settled now."""
-        part = _Part(task, task.settled_turns, {forms.name for forms in self._forms}, fresh)
+        part = _Part(task, task.settled_turns, anew=fresh)
+        if len(fresh) > ASKED_MAX:
+            part.asked_all = True
+            part.asked.update(forms.name for forms in self._forms)
         part.settles = settling(fresh, task.settled_ns)
         task.block.cut(part.begin)
         task.counters = task.settled_counters
         for place, (order_ns, turn) in enumerate(fresh):
             if place == part.settles:
                 task.counters = task.settled_counters.copy()
-            one = encode_turn(turn, order_ns)
-            task.add(one, self._kinds_read)
-            if reset := reset_at(one):
-                happened = part.final if place < part.settles else part.moving
-                happened.resets.append(reset)
+            happened = part.final if place < part.settles else part.moving
+            self._add(part, encode_turn(turn, order_ns), happened)
         if task.counters is task.settled_counters:
             task.counters = task.settled_counters.copy()
         task.settled_counters.steps.clear()
         return part
+
+    def _add(self, part: _Part, one: SingleTurn, happened: Happened) -> None:
+        """Count a turn and hold it, and find out which rules may fire at it."""
+        if not part.asked_all:
+            part.task.block.compare(one)
+        part.task.add(one, self._kinds_read)
+        if reset := reset_at(one):
+            happened.resets.append(reset)
+        if not part.asked_all:
+            bounds = self._bounds[one.kind]
+            part.asked.update(
+                name
+                for name, rule in bounds
+                if name not in part.asked and (rule is None or rule.may_fire(one))
+            )
 
     def _evaluate(self, parts: Sequence[_Part]) -> None:
         """Let the rules that may fire evaluate the turns, and add what they find to the parts."""

@@ -36,7 +36,7 @@ TRACES_KEPT_MAX = 100
 NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
 # After so many turns more those that lie behind the horizon are settled, which costs as much as
 # some turns; tasks that began at once do so one after the other.
-TURNS_MORE = 32
+TURNS_MORE = 8
 
 _Id = tuple[str | None, ...]
 key_of: Callable[[Turn], _Id] = itemgetter(*(AT[name] for name in TURN_KEY))

@@ -20,15 +20,24 @@ from looptrace.analyzer.detect.counters import RESETS
 from looptrace.analyzer.detect.evaluate import Seen
 from looptrace.analyzer.detect.loop_rows import Gather, LoopRow
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
-from looptrace.analyzer.detect.single_columns import COUNTED, SingleTurn, text_code
+from looptrace.analyzer.detect.single_columns import COMPARED, COUNTED, SingleTurn, text_code
 from looptrace.analyzer.fingerprint.similarity import meanings_of
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.timeline import TaskReset, reset_of
 from looptrace.analyzer.schema import columns as schema
 from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA
-from looptrace.rules.turns import KINDS, Codes, Flags, Turns
+from looptrace.rules.turns import KINDS, UNKNOWN, Flags, Turns
 
-__all__ = ["AT", "TurnBlock", "gather_from", "reset_at", "rows_of", "seen_of", "table_of", "turns_of"]
+__all__ = [
+    "AT",
+    "TurnBlock",
+    "gather_from",
+    "reset_at",
+    "rows_of",
+    "seen_of",
+    "table_of",
+    "turns_of",
+]
 
 # Columns of a row of numbers by how they are written; those of eight bytes come first.
 _FORMATS = {"Codes": "q", "Figures": "d", "Flags": "?"}
@@ -37,7 +46,9 @@ _SEEN = {
     for column in fields(Turns)
     if str(column.type) in _FORMATS and column.name != "task"
 } | {"searches": "?"}
-_WRITTEN = sorted(_SEEN, key=lambda name: _SEEN[name] == "?")
+_WRITTEN = [*COMPARED, *(name for name in _SEEN if name not in COMPARED and _SEEN[name] != "?")]
+_WRITTEN += [name for name, written in _SEEN.items() if written == "?"]
+_compared_of = attrgetter(*COMPARED)
 _ALIGN = 8
 _PADDING = -sum(_SEEN[name] == "?" for name in _WRITTEN) % _ALIGN
 _STRUCT = Struct("=" + "".join(_SEEN[name] for name in _WRITTEN) + "x" * _PADDING)
@@ -45,7 +56,9 @@ _ROW = np.dtype(
     {
         "names": _WRITTEN,
         "formats": [np.dtype(_SEEN[name]) for name in _WRITTEN],
-        "offsets": np.cumsum([0, *(np.dtype(_SEEN[name]).itemsize for name in _WRITTEN[:-1])]).tolist(),
+        "offsets": np.cumsum(
+            [0, *(np.dtype(_SEEN[name]).itemsize for name in _WRITTEN[:-1])]
+        ).tolist(),
         "itemsize": _STRUCT.size,
     }
 )
@@ -84,9 +97,14 @@ class TurnBlock:
         self.rows.append(row)
         self.texts.append(_text(one.source) if row.kind in kinds_read else None)
 
-    def earlier(self) -> npt.NDArray[Any]:
-        """Return the rows of numbers as they are now."""
-        return np.frombuffer(bytes(self.numbers), _ROW)
+    def compare(self, one: SingleTurn) -> None:
+        """Let a turn that comes next know which of these it equals in what is compared."""
+        codes = np.array(_compared_of(one))
+        rows = np.frombuffer(self.numbers, np.int64).reshape(-1, _STRUCT.size // _ALIGN)[
+            :, : len(codes)
+        ]
+        one.alike = (rows == codes) & (codes != UNKNOWN)
+        one.alike_any = one.alike.any(axis=0).tolist()
 
     def cut(self, count: int) -> None:
         """Leave the first turns only."""
@@ -136,7 +154,9 @@ def turns_of(table: npt.NDArray[Any], counts: Sequence[int], **other: Any) -> Tu
     numbers: dict[str, Any] = {name: table[name] for name in _WRITTEN if name != "searches"}
     if len(table) > _FEW_ROWS:
         numbers = {name: np.ascontiguousarray(column) for name, column in numbers.items()}
-    return Turns(task=np.repeat(np.arange(len(counts)), counts), **{"texts": (), **other}, **numbers)
+    return Turns(
+        task=np.repeat(np.arange(len(counts)), counts), **{"texts": (), **other}, **numbers
+    )
 
 
 def seen_of(
@@ -173,7 +193,9 @@ def _requests(rows: Sequence[LoopRow], table: npt.NDArray[Any]) -> pl.DataFrame:
     columns = {name: [getattr(row, name) for row in rows] for name in names}
     coded = {name: table[name].copy() for name in ("searches", "external")}
     coded["outcome_code"] = table["outcome"].copy()
-    return pl.DataFrame(columns | coded, schema_overrides={name: TURN_SCHEMA[name] for name in names})
+    return pl.DataFrame(
+        columns | coded, schema_overrides={name: TURN_SCHEMA[name] for name in names}
+    )
 
 
 def _fits(rows: Sequence[LoopRow], table: npt.NDArray[Any], override: Override) -> Flags:
