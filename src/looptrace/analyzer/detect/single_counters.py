@@ -65,7 +65,7 @@ class _Epoch:
         self.began_ns = began_ns
         self.steps = self.errors = self.errors_before = self.figures = self.figures_before = 0
         self.tries = self.tries_before = self.work = self.improvements = 0
-        self.improved = dict.fromkeys(METRICS, 0)  # by metric
+        self.improved: dict[str, int] = dict.fromkeys(METRICS, 0)  # by metric
         self.best: dict[int, _Best] = {}  # by what figures are of
         self.phase, self.phase_text = UNKNOWN, None  # the last that is known
         self.visits: dict[tuple[int, int], int] = {}  # by phase and its improvements

@@ -51,7 +51,7 @@ from looptrace.analyzer.gates.timeline import with_history
 from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.rules.contract import Rule
-from looptrace.rules.turns import KINDS, Flags, Kind, LaneSpec
+from looptrace.rules.turns import KINDS, Flags, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
 # So many turns of a task that come at once in their order are each looked at alone.
@@ -429,7 +429,7 @@ class LiveEngine:
 
 
 def _bounds_of(
-    kind: Kind, every: Iterable[RuleForms], rule_set: RuleSet
+    kind: str, every: Iterable[RuleForms], rule_set: RuleSet
 ) -> list[tuple[str, Rule | None]]:
     """Return the rules that look at turns of a kind, with whom to ask; None: always."""
     bounds: list[tuple[str, Rule | None]] = []

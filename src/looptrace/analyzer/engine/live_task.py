@@ -54,7 +54,7 @@ class Standing(NamedTuple):
 class Group(NamedTuple):
     """Turns that were judged together, and may still move: how many, and what happened there."""
 
-    count: int
+    turns: int
     happened: Happened
 
 
@@ -135,7 +135,7 @@ class LiveTask:
         What was found in them as they came is the same that would be found in them now.
         """
         final = settling(self.waiting, self.settled_ns)
-        ends = list(accumulate(group.count for group in self.groups))
+        ends = list(accumulate(group.turns for group in self.groups))
         groups = bisect_right(ends, final)
         self.turns_max = len(self.block) + TURNS_MORE
         if not groups:

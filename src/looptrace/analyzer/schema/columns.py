@@ -2,7 +2,7 @@
 
 A turn goes through stages: *turns* (`TURN_SCHEMA`), *coded* (integer codes of what rules compare,
 and marks) and *counted* (what is counted from the start of a task). Rules see those that are fields
-of `looptrace.rules.turns.Turns`; what else there is serves to make them or to continue them live.
+of `looptrace.rules.turns.Turns`; what else there is serves to make them.
 None of these columns is stored.
 """
 
