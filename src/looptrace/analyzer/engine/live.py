@@ -221,8 +221,6 @@ class LiveEngine:
                 counting = self._rules.counting
                 counters = SingleCounters(counting), SingleCounters(counting)
                 task = LiveTask(standing, standing, *counters, recalled=state.gate is not None)
-                self._stagger = (self._stagger + 1) % TURNS_MORE
-                task.turns_max += self._stagger
             self._tasks[name] = task
 
     def _parts(
@@ -370,7 +368,8 @@ class LiveEngine:
             places = wanted[begin : begin + count].nonzero()[0].tolist()
             task.block.keep(places, count)
             task.settled_turns, task.settled_since = len(places), 0
-            task.turns_max = max(task.turns_max, len(task.block) + TURNS_MORE)
+            self._stagger = (self._stagger + 1) % TURNS_MORE
+            task.turns_max = len(task.block) + TURNS_MORE + self._stagger
 
     def _wanted(self, blocks: Sequence[TurnBlock], counts: Sequence[int]) -> Flags:
         """Mark of the first turns of each task those that later turns of the task depend on."""
