@@ -14,7 +14,7 @@ import numpy as np
 
 from looptrace.errors import InputError
 from looptrace.rules.actions import ACTIONS, Action
-from looptrace.rules.turns import Codes, Flags, Lane, LaneSpec
+from looptrace.rules.turns import Codes, Flags, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import Pattern, gathered
 
 __all__ = [
@@ -181,6 +181,14 @@ class Rule(ABC):
     @abstractmethod
     def evaluate(self, lane: Lane) -> Evaluation:
         """Return how far a loop has got at every turn of the lane."""
+
+    def may_fire(self, turn: NewTurn) -> bool:  # noqa: ARG002
+        """Return whether the rule can fire at a turn of its lane, as far as one turn tells.
+
+        Live, a rule is asked to evaluate the lane only where it can. False must be sure; a rule
+        that does not say is always asked.
+        """
+        return True
 
     @abstractmethod
     def say(self, loop: Loop) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ __all__ = [
     "Lane",
     "LaneSpec",
     "Meanings",
+    "NewTurn",
     "Turns",
 ]
 
@@ -81,6 +82,32 @@ class Meanings:
     place: Codes  # index into `sketches`, of turns with a subject
     sketches: npt.NDArray[np.int32]  # one row a text
     product_min: int  # least inner product of two that are alike
+
+
+class NewTurn(Protocol):
+    """The last turn of its task, as `Rule.may_fire` sees it: some of the columns of `Turns`."""
+
+    began_ns: int
+    chant_times: int
+    end_ns: int
+    enters: bool
+    errors: int
+    external: bool
+    iteration: int
+    silent: bool
+    steps: int
+    talks_on: int
+    transitions_seen: int
+    tries_since_progress: int
+    turns_since_best: int
+    visits: int
+
+    def again(self, *columns: str) -> bool:
+        """Return whether an earlier turn of its task is known to equal it in all these columns.
+
+        That is among the turns that rules look back on; the columns are codes.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

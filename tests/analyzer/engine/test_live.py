@@ -12,15 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.detect.counters import DAY_S, Counting
+from looptrace.analyzer.detect.columns import encode_columns
+from looptrace.analyzer.detect.counters import DAY_S, Counting, add_counters
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.phases import METRICS, Convergence
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
+from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
+from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.columns import COUNTED
+from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.rules.attempts.degradation import Degradation
 from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
@@ -32,7 +36,7 @@ from looptrace.rules.phases.transition_repeats import TransitionRepeats
 from looptrace.rules.registry import default_rules
 from looptrace.rules.responses.monologue import Monologue
 from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
-from looptrace.rules.turns import Lane
+from looptrace.rules.turns import UNKNOWN, Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch, findings_of, ruleset
 from tests.seeds import seeds
@@ -160,6 +164,31 @@ def test_batch_and_live_agree(
 
     assert found == arrived(turns, seed, rule_set)
     assert len({finding.id for finding in found}) == len(found)
+
+
+@settings(max_examples=seeds(40))
+@given(st.lists(step, min_size=1, max_size=60))
+def test_turns_are_counted_one_by_one_as_all_at_once(steps: list[dict[str, Any]]) -> None:
+    """There are two ways for the sake of speed, and rules must not see which it was."""
+    turns = table(steps)
+    how = Counting(converging=CONVERGING)
+    counted = add_counters(encode_columns(turns), how)
+    counters: dict[str, SingleCounters] = {}
+    single: list[SingleTurn] = []
+    for turn in turns.rows():
+        one = encode_turn(turn, turn[AT["order_ns"]])
+        counters.setdefault(turn[AT["task"]], SingleCounters(how)).count(one)
+        single.append(one)
+
+    for column in COUNTED:
+        values = [getattr(one, column.name.removesuffix("_code"), None) for one in single]
+        if column.unit == "code":
+            known = [value != UNKNOWN for value in values]
+            assert known == [code != UNKNOWN for code in counted[column.name].to_list()]
+        elif column.dtype != pl.String:
+            assert values == counted[column.name].to_list(), column.name
+    names = [one.phase_before_text for one in single]
+    assert names == counted["phase_before"].to_list()
 
 
 @pytest.mark.parametrize("seed", range(seeds(4)))

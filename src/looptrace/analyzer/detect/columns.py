@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from math import nan
@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.parts import Columns
-from looptrace.analyzer.fingerprint.chants import Chant, chant_of_turn, with_chants
+from looptrace.analyzer.fingerprint.chants import with_chants
 from looptrace.analyzer.fingerprint.error_kinds import (
     EXTERNAL,
     MENDABLE,
@@ -35,7 +35,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
 )
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import SILENCE
-from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Flags, Turns
+from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Turns
 from looptrace.rules.vocabulary import pair
 
 # What is coded as the hash of the column of a turn that has its name.
@@ -75,8 +75,8 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
     )
-    tools = {name: _tool_marks(name) for name in turns["name"].drop_nulls().unique()}
-    untested = [kind for kind in turns["task_kind"].drop_nulls().unique() if _is_untested(kind)]
+    tools = {name: tool_marks(name) for name in turns["name"].drop_nulls().unique()}
+    untested = [kind for kind in turns["task_kind"].drop_nulls().unique() if is_untested(kind)]
     turns = with_chants(turns).with_columns(
         *(_code(name) for name in _HASHED),
         *(_of_tools(mark, tools) for mark in _ToolMarks._fields),
@@ -127,83 +127,6 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
     ).to_dict()
 
 
-def encode_few(values: Mapping[str, Sequence[Any]]) -> Columns:
-    """Return `CODED` of turns whose columns are lists, as arrays: the same as `encode_columns`.
-
-    There are two, because a call of Polars takes as long as all that is to be done for some turns,
-    and Python for many takes longer than Polars. What follows from what is in one place, and a test
-    holds both to the same.
-    """
-    count = len(values["kind"])
-    columns = _coded_texts(values, count) | _marks_of(values)
-    call = np.array([kind == "tool" for kind in values["kind"]])
-    failed = np.array([value is True for value in values["failed"]])
-    tells = np.array([kind not in (None, UNTOLD) for kind in values["error_kind"]])
-    alone = columns["step_code"] == UNKNOWN
-    searches = np.flatnonzero(call & alone & columns["searches"] & ~failed).tolist()
-    columns["look_chars"] = np.array(
-        [
-            0 if error is None and result is None else len(result if error is None else error)
-            for error, result in zip(values["error"], values["result"], strict=True)
-        ]
-    )
-    columns["look_chars"][~call | columns["changes"]] = 0
-    network = np.array([kind == "network" for kind in values["error_kind"]])
-    mendable = np.array([kind in MENDABLE for kind in values["error_kind"]])
-    mendable |= network & _matches(OWN_SERVER, values["error"])
-    parts = {"call": call, "failed": failed, "told": tells, "mendable": mendable}
-    parts["sleeps"] = _matches(SLEEPS, values["arguments"])
-    parts["unfinished"] = _matches(UNFINISHED, values["result"])
-    columns |= _marks(columns | parts)
-    columns["search_result_code"] = np.zeros(count, dtype=np.int64)
-    if searches:
-        rows = [
-            (r, values["name"][r], values["result"][r], columns["outcome_code"][r])
-            for r in searches
-        ]
-        places, codes = _search_results(pl.DataFrame(rows, _SEARCHED, orient="row"))
-        columns["search_result_code"][places] = codes
-    return columns
-
-
-def _coded_texts(values: Mapping[str, Sequence[Any]], count: int) -> Columns:
-    """Return the codes of the texts of some turns, of their traces and of their steps."""
-    texts = [text for name in (*_HASHED, "trace_id", "step") for text in values[name]]
-    *coded, trace, step = _codes(texts).reshape(-1, count)
-    columns: Columns = {f"{name}{_CODE}": codes for name, codes in zip(_HASHED, coded, strict=True)}
-    columns["trace_code"] = trace
-    columns["status_code"] = np.array(
-        [
-            _STATUS_CODES.get(name, UNKNOWN) if kind in ("attempt", "switch") else UNKNOWN
-            for kind, name in zip(values["kind"], values["name"], strict=True)
-        ]
-    )
-    steps = np.array([step is not None for step in values["step"]])
-    columns["step_code"] = np.where(steps, trace >> 1 ^ step, UNKNOWN)
-    return columns
-
-
-def _marks_of(values: Mapping[str, Sequence[Any]]) -> Columns:
-    """Return what some turns say of themselves: their tools, errors, kinds of task, chants."""
-    tools = [_NO_TOOL if name is None else _tool_marks(name) for name in values["name"]]
-    columns: Columns = {
-        name: np.array(marks, dtype=np.bool_)
-        for name, marks in zip(_ToolMarks._fields, zip(*tools, strict=True), strict=True)
-    }
-    columns["has_id"] = np.array([call_id is not None for call_id in values["call_id"]])
-    columns["external"] = np.array([kind in EXTERNAL for kind in values["error_kind"]])
-    columns["untested"] = np.array(
-        [kind is not None and _is_untested(kind) for kind in values["task_kind"]]
-    )
-    columns["silent"] = np.array([response == SILENCE for response in values["response"]])
-    spoken = list(zip(values["kind"], values["text"], strict=True))
-    columns["only_calls"] = np.array([kind == "model" and text == "" for kind, text in spoken])
-    chants = [chant_of_turn(kind, text) for kind, text in spoken]
-    for name, figures in zip(Chant._fields, zip(*chants, strict=True), strict=True):
-        columns[f"chant_{name}"] = np.array(figures)
-    return columns
-
-
 class _ToolMarks(NamedTuple):
     """What the name of a tool says of it."""
 
@@ -213,12 +136,11 @@ class _ToolMarks(NamedTuple):
     pauses: bool
 
 
-_NO_TOOL = _ToolMarks(changes=False, searches=False, reads=False, pauses=False)
-_STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
-
-
 @lru_cache(CODES_KEPT_MAX)
-def _tool_marks(name: str) -> _ToolMarks:
+def tool_marks(name: str | None) -> _ToolMarks:
+    """Return what the name of a tool says of it; without a name, nothing."""
+    if name is None:
+        return _ToolMarks(changes=False, searches=False, reads=False, pauses=False)
     changes = bool(CHANGES.search(name))
     return _ToolMarks(
         changes=changes,
@@ -229,7 +151,8 @@ def _tool_marks(name: str) -> _ToolMarks:
 
 
 @lru_cache(CODES_KEPT_MAX)
-def _is_untested(task_kind: str) -> bool:
+def is_untested(task_kind: str) -> bool:
+    """Return whether a task of this kind is one that tests cannot tell of."""
     return re.search(UNTESTED, task_kind) is not None
 
 
@@ -265,10 +188,6 @@ def _marks(columns: Columns) -> Columns:
     }
 
 
-def _matches(pattern: str, texts: Sequence[str | None]) -> Flags:
-    return np.array([text is not None and bool(re.search(pattern, text)) for text in texts])
-
-
 def _step_code(turns: pl.DataFrame) -> pl.Expr:
     """Code the parallel step of a trace that a turn belongs to; most traces have none."""
     if turns["step"].null_count() == turns.height:
@@ -293,17 +212,10 @@ def _search_results(searches: pl.DataFrame) -> tuple[Codes, Codes]:
     return answers["row"].to_numpy(), answers["code"].to_numpy()
 
 
-def _codes(texts: Sequence[str | None]) -> Codes:
-    """Return the codes of texts, 0 where there is none."""
-    # The same as the hash of the column, without what goes before an expression.
-    codes = pl.Series(texts, dtype=pl.String).to_frame().hash_rows().to_numpy().view(np.int64)
-    return np.where(np.array([text is None for text in texts]), UNKNOWN, codes)
-
-
 @lru_cache(CODES_KEPT_MAX)
 def code_of(text: str) -> int:
     """Return the code that a text has in every column of codes."""
-    return int(_codes([text])[0])
+    return int(pl.Series([text]).hash().to_numpy().view(np.int64)[0])
 
 
 def _code(name: str) -> pl.Expr:

@@ -1,8 +1,8 @@
 """Coded turns to counted ones: turns, resets, tokens, visits to phases, transitions, progress.
 
 These counts have no bound. Rules look back on a bounded number of turns, so whatever counts from
-the start of a task is counted here, in batch over whole tasks, and live onwards from the last
-settled turn of each group.
+the start of a task is counted here, in batch over whole tasks; live, `single_counters` counts one
+turn after the other.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.columns import task_numbers
-from looptrace.analyzer.detect.parts import Columns, Parts, changes, lasts_of
+from looptrace.analyzer.detect.parts import Columns, Parts, changes
 from looptrace.analyzer.detect.persons import (
     PERSONS,
     SPEAKERS,
     Persons,
-    remembered,
     speakers_of,
 )
 from looptrace.analyzer.detect.phases import Converging, count_phases, own_figures
@@ -53,10 +52,6 @@ _DONE = STATUSES.index("done") + 1
 _ANY_CALL = 1
 # Before all times: no span declares the phase of a turn for those within.
 NEVER_NS = -1
-
-# What is counted since something happened, which for steps is never: own failures in a row, figures
-# since the best, attempts and failures since there was progress.
-SINCE = ("steps", "errors", "turns_since_best", "tries_since_progress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +124,14 @@ def _names(names: tuple[str, ...], codes: Codes) -> pl.Expr:
 
 
 def counted_columns(turns: pl.DataFrame) -> Columns:
-    """Return the columns of coded turns that are counted, with none of them settled."""
+    """Return the columns of coded turns that are counted."""
     rows: Columns = {name: turns[name].to_numpy() for name in _CODED_USED}
     rows |= {name: _filled(turns[name], 0) for name in _SUMMED}
     rows |= {name: _filled(turns[name].cast(pl.Float64), nan) for name in _FIGURES}
     rows["phase_start_ns"] = _filled(turns["phase_start_ns"], NEVER_NS)
-    rows |= {"own_improvements": 0 * rows["markers"], "own_figure_best": nan * rows["coverage"]}
     rows["kind"] = turns["kind"].to_physical().cast(pl.Int64).to_numpy()
     rows["failed"] = _filled(turns["failed"], fill=False)
     rows["task"] = task_numbers(turns["task"])
-    rows["settled"] = np.zeros(turns.height, dtype=np.bool_)
     return rows
 
 
@@ -150,15 +143,13 @@ def _filled(values: pl.Series, fill: float) -> Any:
 
 
 def continue_counters(rows: Columns, how: Counting) -> Codes:
-    """Add `turn` and `COUNTED` to ordered, coded turns; those that are `settled` have them.
+    """Add `turn` and `COUNTED` to ordered, coded turns of whole tasks.
 
-    Of the settled turns, which come first in their task, only the `carriers` need be there. Batch
-    has none of them; both count here, so that they count the same. Returned is for each turn the
-    row of the turn before it that says its phase, or settled its phase before; -1 without one.
+    Returned is for each turn the row of the turn before it that says its phase; -1 without one.
     """
     tasks = Parts(rows, changes(rows["task"]))
     rows["speaker_code"] = speakers_of(rows, tasks, how.persons)
-    rows["reset_code"] = tasks.kept("reset_code", _reset(rows, tasks, how))
+    rows["reset_code"] = _reset(rows, tasks, how)
     resets = rows["reset_code"]
     tasks.count(turn=rows["kind"] != _USER, epoch=resets != 0)
     epochs = Parts(rows, changes(rows["task"], rows["epoch"]))
@@ -172,33 +163,10 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
         **{f"{name}_total": rows[name] for name in TOKENS},
     )
     agents.count(**{f"{name}_sum": rows[name] for name in TOKENS})
-    rows["twin"] = tasks.kept("twin", _twin(rows, tasks))
+    rows["twin"] = _twin(rows, tasks)
     marks = _progress(rows, epochs)
     _tries(rows, epochs, marks)
     return count_phases(rows, epochs, how.converging)
-
-
-def carriers(rows: Columns, persons: Persons) -> Flags:
-    """Mark the turns that carry counts forward, among counted ones: the last of each group.
-
-    A reset ends the groups that are not of the whole task.
-    """
-    task, epoch = rows["task"], rows["epoch"]
-    marked = remembered(rows, persons)
-    tasks = lasts_of([task])
-    marked[tasks] = True
-    marked[lasts_of([task, rows["agent_code"]])] = True
-    calls = _calls(rows).nonzero()[0]
-    if len(calls):
-        # Earlier looks are kept by the rules that tell polls, which look back further than those.
-        marked[calls[lasts_of([task[calls], rows["agent_code"][calls]])]] = True
-    current = epoch == epoch[tasks][np.cumsum(changes(task)) - 1]
-    transition = ("phase_code", "converging", "phase_before_code")
-    for names in (transition[:2], transition, ("measured_code",)):
-        places = (current & (rows[names[0]] != UNKNOWN)).nonzero()[0]
-        if len(places):
-            marked[places[lasts_of([task[places], *(rows[name][places] for name in names)])]] = True
-    return marked
 
 
 def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
@@ -241,18 +209,15 @@ def _looks(rows: Columns, agents: Parts, how: Counting) -> Flags:
     looks: Flags = rows["only_reads"] | rows["unfinished"]
     calls = _calls(rows)
     agents.count(calls_made=calls, calls_doing=calls & ~looks)
-    rows["look_ns"] = agents.kept("look_ns", rows["end_ns"])
-    rows["looks"] = agents.kept("looks", looks)
+    rows["looks"] = looks
     if not looks.any():
         return looks
     earlier = _earlier_looks(rows, agents, calls)
     calls, looks, ends_ns = (agents.sorted(each) for each in (calls, looks, rows["end_ns"]))
     seen = looks & (earlier >= 0)
-    begins = agents.last(calls & (~seen | agents.settled))
-    since_ns = np.where(begins < 0, ends_ns, agents.sorted(rows["look_ns"])[begins])
-    rows["look_ns"] = agents.kept("look_ns", agents.by_row(since_ns))
-    in_time = agents.by_row(looks & (ends_ns - since_ns <= how.poll_limit_s * NS_PER_S))
-    rows["looks"] = agents.kept("looks", in_time)
+    begins = agents.last(calls & ~seen)
+    since_ns = np.where(begins < 0, ends_ns, ends_ns[begins])
+    rows["looks"] = agents.by_row(looks & (ends_ns - since_ns <= how.poll_limit_s * NS_PER_S))
     took_ns = ends_ns - agents.sorted(rows["start_ns"])
     between_ns = np.where(seen, ends_ns - ends_ns[earlier], 0)
     pending = agents.sorted(rows["unfinished"]) & seen
@@ -338,15 +303,12 @@ def _progress(rows: Columns, epochs: Parts) -> _Marks:
 
 
 def _best_before(rows: Columns, places: Codes, passes: Flags) -> dict[str, Figures]:
-    """Add the best figures so far of each call, and return those before each turn.
+    """Return the best figures so far of each call before each turn.
 
     What fails after all tests passed is compared with what came after that, too.
     """
     if not len(places):  # As in most traces.
-        rows["passed"] = np.zeros(len(passes), dtype=np.int64)
-        unknown = np.full(len(passes), nan)
-        rows |= {f"{name}_best": unknown for name in _FIGURES}
-        return dict.fromkeys(_FIGURES, unknown)
+        return dict.fromkeys(_FIGURES, np.full(len(passes), nan))
     calls = Parts(rows, by=(rows["task"], rows["epoch"], rows["measured_code"]), only=places)
     calls.count(passed=passes)
     by = (rows["task"], rows["epoch"], rows["measured_code"], rows["passed"] - passes)
@@ -365,25 +327,21 @@ def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
     progress = marks.improves | rows["works"] | _new_work(rows, epochs, attempt) | done
     fine = (kind == _TOOL) & ~rows["failed"]
     steps = (kind != _USER) & (kind != _SWITCH)
+    epochs.count(steps=steps)
     epochs.since(
-        steps=(steps, np.zeros_like(steps)),
         errors=(own, fine),
         turns_since_best=(marks.compares, marks.gains),
         tries_since_progress=(own | attempt | (kind == _PROGRESS), progress),
     )
-    rows["began_ns"] = epochs.kept("began_ns", rows["end_ns"])[epochs.first]
+    rows["began_ns"] = rows["end_ns"][epochs.first]
 
 
 def _new_work(rows: Columns, epochs: Parts, attempt: Flags) -> Flags:
-    """Add the last completed work that was reported; returns which turns report other work."""
+    """Return which turns report other completed work than was reported before."""
     reported = np.where(attempt, rows["outcome_code"], UNKNOWN)
-    work = epochs.kept("work_code", reported)
-    if not work.any():
-        rows["work_code"] = work
-        return np.zeros(len(work), dtype=np.bool_)
-    last = epochs.last(work != UNKNOWN)
-    before = epochs.before(last)
-    rows["work_code"] = np.where(last < 0, UNKNOWN, work[last])
-    known_before = np.where(before < 0, UNKNOWN, work[before])
+    if not reported.any():
+        return np.zeros(len(reported), dtype=np.bool_)
+    before = epochs.before(epochs.last(reported != UNKNOWN))
+    known_before = np.where(before < 0, UNKNOWN, reported[before])
     other: Flags = (reported != UNKNOWN) & (reported != known_before)
     return other

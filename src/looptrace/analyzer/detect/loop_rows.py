@@ -48,6 +48,7 @@ class LoopRow(NamedTuple):
     start_ns: int
     end_ns: int
     failed: bool | None
+    error: str | None
     error_type: str | None
     error_kind: str | None
     signature: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf, nan
 from typing import Any
 
@@ -22,22 +22,12 @@ def changes(*columns: Codes) -> Flags:
     return starts
 
 
-def lasts_of(keys: Sequence[Codes], count: int = 1) -> Codes:
-    """Return the last rows, at most `count`, of each group of rows with equal keys."""
-    order = np.lexsort(keys[::-1])
-    starts = changes(*(key[order] for key in keys))
-    ends = np.append(starts.nonzero()[0][1:], len(order))
-    left = ends[np.cumsum(starts) - 1] - np.arange(len(order))
-    lasts: Codes = order[left <= count]
-    return lasts
-
-
 class Parts:
-    """Turns in parts, within which something is counted; settled turns come first in each.
+    """Turns in parts, within which something is counted.
 
     A part are rows that stand together from each that `starts` on, or the rows of `only` with equal
     keys. Counting is done in NumPy, because a window of Polars for each count takes ten times as
-    long, and live a call of Polars takes longer than all counts of a turn.
+    long.
     """
 
     def __init__(
@@ -57,12 +47,6 @@ class Parts:
         self.starts = starts
         self.number = np.cumsum(starts)
         self.first = starts.nonzero()[0][self.number - 1]
-        self.settled = self.sorted(rows["settled"])
-        self._any_settled = self.settled.any()
-        if self._any_settled:
-            ends = np.ones(len(starts), dtype=np.bool_)
-            ends[:-1] = ~self.settled[1:] | starts[1:]
-            self._carries = self.settled & ends  # the last settled row of each part
 
     def sorted(self, values: Any) -> Any:
         """Return values of all rows part by part."""
@@ -76,53 +60,31 @@ class Parts:
         result[self.order] = values
         return result
 
-    def kept(self, name: str, values: Any) -> Any:
-        """Return values of rows that are not settled, of the others those of the column."""
-        if not self._any_settled:
-            return values
-        return np.where(self._rows["settled"], self._rows[name], values)
-
     def count(self, **what: Any) -> None:
         """Set columns to the sums of what is named as they are, from the start of each part on."""
         totals = self._onwards(what)
         if self.order is not None:
             ordered, totals = totals, np.zeros((len(what), len(self._rows["task"])), np.int64)
             totals[:, self.order] = ordered
-        self._rows |= zip(what, self._kept(what, totals), strict=True)
-
-    def _kept(self, names: Iterable[str], values: Codes) -> Codes:
-        """Return of settled rows those of the columns, and of others a row of values for each."""
-        if not self._any_settled:
-            return values
-        return np.where(self._rows["settled"], [self._rows[name] for name in names], values)
+        self._rows |= zip(what, totals, strict=True)
 
     def _onwards(self, what: Columns) -> Codes:
         """Return a row of sums for each column; one call for all takes as long as for one."""
         new = np.array([self.sorted(each) for each in what.values()], dtype=np.int64)
-        if self._any_settled:
-            before = np.array([self.sorted(self._rows[name]) for name in what])
-            new = np.where(self.settled, np.where(self._carries, before, 0), new)
         total: Codes = new.cumsum(axis=1)
         total -= (total - new)[:, self.first]
         return total
 
     def since(self, **what: tuple[Flags, Flags]) -> None:
-        """Set the three columns of names of `SINCE`: what is counted since the last that ends it.
+        """Set columns to what is counted since the last that ends it, and to what was before it.
 
         The rows of the parts stand together.
         """
-        every, before = ([f"{name}_{which}" for name in what] for which in ("all", "before"))
         counted, ends = zip(*what.values(), strict=True)
-        totals = self._onwards(dict(zip(every, counted, strict=True)))
-        marks = np.where(ends, totals, 0)
-        if self._any_settled:
-            kept = np.where(self._carries, [self._rows[name] for name in before], 0)
-            marks = np.where(self.settled, kept, marks)
-        totals = self._kept(every, totals)
-        marks = self._kept(before, self._last_mark(marks))
-        self._rows |= zip(every, totals, strict=True)
-        self._rows |= zip(before, marks, strict=True)
-        self._rows |= zip(what, self._kept(what, totals - marks), strict=True)
+        totals = self._onwards(dict(zip(what, counted, strict=True)))
+        before = self._last_mark(np.where(ends, totals, 0))
+        self._rows |= zip((f"{name}_before" for name in what), before, strict=True)
+        self._rows |= zip(what, totals - before, strict=True)
 
     def _last_mark(self, marks: Codes) -> Codes:
         """Return the greatest mark of the part up to each row, of each row of marks."""
@@ -136,11 +98,11 @@ class Parts:
         return np.where(places < self.first, -1, places)
 
     def best(self, name: str, sign: int) -> Figures:
-        """Add the best figure of each part so far; returns the best before each row, else NaN.
+        """Return the best figure of the part before each row, else NaN.
 
         A figure is better where it is higher, or, with -1 as the sign, where it is lower.
         """
-        figures = self.kept(f"{name}_best", self._rows[name])
+        figures = self._rows[name]
         worst = -inf * sign
         ordered = self.sorted(figures)
         values, ranks = np.unique(np.where(np.isnan(ordered), worst, ordered), return_inverse=True)
@@ -150,12 +112,9 @@ class Parts:
         so_far = values[ranks if sign > 0 else len(values) - 1 - ranks]
         so_far = np.where(so_far == worst, nan, so_far)
         before = np.where(self.starts, nan, np.roll(so_far, 1))
-        empty = np.full(len(self._rows["task"]), nan)
-        result = [empty, empty.copy()]
-        for column, parts in zip(result, (so_far, before), strict=True):
-            column[self.order] = parts
-        self._rows[f"{name}_best"] = result[0]
-        return result[1]
+        result = np.full(len(self._rows["task"]), nan)
+        result[self.order] = before
+        return result
 
     def before(self, places: Codes) -> Codes:
         """Return what the place before each in its part has; -1 at the first."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 from msgspec import Meta
 
-from looptrace.analyzer.detect.parts import Columns, Parts, lasts_of
+from looptrace.analyzer.detect.parts import Columns, Parts
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Flags
@@ -56,8 +56,7 @@ class Persons:
 def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
     """Return the `Speaker` of each message in ordered turns, as `SPEAKERS` counts from 1; else 0.
 
-    Rows that are `settled` have theirs. They are told in a loop, because each depends on the
-    messages before it.
+    They are told in a loop, because each depends on the messages before it.
     """
     speakers = np.zeros(len(rows["task"]), dtype=np.int64)
     messages = (rows["kind"] == _USER).nonzero()[0]
@@ -68,14 +67,13 @@ def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
     for row in messages.tolist():
         earlier = known.setdefault(int(rows["task"][row]), BoundedDict(how.messages_kept))
         words, has_id = int(rows["call_code"][row]), bool(rows["has_id"][row])
-        speaker: Speaker = "intervention"
-        if not has_id:
-            speaker = _speaker(how, again=words in earlier, attempted=bool(attempted[row]))
+        again, after = words in earlier, bool(attempted[row])
+        speaker = speaker_of(how, has_id=has_id, again=again, attempted=after)
         speakers[row] = SPEAKERS.index(speaker) + 1
         if not has_id and words != UNKNOWN:
             earlier.pop(words, None)  # What came last is forgotten last.
             earlier[words] = None
-    return np.asarray(tasks.kept("speaker_code", speakers))
+    return speakers
 
 
 def _after_attempts(rows: Columns, tasks: Parts) -> Flags:
@@ -93,25 +91,12 @@ def _tried(kind: Codes) -> Flags:
     return marked
 
 
-def _speaker(how: Persons, *, again: bool, attempted: bool) -> Speaker:
+def speaker_of(how: Persons, *, has_id: bool, again: bool, attempted: bool) -> Speaker:
     """Return who wrote a message, by the settings and by what came before it."""
+    if has_id:
+        return "intervention"
     if how.messages != "new":
         return "message" if how.messages == "all" else "setting"
     if again:
         return "same_words"
     return "attempts" if attempted else "message"
-
-
-def remembered(rows: Columns, how: Persons) -> Flags:
-    """Mark the counted turns that later messages are compared with: a bounded number a task."""
-    task, kind = rows["task"], rows["kind"]
-    marked = np.zeros(len(task), dtype=np.bool_)
-    attempts = _tried(kind).nonzero()[0]
-    if len(attempts):
-        marked[attempts[lasts_of([task[attempts]])]] = True
-    words = rows["call_code"]
-    messages = ((kind == _USER) & ~rows["has_id"] & (words != UNKNOWN)).nonzero()[0]
-    if len(messages):
-        messages = np.sort(messages[lasts_of([task[messages], words[messages]])])
-        marked[messages[lasts_of([task[messages]], how.messages_kept)]] = True
-    return marked

@@ -48,10 +48,11 @@ def own_figures(
     if not _any_own(converging):
         return np.full(count, nan)
     pairs = zip(phases, metrics, strict=True)
-    return np.array([_own_figure(phase, figures, converging) for phase, figures in pairs])
+    return np.array([own_figure(phase, figures, converging) for phase, figures in pairs])
 
 
-def _own_figure(phase: str | None, metrics: str | None, converging: Converging) -> float:
+def own_figure(phase: str | None, metrics: str | None, converging: Converging) -> float:
+    """Return a turn's own figure, as `own_figures` does of many."""
     convergence = converging.get(phase or "")
     if metrics is None or convergence is None or convergence.better is None:
         return nan
@@ -66,17 +67,14 @@ def _any_own(converging: Converging) -> bool:
 def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
     """Count visits and transitions; returns of each turn the row that says the phase before it."""
     phase = rows["phase_code"]
-    known = epochs.kept("phase_before_code", np.zeros_like(phase))
-    known = np.where(phase == UNKNOWN, known, phase)
-    if not known.any():  # As in most traces; saves half of the time.
+    if not phase.any():  # As in most traces; saves half of the time.
         nothing = np.zeros_like(phase)
         for name in ("phase_before_code", "visits", "transitions_seen", "converging"):
             rows[name] = nothing
         rows["enters"] = np.zeros(len(phase), dtype=np.bool_)
         return np.full_like(phase, -1)
-    before = epochs.before(epochs.last(known != UNKNOWN))
-    phase_before = np.where(before < 0, UNKNOWN, known[before])
-    rows["phase_before_code"] = epochs.kept("phase_before_code", phase_before)
+    before = epochs.before(epochs.last(phase != UNKNOWN))
+    rows["phase_before_code"] = np.where(before < 0, UNKNOWN, phase[before])
     places = phase.nonzero()[0]
     if _any_own(converging):
         _own_improvements(rows, places)
@@ -86,7 +84,7 @@ def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
         iterations = np.where(phase == code_of(name), improvements, iterations)
     rows["converging"] = iterations
     other = (phase != rows["phase_before_code"]) | _begins_anew(rows, epochs)
-    enters = epochs.kept("enters", (phase != UNKNOWN) & other & (rows["kind"] != _USER))
+    enters = (phase != UNKNOWN) & other & (rows["kind"] != _USER)
     rows["enters"] = enters
     visited = (rows["task"], rows["epoch"], phase, iterations)
     Parts(rows, by=visited, only=places).count(visits=enters)

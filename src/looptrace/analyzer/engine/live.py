@@ -11,21 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
-from typing import NamedTuple
+from itertools import islice
 
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.counters import carriers
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import RuleForms, RuleSet
+from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
+from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.detect.stretches import Growth, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
-from looptrace.analyzer.engine.live_moments import Happened, happened_to, moments_in, still_open
+from looptrace.analyzer.engine.live_moments import Happened, moments_in, still_open
 from looptrace.analyzer.engine.live_task import (
     HORIZON_S,
     TURNS_MORE,
+    Group,
     LiveTask,
     Standing,
     by_task,
@@ -34,15 +36,12 @@ from looptrace.analyzer.engine.live_task import (
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.turn_block import (
     AT,
-    EMPTY,
     TurnBlock,
-    count_on,
-    encoded,
     gather_from,
-    joined,
-    put_in_order,
+    reset_at,
     rows_of,
     seen_of,
+    table_of,
     turns_of,
 )
 from looptrace.analyzer.fingerprint.single_turns import Turn
@@ -51,8 +50,14 @@ from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import with_history
 from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.rules.turns import LaneSpec
+from looptrace.rules.contract import Rule
+from looptrace.rules.turns import KINDS, Flags, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
+
+# So many turns of a task that come at once in their order are each looked at alone.
+TOGETHER_MAX = TURNS_MORE
+# Of more turns that are counted anew it is not asked which rules may fire at each of them.
+ASKED_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +77,19 @@ class Fed:
         return in_order([finding_of(loop) for loop in self.loops])
 
 
-class _Part(NamedTuple):
-    """Turns of one task that are evaluated, after others that they are counted on from."""
+@dataclass(slots=True)
+class _Part:
+    """Turns of one task that are evaluated, after others that it holds."""
 
-    name: str
-    before: TurnBlock
-    fresh: TurnBlock
-    # How many of the fresh are settled now; None where they are only the turns that are new, and
-    # not all that may still move.
-    settles: int | None = None
+    task: LiveTask
+    begin: int  # the first of them in the block of the task
+    asked: set[str] = field(default_factory=set)  # rules that may fire at them
+    asked_all: bool = False
+    # Where they are all that may still move, these turns, and how many of them are settled now.
+    anew: list[tuple[int, Turn]] | None = None
+    settles: int = 0
+    final: Happened = field(default_factory=lambda: Happened([], []))  # at settled turns
+    moving: Happened = field(default_factory=lambda: Happened([], []))  # at those that may move
 
 
 class LiveEngine:
@@ -106,6 +115,7 @@ class LiveEngine:
         self._tasks: dict[str, LiveTask] = {}  # the one that was fed last comes last
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
+        self._bounds = [_bounds_of(kind, self._forms, policy.rule_set) for kind in KINDS]
         self._lookbacks: dict[LaneSpec, int] = {}
         for forms in self._forms:
             furthest = max(self._lookbacks.get(forms.lane, 1), forms.lookback)
@@ -153,12 +163,10 @@ class LiveEngine:
         fed = Fed([], [], [])
         decisions = self._moved(moves, fed)
         parts = self._parts(self._in_time([*turns, *decisions]), self._held(gone))
-        if not parts:
-            return fed
-        parts, happened = self._evaluated(parts)
-        for part, (final, moving) in zip(parts, happened, strict=True):
-            self._take(part, final, moving, fed)
-        self._keep([part for part in parts if part.settles is not None])
+        self._evaluate([part for part in parts.values() if part.asked])
+        for name, part in parts.items():
+            self._take(name, part, fed)
+        self._keep([part.task for part in parts.values() if part.task.settled_since])
         self._evict()
         return fed
 
@@ -187,25 +195,20 @@ class LiveEngine:
                 held.setdefault(name, set()).add(key)
         return held
 
-    def _in_time(self, turns: Sequence[Turn]) -> dict[str, TurnBlock]:
-        """Return the turns of each task that do not come too late, with their codes."""
-        if not turns:
-            return {}
-        places: dict[str, list[int]] = {}
-        for place, turn in enumerate(turns):
-            places.setdefault(turn[AT["task"]], []).append(place)
-        self._touch(places)
-        in_time: dict[str, list[int]] = {}
-        for name, mine in places.items():
+    def _in_time(self, turns: Iterable[Turn]) -> dict[str, list[Turn]]:
+        """Return the turns of each task that do not come too late."""
+        arrived: dict[str, list[Turn]] = {}
+        for turn in turns:
+            arrived.setdefault(turn[AT["task"]], []).append(turn)
+        self._touch(arrived)
+        in_time: dict[str, list[Turn]] = {}
+        for name, mine in arrived.items():
             settled_ns = self._tasks[name].settled_ns
-            if kept := [place for place in mine if turns[place][AT["end_ns"]] >= settled_ns]:
+            kept = [turn for turn in mine if turn[AT["end_ns"]] >= settled_ns]
+            self.late += len(mine) - len(kept)
+            if kept:
                 in_time[name] = kept
-        late = len(turns) - sum(map(len, in_time.values()))
-        self.late += late
-        if late == len(turns):
-            return {}
-        block = encoded(turns)
-        return {name: block.take(np.array(mine)) for name, mine in in_time.items()}
+        return in_time
 
     def _touch(self, names: Iterable[str]) -> None:
         """Hold these tasks, and let them be the last to go."""
@@ -215,97 +218,136 @@ class LiveEngine:
                 # Counts begin anew with what comes now; a gate waits for a person.
                 state = self._recall(name)
                 standing = Standing({}, state if state.gate else TaskState(name))
-                task = LiveTask(standing, standing, recalled=state.gate is not None)
+                counting = self._rules.counting
+                counters = SingleCounters(counting), SingleCounters(counting)
+                task = LiveTask(standing, standing, *counters, recalled=state.gate is not None)
             self._tasks[name] = task
 
     def _parts(
-        self, arrived: dict[str, TurnBlock], gone: Mapping[str, Collection[TurnKey]]
-    ) -> list[_Part]:
-        """Return what is to be evaluated: of most tasks the new turns, of some all that may move.
+        self, arrived: dict[str, list[Turn]], gone: Mapping[str, Collection[TurnKey]]
+    ) -> dict[str, _Part]:
+        """Count turns; returns what is to be evaluated of each task.
 
-        The latter have too many turns, or a new one that does not come last, or one that is gone.
+        Of most tasks these are the new turns. They are all that may still move where a new one does
+        not come last, one is gone, or many come at once, most of which may be settled.
         """
-        parts, anew = dict[str, _Part](), dict.fromkeys(gone, EMPTY)
+        parts: dict[str, _Part] = {}
         for name, new in arrived.items():
             task = self._tasks[name]
             task.note(new)
-            last = task.last_in_order(new) if name not in gone else None
-            task.newest_ns = max(task.newest_ns, *(turn[AT["end_ns"]] for turn in new.turns))
+            last = None
+            if name not in gone and len(new) <= TOGETHER_MAX:
+                last = task.last_in_order(new)
+            if last is not None and len(task.block) + len(new) > task.turns_max:
+                last = last if task.settle(self._policy.recovery) else None
             if last is None:
-                anew[name] = new
+                parts[name] = self._all_anew(task, task.merged(new, gone.get(name, ())))
             else:
-                parts[name] = _Part(name, task.near, last)
-        for name, new in anew.items():
-            anew[name] = self._tasks[name].merged(new, gone.get(name, ()))
-        if anew:
-            for name, fresh in zip(anew, put_in_order(list(anew.values())), strict=True):
-                task = self._tasks[name]
-                before = task.block.part(0, task.settled_turns)
-                settles = settling(fresh, task.settled_ns)
-                parts[name] = _Part(name, before, fresh, settles)
-        return list(parts.values())
+                parts[name] = self._in_order(task, last)
+        for name in gone.keys() - arrived.keys():
+            task = self._tasks[name]
+            parts[name] = self._all_anew(task, task.merged((), gone[name]))
+        return parts
 
-    def _evaluated(self, parts: list[_Part]) -> tuple[list[_Part], list[tuple[Happened, Happened]]]:
-        """Count and judge the fresh turns; returns the counted parts, and what happened in each.
+    def _in_order(self, task: LiveTask, turns: Sequence[Turn]) -> _Part:
+        """Count turns that come last, and find out which rules may fire at them."""
+        part = _Part(task, len(task.block))
+        for turn in turns:
+            self._add(part, encode_turn(turn, turn[AT["end_ns"]]), part.moving)
+        task.wait_for([(turn[AT["end_ns"]], turn) for turn in turns])
+        return part
 
-        That is what happened at settled turns, and what did at those that may still move.
-        """
-        sizes = np.array([(len(part.before), len(part.fresh)) for part in parts])
-        task = np.repeat(np.arange(len(parts)), sizes.sum(axis=1))
-        begins = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes.ravel())])
-        block = joined([block for part in parts for block in (part.before, part.fresh)])
-        fresh = np.repeat(np.tile([False, True], len(parts)), sizes.ravel())
-        count_on(block, task, ~fresh, self._rules.counting)
-        settles = np.zeros(len(block), dtype=np.bool_)
-        counted: list[_Part] = []
-        for part, begin, middle, end in zip(
-            parts, begins[:-1:2].tolist(), begins[1::2].tolist(), begins[2::2].tolist(), strict=True
-        ):
-            settles[middle : middle + (part.settles or 0)] = True
-            before = block.part(begin, middle) if part.settles is not None else EMPTY
-            counted.append(part._replace(before=before, fresh=block.part(middle, end)))
-        seen = seen_of(block, task, fresh, self._rules, self._kinds_read)
-        marks = (settles, fresh & ~settles)
-        loops = stretches_in(seen, self._forms, gather_from(block), marks)
-        names = [part.name for part in parts]
-        final, moving = (
-            happened_to(names, each, block.resets(rows))
-            for each, rows in zip(loops, marks, strict=True)
-        )
-        return counted, list(zip(final, moving, strict=True))
+    def _all_anew(self, task: LiveTask, fresh: list[tuple[int, Turn]]) -> _Part:
+        """Count all turns anew that may still move; some of them are settled now."""
+        part = _Part(task, task.settled_turns, anew=fresh)
+        if len(fresh) > ASKED_MAX:
+            part.asked_all = True
+            part.asked.update(forms.name for forms in self._forms)
+        part.settles = settling(fresh, task.settled_ns)
+        task.block.cut(part.begin)
+        task.counters = task.settled_counters
+        for place, (order_ns, turn) in enumerate(fresh):
+            if place == part.settles:
+                task.counters = task.settled_counters.copy()
+            happened = part.final if place < part.settles else part.moving
+            self._add(part, encode_turn(turn, order_ns), happened)
+        if task.counters is task.settled_counters:
+            task.counters = task.settled_counters.copy()
+        task.settled_counters.steps.clear()
+        return part
 
-    def _take(self, part: _Part, final: Happened, moving: Happened, fed: Fed) -> None:
+    def _add(self, part: _Part, one: SingleTurn, happened: Happened) -> None:
+        """Count a turn and hold it, and find out which rules may fire at it."""
+        if not part.asked_all:
+            part.task.block.compare(one)
+        part.task.add(one, self._kinds_read)
+        if reset := reset_at(one):
+            happened.resets.append(reset)
+        if not part.asked_all:
+            bounds = self._bounds[one.kind]
+            part.asked.update(
+                name
+                for name, rule in bounds
+                if name not in part.asked and (rule is None or rule.may_fire(one))
+            )
+
+    def _evaluate(self, parts: Sequence[_Part]) -> None:
+        """Let the rules that may fire evaluate the turns, and add what they find to the parts."""
+        if not parts:
+            return
+        blocks = [part.task.block for part in parts]
+        ends = np.cumsum([len(block) for block in blocks]).tolist()
+        settles, moves = np.zeros((2, ends[-1]), dtype=np.bool_)
+        for part, end in zip(parts, ends, strict=True):
+            begin = end - len(part.task.block) + part.begin
+            settles[begin : begin + part.settles] = True
+            moves[begin + part.settles : end] = True
+        asked = set[str]().union(*(part.asked for part in parts))
+        every = [forms for forms in self._forms if forms.name in asked]
+        seen = seen_of(blocks, settles | moves, self._rules, self._kinds_read)
+        final, moving = stretches_in(seen, every, gather_from(blocks), (settles, moves))
+        by_task = {part.task.block.rows[0].task: part for part in parts if len(part.task.block)}
+        for loop in final:
+            by_task[loop.task].final.loops.append(loop)
+        for loop in moving:
+            by_task[loop.task].moving.loops.append(loop)
+
+    def _take(self, name: str, part: _Part, fed: Fed) -> None:
         """Take a task through what happened in its fresh turns; nothing is told again."""
-        task, recovery = self._tasks[part.name], self._policy.recovery
-        anew = part.settles is not None
-        if not anew:
-            task.add(part.fresh)
+        task, recovery, moving = part.task, self._policy.recovery, part.moving
         before, grown, over = task.now, list[Growth](), list[GateEvent]()
         since = before
-        if anew:
-            update = continue_stretches(task.settled.loops, final.loops)
-            moments = moments_in(part.name, final, update.grown)
+        if part.anew is not None:
+            update = continue_stretches(task.settled.loops, part.final.loops)
+            moments = moments_in(name, part.final, update.grown)
             state, over = advance(task.settled.state, moments, recovery)
-            open_loops, over_loops = still_open(update.opened, part.fresh.rows[: part.settles])
+            open_loops, over_loops = update.opened, list[Stretch]()
+            if part.settles:
+                last = task.block.rows[part.begin + part.settles - 1]
+                open_loops, over_loops = still_open(open_loops, last)
             since = task.settled = Standing(open_loops, state)
             task.ended += [*update.ended, *over_loops]
             task.ended_now = []
             grown += update.grown
-        elif not moving.loops and not moving.resets:
+            task.groups.clear()
+            task.hold(part.settles, part.anew)
+        if task.waiting:
+            count = len(task.block) - part.begin - part.settles
+            task.groups.append(Group(count, moving))
+        if part.anew is None and not moving.loops and not moving.resets:
             fed.states.append(before.state)
             return
         now = continue_stretches(since.loops, moving.loops)
-        state, late = advance(since.state, moments_in(part.name, moving, now.grown), recovery)
+        state, late = advance(since.state, moments_in(name, moving, now.grown), recovery)
         task.now = Standing(now.opened, state)
         task.ended_now += now.ended
         new = {event.id: event for event in (*over, *late) if event.id not in task.emitted}
-        settled = {event.id for event in over}  # Settled moments come but once.
-        task.emitted = dict.fromkeys(key for key in (*task.emitted, *new) if key not in settled)
-        task.emitted_before.update(dict.fromkeys(settled))
+        task.emitted |= dict.fromkeys(new)
+        task.settle_events(event.id for event in over)  # Settled moments come but once.
         moved = {key for key in new if key in task.emitted_elsewhere}
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
-            rows = (joined([part.before, part.fresh]) if anew else task.block).frame()
+            rows = task.block.frame()
             events = with_history(events, rows, recovery.history_max)
             fed.openings.update(openings_of(events, [*grown, *now.grown], rows))
         known = before.loops
@@ -315,51 +357,40 @@ class LiveEngine:
         for event in events:
             (fed.moved if event.id in moved else fed.events).append(event)
 
-    def _keep(self, parts: Sequence[_Part]) -> None:
-        """Keep the turns that may still move, and the settled ones that others depend on."""
-        if not parts:
+    def _keep(self, tasks: Sequence[LiveTask]) -> None:
+        """Let go of the settled turns that no others depend on."""
+        if not tasks:
             return
-        settled = [joined([p.before, p.fresh.part(0, p.settles or 0)]) for p in parts]
-        for part, kept in zip(parts, self._needed(settled), strict=True):
-            middle = part.settles or 0
-            waiting = part.fresh.part(middle, len(part.fresh))
+        counts = [task.settled_turns for task in tasks]
+        wanted = self._wanted([task.block for task in tasks], counts)
+        borders = np.cumsum([0, *counts]).tolist()
+        for task, begin, count in zip(tasks, borders, counts, strict=False):
+            places = wanted[begin : begin + count].nonzero()[0].tolist()
+            task.block.keep(places, count)
+            task.settled_turns, task.settled_since = len(places), 0
             self._stagger = (self._stagger + 1) % TURNS_MORE
-            task = self._tasks[part.name]
-            task.hold(kept, part.fresh.turns[:middle], waiting, self._stagger)
-        blocks = [self._tasks[part.name].block for part in parts]
-        for part, near in zip(parts, self._needed(blocks), strict=True):
-            self._tasks[part.name].near = near
+            task.turns_max = len(task.block) + TURNS_MORE + self._stagger
 
-    def _needed(self, blocks: Sequence[TurnBlock]) -> list[TurnBlock]:
-        """Return of counted turns of each task those that later turns of the task depend on."""
-        block = joined(blocks)
-        if not len(block):
-            return list(blocks)
-        sizes = [len(each) for each in blocks]
-        task = np.repeat(np.arange(len(blocks)), sizes)
-        rows = block.columns() | {"task": task}
-        lasts = np.cumsum(sizes) - 1
-        # A reset ends the counts of phases and the lanes, so that what lies before the last one is
-        # never looked at; lanes of attempts go on over completions.
+    def _wanted(self, blocks: Sequence[TurnBlock], counts: Sequence[int]) -> Flags:
+        """Mark of the first turns of each task those that later turns of the task depend on."""
+        turns = turns_of(table_of(blocks, counts), counts)
+        lasts = (np.cumsum(counts) - 1)[turns.task]
+        # A reset ends the lanes, so that what lies before the last one is never looked at; lanes of
+        # attempts go on over completions.
         goes_on = {
-            outlasts: rows[name] == rows[name][lasts][task]
-            for outlasts, name in ((False, "epoch"), (True, "resets_seen"))
+            outlasts: column == column[lasts]
+            for outlasts, column in ((False, turns.epoch), (True, turns.resets_seen))
         }
-        wanted = carriers(rows, self._rules.counting.persons)
-        turns = turns_of(block, task)
+        wanted = np.zeros(len(turns.task), dtype=np.bool_)
         for spec, lookback in self._lookbacks.items():
             lane = turns.lane(spec)
             looked_at = lane.rows[lane.following < lookback - 1]
             wanted[looked_at] |= goes_on[spec.outlasts_completion][looked_at]
         # A gate shows the last failures of its task.
-        failures = np.cumsum(rows["failed"])
-        later = failures[lasts][task] - failures
-        shown = later < self._policy.recovery.history_max
-        wanted |= rows["failed"] & goes_on[False] & shown
-        places = wanted.nonzero()[0]
-        borders = np.searchsorted(places, [0, *(lasts + 1)]).tolist()
-        kept = block.take(places)
-        return [kept.part(begin, end) for begin, end in pairwise(borders)]
+        failures = np.cumsum(turns.failed)
+        shown = failures[lasts] - failures < self._policy.recovery.history_max
+        wanted |= turns.failed & goes_on[False] & shown
+        return wanted
 
     def _evict(self) -> None:
         over = len(self._tasks) - (self._tasks_max or len(self._tasks))
@@ -394,3 +425,15 @@ class LiveEngine:
             for loop in (*task.ended, *task.ended_now, *task.now.loops.values())
         ]
         return in_order([finding_of(loop) for loop in every])
+
+
+def _bounds_of(
+    kind: str, every: Iterable[RuleForms], rule_set: RuleSet
+) -> list[tuple[str, Rule | None]]:
+    """Return the rules that look at turns of a kind, with whom to ask; None: always."""
+    bounds: list[tuple[str, Rule | None]] = []
+    for forms in every:
+        if kind in forms.lane.kinds:
+            by_meaning = rule_set.meaning is not None and forms.rules[0].compares_meaning
+            bounds += [(forms.name, None if by_meaning else rule) for rule in forms.rules]
+    return bounds

@@ -24,12 +24,9 @@ def moments_in(name: str, happened: Happened, grown: Iterable[Growth]) -> Sequen
 
 
 def still_open(
-    loops: dict[Key, Stretch], settled: Sequence[LoopRow | None]
+    loops: dict[Key, Stretch], last: LoopRow
 ) -> tuple[dict[Key, Stretch], list[Stretch]]:
-    """Return the loops that may go on after settled turns, and those that a reset ended."""
-    last = settled[-1] if settled else None
-    if last is None:
-        return loops, []
+    """Return the loops that may go on after the last settled turn, and those that a reset ended."""
     opened: dict[Key, Stretch] = {}
     over: list[Stretch] = []
     for key, loop in loops.items():
@@ -39,15 +36,3 @@ def still_open(
         else:
             over.append(loop)
     return opened, over
-
-
-def happened_to(
-    names: Iterable[str], loops: Iterable[Stretch], resets: Iterable[TaskReset]
-) -> list[Happened]:
-    """Return what happened to each of the tasks."""
-    by_task: dict[str, Happened] = {name: Happened([], []) for name in names}
-    for loop in loops:
-        by_task[loop.task].loops.append(loop)
-    for reset in resets:
-        by_task[reset[0]].resets.append(reset)
-    return list(by_task.values())

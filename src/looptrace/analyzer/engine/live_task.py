@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import itemgetter
 from typing import NamedTuple
 
-import numpy as np
-
-from looptrace.analyzer.detect.stretches import Key, Stretch
-from looptrace.analyzer.engine.turn_block import AT, EMPTY, TurnBlock, joined
+from looptrace.analyzer.detect.loop_rows import LoopRow
+from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
+from looptrace.analyzer.detect.single_counters import SingleCounters
+from looptrace.analyzer.detect.stretches import Key, Stretch, continue_stretches
+from looptrace.analyzer.engine.live_moments import Happened, moments_in, still_open
+from looptrace.analyzer.engine.turn_block import AT, TurnBlock
 from looptrace.analyzer.fingerprint.single_turns import Turn
-from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState, advance
 from looptrace.analyzer.normalize.span_fields import TIME_NS_MAX
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY
+from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, placed
 from looptrace.bounded_dict import BoundedDict
-from looptrace.rules.turns import UNKNOWN
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Spans may arrive this long after younger ones of their task.
@@ -32,10 +36,11 @@ TRACES_KEPT_MAX = 100
 NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
 # After so many turns more those that lie behind the horizon are settled, which costs as much as
 # some turns; tasks that began at once do so one after the other.
-TURNS_MORE = 32
+TURNS_MORE = 8
 
 _Id = tuple[str | None, ...]
 key_of: Callable[[Turn], _Id] = itemgetter(*(AT[name] for name in TURN_KEY))
+_end_of: Callable[[Turn], int] = itemgetter(AT["end_ns"])
 _step_of: Callable[[Turn], _Id] = itemgetter(AT["trace_id"], AT["step"])
 
 
@@ -46,92 +51,173 @@ class Standing(NamedTuple):
     state: TaskState
 
 
+class Group(NamedTuple):
+    """Turns that were judged together, and may still move: how many, and what happened there."""
+
+    turns: int
+    happened: Happened
+
+
 @dataclass(slots=True)
 class LiveTask:
     """What is held of one task."""
 
     settled: Standing  # after the turns that cannot move any more
     now: Standing  # after all turns
-    block: TurnBlock = EMPTY  # the turns that may still move, and the settled ones before them
+    settled_counters: SingleCounters
+    counters: SingleCounters
+    block: TurnBlock = field(default_factory=TurnBlock)  # all turns that are held
     settled_turns: int = 0  # how many of the block
-    near: TurnBlock = EMPTY  # those of the block that a turn after them depends on
+    settled_since: int = 0  # how many of them since it was looked at which are needed
+    # The turns of the block that may still move, with their places in the order.
+    waiting: list[tuple[int, Turn]] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     turns_max: int = TURNS_MORE  # of the block, until more are settled
     keys: set[_Id] = field(default_factory=set)  # of the turns that may still move
     open_steps: set[_Id] = field(default_factory=set)  # trace and step of those
-    steps: BoundedDict[_Id, None] = field(  # trace and step, settled
-        default_factory=lambda: BoundedDict(STEPS_KEPT_MAX)
-    )
+    steps: BoundedDict[_Id, None] | None = None  # trace and step, settled
     newest_ns: int = NEVER_NS  # the last end
     order_ns: int = NEVER_NS  # the place of the last turn
+    settled_order_ns: int = NEVER_NS  # and of the last settled one
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
     emitted: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
-    emitted_before: BoundedDict[str, None] = field(  # ids of settled turns
-        default_factory=lambda: BoundedDict(EVENTS_KEPT_MAX)
-    )
+    emitted_before: BoundedDict[str, None] | None = None  # ids of settled turns
     emitted_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
-    traces: BoundedDict[str, None] = field(  # whose turns came
-        default_factory=lambda: BoundedDict(TRACES_KEPT_MAX + 1)
-    )
+    traces: dict[str, None] = field(default_factory=dict)  # whose turns came, the first of them
     decisions: list[Turn] = field(default_factory=list)  # turns in which a person has decided
     recalled: bool = False  # whether its state is known from before its turns
 
-    def add(self, turns: TurnBlock) -> None:
-        """Hold turns that come after all others."""
-        self.block = joined([self.block, turns])
-        self.near = joined([self.near, turns])
-        self.order_ns = turns.turns[-1][AT["end_ns"]]
-        self.keys.update(map(key_of, turns.turns))
-        self.open_steps.update(_step_of(turn) for turn in turns.turns if turn[AT["step"]])
+    def add(self, one: SingleTurn, kinds_read: Collection[str]) -> None:
+        """Count a turn that comes next, and hold it."""
+        self.counters.count(one)
+        self.block.add(one, kinds_read)
 
-    def last_in_order(self, new: TurnBlock) -> TurnBlock | None:
-        """Return new turns in their order if they come after all turns of their task, else None.
+    def wait_for(self, turns: Sequence[tuple[int, Turn]]) -> None:
+        """Note turns that are held and may still move."""
+        self.waiting += turns
+        self.order_ns = turns[-1][0]
+        self.keys.update(key_of(turn) for _, turn in turns)
+        self.open_steps.update(_step_of(turn) for _, turn in turns if turn[AT["step"]] is not None)
 
-        None too where the task has so many turns that some are to be settled.
-        """
-        ends = [turn[AT["end_ns"]] for turn in new.turns]
-        if len(new) > 1:
-            new = new.take(np.argsort(ends, kind="stable"))
-            ends.sort()
+    def last_in_order(self, new: Sequence[Turn]) -> list[Turn] | None:
+        """Return new turns in their order if they come after all turns of their task, else None."""
+        turns = sorted(new, key=_end_of) if len(new) > 1 else list(new)
+        ends = [_end_of(turn) for turn in turns]
         if ends[0] <= self.order_ns or len(set(ends)) < len(ends):
             return None
-        steps = [_step_of(turn) for turn in new.turns if turn[AT["step"]] is not None]
-        keys = {key_of(turn) for turn in new.turns}
-        if len(set(steps)) < len(steps) or len(keys) < len(new) or not self.keys.isdisjoint(keys):
+        keys = {key_of(turn) for turn in turns}
+        if len(keys) < len(turns) or not self.keys.isdisjoint(keys):
             return None
-        if any(step in self.open_steps or step in self.steps for step in steps):
+        steps = [_step_of(turn) for turn in turns if turn[AT["step"]] is not None]
+        if len(set(steps)) < len(steps):
             return None
-        if len(self.block) + len(new) > self.turns_max:
+        if any(step in self.open_steps or step in (self.steps or ()) for step in steps):
             return None
-        new.numbers["order_ns"] = ends
-        return new
+        return turns
 
-    def merged(self, new: TurnBlock, gone: Collection[_Id]) -> TurnBlock:
-        """Return the turns of a task that may move, with new ones; each turn counts once.
+    def merged(self, new: Sequence[Turn], gone: Collection[_Id]) -> list[tuple[int, Turn]]:
+        """Return the turns of a task that may move, with new ones, in order; each counts once.
 
         Those that are `gone` count no more, unless they are among the new ones.
         """
-        before = self.block.part(self.settled_turns, len(self.block))
-        waiting = joined([before, new])
         # Of a turn that comes twice the later knows more: its result, from what a model was given.
-        last = {
-            key: place
-            for place, turn in enumerate(waiting.turns)
-            if (key := key_of(turn)) not in gone or place >= len(before)
-        }
-        return _apart(waiting.take(np.array(list(last.values()), dtype=np.int64)), self.steps)
+        last = {key: turn for _, turn in self.waiting if (key := key_of(turn)) not in gone}
+        for turn in new:
+            key = key_of(turn)
+            last.pop(key, None)
+            last[key] = turn
+        return placed(_apart(turn, self.steps or ()) for turn in last.values())
 
-    def note(self, new: TurnBlock) -> None:
+    def settle(self, recovery: Recovery) -> bool:
+        """Take the turns for good that cannot move any more, if none has to be judged anew.
+
+        What was found in them as they came is the same that would be found in them now.
+        """
+        final = settling(self.waiting, self.settled_ns)
+        ends = list(accumulate(group.turns for group in self.groups))
+        groups = bisect_right(ends, final)
+        self.turns_max = len(self.block) + TURNS_MORE
+        if not groups:
+            return True
+        count = ends[groups - 1]
+        steps = {_step_of(turn) for _, turn in self.waiting[:count] if turn[AT["step"]] is not None}
+        if steps and any(_step_of(turn) in steps for _, turn in self.waiting[count:]):
+            return False  # A slow call stands apart from its step from now on.
+        last = self.block.rows[self.settled_turns + count - 1]
+        self._settle_groups([group.happened for group in self.groups[:groups]], last, recovery)
+        del self.groups[:groups]
+        self._replay()
+        for order_ns, turn in self.waiting[:count]:
+            self.settled_counters.count(encode_turn(turn, order_ns))
+        self.settled_counters.steps.clear()
+        self.hold(count, self.waiting)
+        return True
+
+    def _settle_groups(self, every: Sequence[Happened], last: LoopRow, recovery: Recovery) -> None:
+        """Take how the settled task stands through what happened."""
+        loops, state = self.settled
+        for happened in every:
+            if happened.loops or happened.resets:
+                update = continue_stretches(loops, happened.loops)
+                loops = update.opened
+                moments = moments_in(last.task, happened, update.grown)
+                state, events = advance(state, moments, recovery)
+                self.ended += update.ended
+                self.settle_events(event.id for event in events)
+        loops, over = still_open(loops, last)
+        self.ended += over
+        self.settled = Standing(loops, state)
+
+    def _replay(self) -> None:
+        """Let the loops go on from the settled ones, by what happened at turns that may move."""
+        if not self.now.loops and not self.ended_now:
+            return
+        loops, self.ended_now = self.settled.loops, []
+        for group in self.groups:
+            update = continue_stretches(loops, group.happened.loops)
+            loops = update.opened
+            self.ended_now += update.ended
+        self.now = Standing(loops, self.now.state)
+
+    def settle_events(self, ids: Iterable[str]) -> None:
+        """Note which events were told of settled moments, which come but once."""
+        for key in ids:
+            self.emitted.pop(key, None)
+            if self.emitted_before is None:
+                self.emitted_before = BoundedDict(EVENTS_KEPT_MAX)
+            self.emitted_before[key] = None
+
+    def hold(self, count: int, fresh: Sequence[tuple[int, Turn]]) -> None:
+        """Hold turns that are counted, of which the first `count` are settled."""
+        for order_ns, turn in fresh[:count]:
+            self.settled_order_ns = order_ns
+            if turn[AT["step"]] is not None:
+                if self.steps is None:
+                    self.steps = BoundedDict(STEPS_KEPT_MAX)
+                self.steps[_step_of(turn)] = None
+        self.settled_turns += count
+        self.settled_since += count
+        self.order_ns = self.settled_order_ns
+        waiting, self.waiting = fresh[count:], []
+        self.keys.clear()
+        self.open_steps.clear()
+        if waiting:
+            self.wait_for(waiting)
+
+    def note(self, new: Sequence[Turn]) -> None:
         """Note whose turns came, and what a person decided."""
-        for turn in new.turns:
-            self.traces[turn[AT["trace_id"]]] = None
+        for turn in new:
+            self.newest_ns = max(self.newest_ns, _end_of(turn))
+            if len(self.traces) <= TRACES_KEPT_MAX:
+                self.traces[turn[AT["trace_id"]]] = None
             if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None:
                 self.decisions.append(turn)
 
     @property
     def emitted_ever(self) -> dict[str, None]:
         """The ids of the last events that were told of the task."""
-        return {**self.emitted_before, **self.emitted_elsewhere, **self.emitted}
+        return {**(self.emitted_before or {}), **self.emitted_elsewhere, **self.emitted}
 
     def decisions_for(self, moves: Sequence[Move]) -> Iterator[Turn]:
         """Yield what people decided, as turns of the task that these turns move to."""
@@ -154,21 +240,6 @@ class LiveTask:
         whole = {move.trace_id for move in moves if move.is_whole}
         return len(self.traces) <= TRACES_KEPT_MAX and whole >= self.traces.keys()
 
-    def hold(self, kept: TurnBlock, settled: list[Turn], waiting: TurnBlock, more: int) -> None:
-        """Hold the turns that may still move, and the settled ones that others depend on.
-
-        `settled` are those that have become so, and `more` how many turns may come until the next.
-        """
-        for turn in settled:
-            if turn[AT["step"]] is not None:
-                self.steps[_step_of(turn)] = None
-        self.settled_turns = len(kept)
-        self.block = joined([kept, _apart(waiting, self.steps)])
-        self.order_ns = int(self.block.numbers["order_ns"][-1]) if len(self.block) else NEVER_NS
-        self.keys = set(map(key_of, waiting.turns))
-        self.open_steps = {_step_of(turn) for turn in waiting.turns if turn[AT["step"]]}
-        self.turns_max = len(self.block) + TURNS_MORE + more
-
     @property
     def settled_ns(self) -> int:
         """Turns that end before this come too late."""
@@ -188,21 +259,19 @@ def by_task(moves: Iterable[Move]) -> dict[str, list[Move]]:
     return leaving
 
 
-def settling(fresh: TurnBlock, horizon_ns: int) -> int:
+def settling(waiting: Sequence[tuple[int, Turn]], horizon_ns: int) -> int:
     """Return how many turns lie so far back that no span in time can come to stand before them."""
-    order_ns = fresh.numbers["order_ns"]
-    moves_ns = order_ns[fresh.numbers["end_ns"] >= horizon_ns].min(initial=TIME_NS_MAX)
-    return int(np.searchsorted(order_ns, moves_ns))
+    moves = (order_ns for order_ns, turn in waiting if _end_of(turn) >= horizon_ns)
+    moves_ns = min(moves, default=TIME_NS_MAX)
+    return bisect_left(waiting, moves_ns, key=itemgetter(0))
 
 
-def _apart(waiting: TurnBlock, settled: Collection[_Id]) -> TurnBlock:
-    """Let calls stand at their own ends where the first of their step is settled.
+def _apart(turn: Turn, settled: Collection[_Id]) -> Turn:
+    """Let a call stand at its own end where the first of its step is settled.
 
-    They ended too long after it to stand with it, and must not stand with one another.
+    It ended too long after it to stand with it, and must not stand with others of the step.
     """
-    for place, turn in enumerate(waiting.turns):
-        if settled and turn[AT["step"]] is not None and _step_of(turn) in settled:
-            step = AT["step"]
-            waiting.turns[place] = (*turn[:step], None, *turn[step + 1 :])
-            waiting.numbers["step_code"][place] = UNKNOWN
-    return waiting
+    step = AT["step"]
+    if not settled or turn[step] is None or _step_of(turn) not in settled:
+        return turn
+    return (*turn[:step], None, *turn[step + 1 :])

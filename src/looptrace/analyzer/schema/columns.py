@@ -2,7 +2,7 @@
 
 A turn goes through stages: *turns* (`TURN_SCHEMA`), *coded* (integer codes of what rules compare,
 and marks) and *counted* (what is counted from the start of a task). Rules see those that are fields
-of `looptrace.rules.turns.Turns`; what else there is serves to make them or to continue them live.
+of `looptrace.rules.turns.Turns`; what else there is serves to make them.
 None of these columns is stored.
 """
 
@@ -75,38 +75,21 @@ COUNTED = (
     Column("converging", _INT, "turns", "improvements of the metric that its phase converges on"),
     Column("waits_seen", _INT, "times", "times that the task stood still, or a tool paused"),
     Column("looks", _FLAG, "flag", "a call that only looks, and has not done so for too long"),
-    Column("look_ns", _INT, "ns", "end of its agent's last call that did or showed something new"),
-    Column("calls_made", _INT, "calls", "calls of its agent in the task, but for pauses, up to it"),
-    Column("calls_doing", _INT, "calls", "those of them that do more than look"),
     Column("changes_seen", _INT, "calls", "calls of the task that changed something, up to it"),
     Column("calls_seen", _INT, "calls", "calls of the task that did not fail or wait, up to it"),
     Column("works_seen", _INT, "calls", "calls of the task that worked, up to it"),
     Column("improvements", _INT, "turns", "turns of the epoch that brought progress"),
     Column("twin", _FLAG, "flag", "it does what the turn before it in one parallel step did"),
     Column("began_ns", _INT, "ns", "when the first turn of the epoch ended"),
-    Column("work_code", _INT, "code", "the last completed work that was reported"),
     Column("steps", _INT, "turns", "turns of the epoch, up to this one"),
-    Column("steps_all", _INT, "turns", "the same; what is carried forward"),
-    Column("steps_before", _INT, "turns", "0: steps begin with the epoch"),
     Column("errors", _INT, "calls", "own failures in a row"),
-    Column("errors_all", _INT, "calls", "own failures of the epoch"),
     Column("errors_before", _INT, "calls", "those before the row began"),
     Column("turns_since_best", _INT, "turns", "comparable figures since the best so far"),
-    Column("turns_since_best_all", _INT, "turns", "comparable figures of the epoch"),
     Column("turns_since_best_before", _INT, "turns", "those up to the best so far"),
     Column("tries_since_progress", _INT, "turns", "attempts, figures, own failures since progress"),
-    Column("tries_since_progress_all", _INT, "turns", "those of the epoch"),
     Column("tries_since_progress_before", _INT, "turns", "those up to the last progress"),
     Column("measured_code", _INT, "code", "the call that its figures are of"),
     Column("figures_compared", _INT, "turns", "figures of the epoch that others came before"),
-    Column("passed", _INT, "turns", "runs of its call in which all tests passed"),
-    Column("tests_failed_improvements", _INT, "turns", "turns with fewer failing tests than any"),
-    Column("coverage_improvements", _INT, "turns", "turns with more coverage than any"),
-    Column("markers_improvements", _INT, "turns", "turns with a marker of something completed"),
-    Column("own_improvements", _INT, "turns", "turns of the phase with a better own metric"),
-    Column("own_figure_best", _REAL, "own", "the best of them, where higher is better, or NaN"),
-    Column("tests_failed_best", _REAL, "tests", "the fewest failing tests of its call, or NaN"),
-    Column("coverage_best", _REAL, "percent", "the most coverage of its call, or NaN"),
     Column("input_tokens_sum", _INT, "tokens", "those of its agent in the task, up to it"),
     Column("input_tokens_total", _INT, "tokens", "those of the task, up to it"),
     Column("output_tokens_sum", _INT, "tokens", "those of its agent in the task, up to it"),

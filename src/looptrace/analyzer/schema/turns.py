@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Any
+
 import polars as pl
 
 from looptrace.rules.turns import KINDS
@@ -66,6 +70,9 @@ TURN_SCHEMA = pl.Schema(
 )
 
 
+# Places of the columns of a turn.
+AT = {name: place for place, name in enumerate(TURN_SCHEMA)}
+
 # A parallel call that ends longer after the first of its step stands at its own end, so that a live
 # engine never waits for it.
 STEP_SPREAD_S = 60
@@ -100,6 +107,32 @@ def ordered(turns: pl.DataFrame) -> pl.DataFrame:
     their ends, in an order that says nothing: by what they are, not by which was quicker.
     """
     return turns.with_columns(_ORDER_NS).sort(_ORDER)
+
+
+def placed(turns: Iterable[tuple[Any, ...]]) -> list[tuple[int, tuple[Any, ...]]]:
+    """Return some turns of one task in the order of `ordered`, each with its `order_ns`.
+
+    There are two, because a call of Polars takes longer than to sort some turns.
+    """
+    every = [(*_placed_by(turn), turn) for turn in turns]
+    first_ns: dict[tuple[str, str], int] = {}
+    for trace_id, step, end_ns, *_ in every:
+        if step is not None:
+            first_ns[trace_id, step] = min(end_ns, first_ns.get((trace_id, step), end_ns))
+    keyed: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
+    for trace_id, step, end_ns, call, outcome, start_ns, span_id, call_id, turn in every:
+        order_ns, said = end_ns, ("", "")
+        if step is not None and end_ns - first_ns[trace_id, step] <= STEP_SPREAD_S * NS_PER_S:
+            order_ns, said = first_ns[trace_id, step], (step, (call or "") + (outcome or ""))
+        keyed.append(((order_ns, *said, start_ns, span_id, call_id or ""), turn))
+    keyed.sort(key=itemgetter(0))
+    return [(key[0], turn) for key, turn in keyed]
+
+
+_placed_by = itemgetter(
+    *(AT[name] for name in ("trace_id", "step", "end_ns", "call", "outcome", "start_ns")),
+    *(AT[name] for name in ("span_id", "call_id")),
+)
 
 
 def numbered(turns: pl.DataFrame) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair
 
 
@@ -64,6 +64,10 @@ class IterationRepeat(Rule):
     def lookback(self) -> int:
         """The window, and what tells whether calls are polls."""
         return self.window + OWN_LOOKBACK
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether it says its iteration, and the call came before."""
+        return turn.iteration != UNKNOWN and turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the iterations whose ends are equal, up to each call of the task."""

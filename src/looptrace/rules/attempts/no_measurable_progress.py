@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import KINDS, UNKNOWN, Lane, LaneSpec
+from looptrace.rules.turns import KINDS, UNKNOWN, Lane, LaneSpec, NewTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,10 @@ class NoMeasurableProgress(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts since the last progress."""
         return 1
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether there was none for long enough."""
+        return max(turn.turns_since_best, turn.tries_since_progress) >= self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count since the last progress, of figures where there are some."""

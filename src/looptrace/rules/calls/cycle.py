@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair, shortest
 
 PERIOD_MIN = 2  # A period of 1 is what `repeated_call` finds.
@@ -48,6 +48,10 @@ class Cycle(Rule):
     def lookback(self) -> int:
         """All rounds of the longest pattern, and what tells whether its calls are polls."""
         return self.rounds_min * self.period_max + OWN_LOOKBACK
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether a round is there again."""
+        return turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each turn the shortest period with enough rounds, else the one with most."""

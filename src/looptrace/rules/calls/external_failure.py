@@ -17,7 +17,7 @@ from looptrace.rules.contract import (
     repeats,
     setting,
 )
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import streak
 
 
@@ -57,6 +57,10 @@ class ExternalFailure(Rule):
     def lookback(self) -> int:
         """As many failures as make a loop."""
         return self.attempts_min
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether it is a failure of the outside."""
+        return turn.external
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the failures of the outside in a row, whatever they say."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair, same_among
 
 PERCENT = 100
@@ -61,6 +61,10 @@ class NoNews(Rule):
     def lookback(self) -> int:
         """The window, and those before its first call that this one is compared with."""
         return 2 * self.window + OWN_LOOKBACK
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether what it shows was there before."""
+        return turn.again("outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the calls without news among the last, at each of them."""

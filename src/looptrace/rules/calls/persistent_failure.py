@@ -16,7 +16,7 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import attempts_among, pair, same_among
 
 
@@ -68,6 +68,10 @@ class PersistentFailure(Rule):
     def lookback(self) -> int:
         """The window."""
         return self.window
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether the failure came before."""
+        return turn.again("error") or turn.again("mendable")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the last of the task that a success lies between."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import OWN_LOOKBACK, alike_in_a_row, own, pair
 
 
@@ -58,6 +58,10 @@ class RepeatedCall(Rule):
     def lookback(self) -> int:
         """As many calls as make a loop, and what tells whether they are polls."""
         return self.attempts_min + OWN_LOOKBACK
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether the call came before."""
+        return turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the calls in a row that equal each other, result included."""

@@ -16,7 +16,7 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import pair, same_among
 
 
@@ -66,6 +66,10 @@ class RepeatedFailure(Rule):
     def lookback(self) -> int:
         """The window."""
         return self.window
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether the failure came before."""
+        return turn.again("error")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the last of the task, since anything succeeded."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import in_a_row, pair, streak
 
 
@@ -50,6 +50,10 @@ class SameResult(Rule):
     def lookback(self) -> int:
         """As many searches as make a loop."""
         return self.attempts_min
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether the answer came before."""
+        return turn.again("search_result")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal answers in a row to searches that each differ from the one before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own
 
 
@@ -43,6 +43,10 @@ class SignatureRepeat(Rule):
     def lookback(self) -> int:
         """As many outputs as make a loop, and what tells whether they are polls."""
         return self.attempts_min + OWN_LOOKBACK
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether the signature came before."""
+        return turn.again("signature")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the outputs in a row that have one signature."""

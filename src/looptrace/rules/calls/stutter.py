@@ -16,7 +16,7 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own, pair, same_among
 
 TWICE = 2  # More in a row is one place still, and what `repeated_call` finds.
@@ -64,6 +64,10 @@ class Stutter(Rule):
     def lookback(self) -> int:
         """The window, and those before it that tell whether a call came twice, and was no poll."""
         return self.window + 1 + TWICE + OWN_LOOKBACK
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether a call came twice."""
+        return turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the calls among the last that were made the second time in a row, and the first."""

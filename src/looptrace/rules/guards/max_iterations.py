@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,10 @@ class MaxIterations(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts from the start of the task."""
         return 1
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether there are too many."""
+        return turn.steps > self.max_iterations
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of turns."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import NS_PER_S
 
 
@@ -39,6 +39,10 @@ class MaxRuntime(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts from the start of the task."""
         return 1
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether it was too long."""
+        return turn.end_ns - turn.began_ns > self.max_runtime_s * NS_PER_S
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the time since the first turn."""

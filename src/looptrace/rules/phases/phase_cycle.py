@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import pair, shortest
 
 PERIOD_MIN = 2  # Turns that follow one another in one phase are one visit.
@@ -47,6 +47,10 @@ class PhaseCycle(Rule):
     def lookback(self) -> int:
         """As many visits as the transitions lie between."""
         return self.transitions + 1
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether it enters a phase."""
+        return turn.enters
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each visit the shortest pattern with enough rounds."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,10 @@ class PhaseVisits(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts from the start of the task."""
         return 1
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether there are too many."""
+        return turn.enters and turn.visits > self.max_visits
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each turn that enters a phase."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class Chant(Rule):
     def lookback(self) -> int:
         """The turn itself."""
         return 1
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether it says its last words often enough."""
+        return turn.chant_times >= self.times_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each text that is long enough."""

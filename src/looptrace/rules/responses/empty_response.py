@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 
@@ -44,6 +44,10 @@ class EmptyResponse(Rule):
     def lookback(self) -> int:
         """As many responses as make a loop."""
         return self.attempts_min
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether it is empty."""
+        return turn.silent
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the empty responses in a row with nothing new in between."""

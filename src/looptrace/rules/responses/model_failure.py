@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import in_a_row
 
 
@@ -41,6 +41,10 @@ class ModelFailure(Rule):
     def lookback(self) -> int:
         """As many failures as make a loop."""
         return self.attempts_min
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether the failure came before."""
+        return turn.again("error")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures in a row that are the agent's own."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import same_as, streak
 
 
@@ -50,6 +50,10 @@ class Monologue(Rule):
     def lookback(self) -> int:
         """As many responses as make a loop."""
         return self.attempts_min
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether it goes on from a response."""
+        return turn.talks_on != UNKNOWN
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count responses that go on from one another, as far back as the news stayed the same."""

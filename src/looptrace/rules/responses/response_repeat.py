@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 
@@ -49,6 +49,10 @@ class ResponseRepeat(Rule):
     def lookback(self) -> int:
         """As many responses as make a loop."""
         return self.attempts_min
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether the response came before."""
+        return turn.again("response")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal responses in a row, as far back as the news stayed the same."""

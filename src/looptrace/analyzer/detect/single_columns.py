@@ -1,0 +1,206 @@
+"""One turn at a time: its codes and marks, as `columns` makes them for tables of turns.
+
+A call of NumPy or Polars takes as long as all that is to be done for one turn. What follows from
+what is the same in both, by the same patterns, and a test holds both to the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import nan
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from looptrace.analyzer.detect.columns import is_untested, tool_marks
+from looptrace.analyzer.fingerprint.chants import chant_of_turn
+from looptrace.analyzer.fingerprint.error_kinds import EXTERNAL, MENDABLE, OWN_SERVER, UNTOLD
+from looptrace.analyzer.fingerprint.single_turns import Turn
+from looptrace.analyzer.fingerprint.tool_kinds import (
+    ACKNOWLEDGES,
+    FOUND_NOTHING,
+    QUERIES,
+    SLEEPS,
+    UNFINISHED,
+)
+from looptrace.analyzer.schema.turns import AT, SILENCE
+from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN
+
+# Before all times: no span declares the phase of a turn for those within.
+NEVER_NS = -1
+
+# What is coded as the hash of the column of a turn that has its name, with trace and step.
+CODED_TEXTS = (
+    *("agent", "subtask", "task_kind", "phase", "iteration", "call", "outcome", "signature"),
+    *("response", "talks_on"),
+)
+# What a turn is compared with earlier ones by, to tell which rules may fire at it.
+COMPARED = ("call", "outcome", "signature", "response", "error", "mendable", "search_result")
+# What an evaluation sees of a turn besides: its own numbers, codes, and what is counted.
+OWN = ("kind", "failed", "start_ns", "end_ns", "order_ns", "phase_start_ns", "markers")
+FIGURES = ("tests_failed", "tests_total", "coverage")
+CODED = (
+    *CODED_TEXTS,
+    *("error", "mendable", "search_result", "look_chars", "status", "trace", "has_id", "step"),
+    *("chant_times", "chant_chars", "external", "own", "changes", "works", "only_reads"),
+    *("unfinished", "searches", "pauses", "silent", "only_calls", "untested"),
+)
+COUNTED = (
+    *("turn", "epoch", "resets_seen", "speaker", "reset", "phase_before", "phase_before_text"),
+    *("enters", "visits", "transitions_seen", "converging", "waits_seen", "looks", "changes_seen"),
+    *("calls_seen", "works_seen", "improvements", "twin", "began_ns", "steps", "errors"),
+    *("errors_before", "turns_since_best", "turns_since_best_before", "tries_since_progress"),
+    *("tries_since_progress_before", "measured", "figures_compared", "input_tokens_sum"),
+    *("output_tokens_sum", "input_tokens_total", "output_tokens_total"),
+)
+
+
+class SingleTurn:
+    """A turn with its codes and marks and, once `SingleCounters` counted it, with its counts."""
+
+    __slots__ = (
+        "alike",
+        "alike_any",
+        "source",
+        *OWN,
+        *FIGURES,
+        "input_tokens",
+        "output_tokens",
+        *CODED,
+        *COUNTED,
+    )
+    source: Turn
+
+    if TYPE_CHECKING:  # The names of the columns; none is written down twice.
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def again(self, *columns: str) -> bool:
+        """Return whether an earlier turn is known to equal it in all these columns."""
+        places = [COMPARED.index(column) for column in columns]
+        if not all(self.alike_any[place] for place in places):
+            return False
+        return len(places) == 1 or bool(self.alike[:, places].all(axis=1).any())
+
+
+_KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
+_STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
+_TOOL = _KIND_CODES["tool"]
+_SLEEPS, _UNFINISHED, _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
+    re.compile, (SLEEPS, UNFINISHED, ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
+)
+_texts_of = itemgetter(*(AT[name] for name in (*CODED_TEXTS, "trace_id", "step")))
+_numbers_of = itemgetter(
+    *(AT[name] for name in ("start_ns", "end_ns", "phase_start_ns", "markers")),
+    *(AT[name] for name in ("input_tokens", "output_tokens", *FIGURES)),
+)
+_says = itemgetter(
+    *(AT[name] for name in ("kind", "name", "failed", "call_id", "task_kind", "response", "text")),
+    *(AT[name] for name in ("arguments", "result", "error", "error_kind")),
+)
+
+
+def text_code(text: str | None) -> int:
+    """Return the code of a text; it holds in this process only, and is not that of `columns`."""
+    return UNKNOWN if text is None else hash(text) or 1
+
+
+def _code(*parts: object) -> int:
+    """Return one code for several codes, the same where they are equal."""
+    return hash(parts) or 1
+
+
+def encode_turn(turn: Turn, order_ns: int) -> SingleTurn:
+    """Return a turn with its codes and marks: the same ones as `columns.encode_columns` makes."""
+    one = SingleTurn()
+    one.source = turn
+    *codes, trace, step = map(text_code, _texts_of(turn))
+    for name, code in zip(CODED_TEXTS, codes, strict=True):
+        setattr(one, name, code)
+    one.trace = trace
+    one.step = UNKNOWN if step == UNKNOWN else _code(trace, step)
+    start_ns, end_ns, phase_start_ns, markers, given, said, *figures = _numbers_of(turn)
+    one.start_ns, one.end_ns, one.order_ns = start_ns, end_ns, order_ns
+    one.phase_start_ns = NEVER_NS if phase_start_ns is None else phase_start_ns
+    one.markers, one.input_tokens, one.output_tokens = markers or 0, given or 0, said or 0
+    one.tests_failed, one.tests_total, one.coverage = (
+        nan if figure is None else figure for figure in figures
+    )
+    _mark(one, _Said(*_says(turn)))
+    return one
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the marks of a turn are read from."""
+
+    kind: str
+    name: str | None
+    failed: bool | None
+    call_id: str | None
+    task_kind: str | None
+    response: str | None
+    text: str | None
+    arguments: str | None
+    result: str | None
+    error: str | None
+    error_kind: str | None
+
+
+def _mark(one: SingleTurn, said: _Said) -> None:
+    kind, name = said.kind, said.name
+    one.kind = _KIND_CODES[kind]
+    one.failed = said.failed is True
+    one.has_id = said.call_id is not None
+    one.untested = said.task_kind is not None and is_untested(said.task_kind)
+    one.silent = said.response == SILENCE
+    one.only_calls = kind == "model" and said.text == ""
+    one.chant_times, one.chant_chars = chant_of_turn(kind, said.text)
+    one.status = UNKNOWN
+    if kind in ("attempt", "switch") and name is not None:
+        one.status = _STATUS_CODES.get(name, UNKNOWN)
+    one.external = said.error_kind in EXTERNAL
+    tool = tool_marks(name)
+    one.searches = tool.searches
+    shown = said.result if said.error is None else said.error
+    looks = one.kind == _TOOL and not tool.changes
+    one.look_chars = len(shown) if looks and shown is not None else 0
+    _mark_call(one, said)
+
+
+def _mark_call(one: SingleTurn, said: _Said) -> None:
+    """Set what follows from a call and its failure, as `columns` does in `_marks`."""
+    tool, is_call = tool_marks(said.name), one.kind == _TOOL
+    looks, fine = tool.searches or tool.reads, is_call and not one.failed
+    sleeps = is_call and said.arguments is not None and bool(_SLEEPS.search(said.arguments))
+    own = one.failed and not one.external
+    one.pauses = is_call and (tool.pauses or sleeps)
+    one.own = is_call and own
+    one.changes = fine and tool.changes
+    one.works = fine and not (looks or one.pauses)
+    one.only_reads = fine and tool.reads
+    one.unfinished = bool(fine and said.result is not None and _UNFINISHED.search(said.result))
+    one.error = UNKNOWN
+    if own and said.error_kind not in (None, UNTOLD):
+        one.error = one.outcome
+        if looks and one.call != UNKNOWN and one.outcome != UNKNOWN:
+            one.error = _code(one.outcome, one.call)
+    one.mendable = one.outcome if is_call and _is_mendable(said) else UNKNOWN
+    one.search_result = UNKNOWN
+    if fine and tool.searches and one.step == UNKNOWN and _tells(said):
+        one.search_result = _code(said.name, one.outcome)
+
+
+def _is_mendable(said: _Said) -> bool:
+    if said.error_kind == "network":
+        return said.error is not None and bool(_OWN_SERVER.search(said.error))
+    return said.error_kind in MENDABLE
+
+
+def _tells(said: _Said) -> bool:
+    """Return whether a search tells what it found, as `columns` does in `_search_results`."""
+    if said.result is None or said.name is None or _ACKNOWLEDGES.search(said.result):
+        return False
+    return not _QUERIES.search(said.name) or bool(_FOUND_NOTHING.search(said.result))

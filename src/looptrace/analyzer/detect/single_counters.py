@@ -1,0 +1,291 @@
+"""One turn after the other: the counts of a task, as `counters` makes them for tables of turns.
+
+Live, a turn comes alone, and is counted on from what is held of its task: a few numbers of the
+task, of each agent, and of the time since the last reset. What is counted is the same in both, and
+the tests that hold batch and live to the same hold these, too.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from math import isnan, nan
+
+from looptrace.analyzer.detect.counters import RESETS, Counting
+from looptrace.analyzer.detect.persons import PERSONS, SPEAKERS, speaker_of
+from looptrace.analyzer.detect.phases import METRICS, own_figure
+from looptrace.analyzer.detect.single_columns import SingleTurn
+from looptrace.analyzer.schema.turns import AT
+from looptrace.bounded_dict import BoundedDict
+from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN
+from looptrace.rules.vocabulary import NS_PER_S, OWN_LOOKBACK
+
+_TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
+    KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
+)
+_DONE = STATUSES.index("done") + 1
+# Figures of a call that is not known are compared with one another, too.
+_ANY_CALL = 1
+_PERSON_CODES = {SPEAKERS.index(speaker) + 1 for speaker in PERSONS}
+_MESSAGE = SPEAKERS.index("message") + 1
+_PERSON, _BY_MESSAGE, _COMPLETED, _IDLE = (RESETS.index(name) + 1 for name in RESETS)
+
+
+class _Agent:
+    """What is counted of one agent in its task."""
+
+    __slots__ = ("epoch", "input_sum", "look_ns", "output_sum", "seen")
+
+    def __init__(self) -> None:
+        self.input_sum = self.output_sum = 0
+        self.look_ns: int | None = None  # end of its last call that did or showed something new
+        self.epoch = 0  # of what was seen
+        # Its last call that did more than look, and looks since: call, outcome and end of each.
+        self.seen: tuple[tuple[int, int, int], ...] = ()
+
+
+class _Best:
+    """The best figures of one call since all its tests passed."""
+
+    __slots__ = ("coverage", "tests_failed")
+
+    def __init__(self) -> None:
+        self.tests_failed = self.coverage = nan
+
+
+class _Epoch:
+    """What is counted since the last reset."""
+
+    __slots__ = (
+        *("began_ns", "steps", "errors", "errors_before", "figures", "figures_before", "tries"),
+        *("tries_before", "work", "improvements", "improved", "best", "phase", "phase_text"),
+        *("visits", "transitions", "own"),
+    )
+
+    def __init__(self, began_ns: int) -> None:
+        self.began_ns = began_ns
+        self.steps = self.errors = self.errors_before = self.figures = self.figures_before = 0
+        self.tries = self.tries_before = self.work = self.improvements = 0
+        self.improved: dict[str, int] = dict.fromkeys(METRICS, 0)  # by metric
+        self.best: dict[int, _Best] = {}  # by what figures are of
+        self.phase, self.phase_text = UNKNOWN, None  # the last that is known
+        self.visits: dict[tuple[int, int], int] = {}  # by phase and its improvements
+        self.transitions: dict[tuple[int, int, int], int] = {}  # and by the phase before
+        self.own: dict[int, tuple[int, float]] = {}  # by phase: improvements, best own figure
+
+
+class SingleCounters:
+    """The counts of one task up to a turn, on from which the next one is counted."""
+
+    __slots__ = (
+        *("agents", "attempt_trace", "before", "calls_seen", "changes_seen", "done", "end_ns"),
+        *("epoch", "how", "input_total", "messages", "output_total", "resets", "resets_seen"),
+        *("steps", "trace", "turn", "waits_seen", "works_seen"),
+    )
+
+    def __init__(self, how: Counting) -> None:
+        self.how = how
+        self.turn = self.resets = self.resets_seen = 0
+        self.waits_seen = self.changes_seen = self.calls_seen = self.works_seen = 0
+        self.input_total = self.output_total = 0
+        self.end_ns: int | None = None  # of the turn before, with what else is asked of it
+        self.trace = UNKNOWN
+        self.done = False
+        self.before: tuple[int, ...] = ()
+        self.attempt_trace: int | None = None  # of the last attempt
+        self.messages: BoundedDict[int, None] | None = None  # the words of earlier ones
+        self.agents: dict[int, _Agent] = {}
+        self.epoch: _Epoch | None = None
+        self.steps: dict[int, int] = {}  # the place of each parallel step among turns that may move
+
+    def copy(self) -> SingleCounters:
+        """Return counts that go on apart from these."""
+        other = copy(self)
+        if self.messages is not None:
+            other.messages = BoundedDict(self.messages.count_max)
+            other.messages.update(self.messages)
+        other.agents = {code: copy(agent) for code, agent in self.agents.items()}
+        other.steps = dict(self.steps)
+        if epoch := self.epoch:
+            other.epoch = epoch = copy(epoch)
+            epoch.improved = dict(epoch.improved)
+            epoch.best = {call: copy(best) for call, best in epoch.best.items()}
+            epoch.visits, epoch.transitions = dict(epoch.visits), dict(epoch.transitions)
+            epoch.own = dict(epoch.own)
+        return other
+
+    def count(self, one: SingleTurn) -> None:
+        """Set the counts of the turn that comes next."""
+        self._speak(one)
+        begins = self._reset(one) or self.epoch is None
+        if begins or self.epoch is None:
+            self.epoch = _Epoch(one.end_ns)
+        agent = self.agents.get(one.agent)
+        if agent is None:
+            agent = self.agents[one.agent] = _Agent()
+        self._number(one, agent)
+        self._look(one, agent)
+        one.twin = self._is_twin(one)
+        improves = self._progress(one, self.epoch)
+        self._try(one, self.epoch, improves=improves)
+        self._phase(one, self.epoch, begins=begins)
+        if one.kind in (_ATTEMPT, _SWITCH):
+            self.attempt_trace = one.trace
+        is_done = one.kind == _ATTEMPT and one.status == _DONE
+        self.done = is_done and one.subtask == UNKNOWN
+        self.end_ns, self.trace = one.end_ns, one.trace
+
+    def _speak(self, one: SingleTurn) -> None:
+        """Set who wrote a message, as `persons.speakers_of` does."""
+        one.speaker = UNKNOWN
+        if one.kind != _USER:
+            return
+        persons = self.how.persons
+        if self.messages is None:
+            self.messages = BoundedDict(persons.messages_kept)
+        attempted = self.attempt_trace is not None and self.attempt_trace == self.trace
+        again = one.call in self.messages
+        speaker = speaker_of(persons, has_id=one.has_id, again=again, attempted=attempted)
+        one.speaker = SPEAKERS.index(speaker) + 1
+        if not one.has_id and one.call != UNKNOWN:
+            self.messages.pop(one.call, None)  # What came last is forgotten last.
+            self.messages[one.call] = None
+
+    def _reset(self, one: SingleTurn) -> bool:
+        """Set why counts begin anew at a turn, and return whether they do."""
+        one.reset = _COMPLETED if self.done else UNKNOWN
+        if self.end_ns is not None and one.end_ns - self.end_ns > self.how.idle_s * NS_PER_S:
+            one.reset = _IDLE
+        if one.speaker in _PERSON_CODES:
+            one.reset = _PERSON
+        if one.speaker == _MESSAGE and self.how.persons.resolved_by == "decision":
+            one.reset = _BY_MESSAGE
+        self.resets += one.reset != UNKNOWN
+        self.resets_seen += one.reset not in (UNKNOWN, _COMPLETED)
+        return bool(one.reset != UNKNOWN)
+
+    def _number(self, one: SingleTurn, agent: _Agent) -> None:
+        """Count turns, calls and tokens."""
+        self.turn += one.kind != _USER
+        self.changes_seen += one.changes
+        self.works_seen += one.works
+        self.calls_seen += one.kind == _TOOL and not one.pauses and not one.failed
+        self.input_total += one.input_tokens
+        self.output_total += one.output_tokens
+        agent.input_sum += one.input_tokens
+        agent.output_sum += one.output_tokens
+        one.turn, one.epoch, one.resets_seen = self.turn, self.resets, self.resets_seen
+        one.changes_seen, one.works_seen = self.changes_seen, self.works_seen
+        one.calls_seen = self.calls_seen
+        one.input_tokens_total, one.output_tokens_total = self.input_total, self.output_total
+        one.input_tokens_sum, one.output_tokens_sum = agent.input_sum, agent.output_sum
+
+    def _look(self, one: SingleTurn, agent: _Agent) -> None:
+        """Set whether a call only looks, and count waits, as `counters` does in `_looks`."""
+        how, looks = self.how, one.only_reads or one.unfinished
+        waits = one.pauses
+        if self.end_ns is not None:
+            waits = waits or one.start_ns - self.end_ns >= how.poll_wait_s * NS_PER_S
+        seen_ns: int | None = None
+        if one.kind == _TOOL and not one.pauses:
+            if agent.epoch != self.resets:
+                agent.epoch, agent.seen = self.resets, ()
+            this = (one.call, one.outcome, one.end_ns)
+            if looks:
+                same = (each[2] for each in reversed(agent.seen) if each[:2] == this[:2])
+                seen_ns = next(same, None)
+            agent.seen = (*agent.seen[-OWN_LOOKBACK + 1 :], this) if looks else (this,)
+            if seen_ns is None:
+                agent.look_ns = one.end_ns
+        since_ns = one.end_ns if agent.look_ns is None else agent.look_ns
+        one.looks = looks and one.end_ns - since_ns <= how.poll_limit_s * NS_PER_S
+        waits = waits or (looks and one.end_ns - one.start_ns >= how.poll_wait_s * NS_PER_S)
+        if one.unfinished and seen_ns is not None:
+            waits = waits or one.end_ns - seen_ns >= how.pending_wait_s * NS_PER_S
+        self.waits_seen += waits
+        one.waits_seen = self.waits_seen
+
+    def _is_twin(self, one: SingleTurn) -> bool:
+        before, self.before = self.before, ()
+        if one.step == UNKNOWN:
+            return False
+        first_ns = self.steps.setdefault(one.step, one.order_ns)
+        self.before = (one.agent, one.step, one.order_ns, one.call, one.outcome)
+        same = self.before == before and UNKNOWN not in before
+        return same and one.order_ns == first_ns
+
+    def _progress(self, one: SingleTurn, epoch: _Epoch) -> bool:
+        """Count figures and what got better; returns whether there was progress."""
+        failing, coverage, markers = one.tests_failed, one.coverage, one.markers > 0
+        fewer = more = compares = gains = False
+        one.measured = UNKNOWN
+        if not (isnan(failing) and isnan(coverage)):
+            one.measured = _ANY_CALL if one.call == UNKNOWN else one.call
+            best = epoch.best.setdefault(one.measured, _Best())
+            fewer, more = failing < best.tests_failed, coverage > best.coverage
+            compares = not isnan(failing + best.tests_failed)
+            compares = compares or not isnan(coverage + best.coverage)
+            compares = compares and not failing <= 0
+            passes = failing == 0
+            gains = fewer or more or passes
+            if passes:  # What fails after that is compared with what came after it.
+                epoch.best[one.measured] = _Best()
+            else:
+                if fewer or isnan(best.tests_failed):
+                    best.tests_failed = failing
+                if more or isnan(best.coverage):
+                    best.coverage = coverage
+        improves = fewer or more or markers
+        for metric, better in zip(METRICS, (fewer, more, markers), strict=True):
+            epoch.improved[metric] += better
+        epoch.improvements += improves
+        epoch.figures += compares
+        if gains:
+            epoch.figures_before = epoch.figures
+        one.improvements, one.figures_compared = epoch.improvements, epoch.figures
+        one.turns_since_best = epoch.figures - epoch.figures_before
+        one.turns_since_best_before = epoch.figures_before
+        return improves
+
+    def _try(self, one: SingleTurn, epoch: _Epoch, *, improves: bool) -> None:
+        """Count what was tried since something came of it."""
+        attempt, own = one.kind == _ATTEMPT, one.own and not one.twin
+        progress = improves or one.works or (attempt and one.status == _DONE)
+        if attempt and one.outcome != UNKNOWN:
+            progress = progress or one.outcome != epoch.work
+            epoch.work = one.outcome
+        epoch.steps += one.kind not in (_USER, _SWITCH)
+        epoch.errors += own
+        if one.kind == _TOOL and not one.failed:
+            epoch.errors_before = epoch.errors
+        epoch.tries += own or attempt or one.kind == _PROGRESS
+        if progress:
+            epoch.tries_before = epoch.tries
+        one.began_ns, one.steps = epoch.began_ns, epoch.steps
+        one.errors, one.errors_before = epoch.errors - epoch.errors_before, epoch.errors_before
+        one.tries_since_progress = epoch.tries - epoch.tries_before
+        one.tries_since_progress_before = epoch.tries_before
+
+    def _phase(self, one: SingleTurn, epoch: _Epoch, *, begins: bool) -> None:
+        """Count visits and transitions, as `phases.count_phases` does."""
+        phase, before = one.phase, epoch.phase
+        one.phase_before, one.phase_before_text = before, epoch.phase_text
+        one.enters, one.visits, one.transitions_seen, one.converging = False, 0, 0, 0
+        if phase == UNKNOWN:
+            return
+        text, metrics = one.source[AT["phase"]], one.source[AT["metrics"]]
+        epoch.phase, epoch.phase_text = phase, text
+        if convergence := self.how.converging.get(text):
+            one.converging = epoch.improved.get(convergence.metric, 0)
+            if convergence.better:
+                figure = own_figure(text, metrics, self.how.converging)
+                count, best = epoch.own.get(phase, (0, nan))
+                best_now = figure if isnan(best) or figure > best else best
+                epoch.own[phase] = count, best = count + (figure > best), best_now
+                one.converging = count
+        declared = not begins and self.end_ns is not None and one.phase_start_ns >= self.end_ns
+        one.enters = one.kind != _USER and (phase != before or declared)
+        visit, way = (phase, one.converging), (phase, one.converging, before)
+        one.visits = epoch.visits[visit] = epoch.visits.get(visit, 0) + one.enters
+        is_known = one.enters and before != UNKNOWN
+        one.transitions_seen = epoch.transitions.get(way, 0) + is_known
+        epoch.transitions[way] = one.transitions_seen
