@@ -210,7 +210,8 @@ class EventFeed:
         if follower is None:
             return False
         self._forget(follower, follower.keys & {*dropped})
-        follower.waiting += [*await self._add(follower, asked, None), _STILL_HERE]
+        texts = await self._add(follower, asked, None)
+        follower.waiting += [*texts, _STILL_HERE]  # Not before: it is another list by now.
         follower.is_over |= len(follower.keys) > STREAM_KEYS_MAX
         follower.news.set()
         return True
@@ -240,8 +241,10 @@ class EventFeed:
         # Nothing is awaited from here on, so that nothing is told in between.
         if follower.is_over:
             return []
-        self._register(follower, asked, keys)
         old += self._recent.of(asked.traces if since is None else keys, since or 0)
+        # Of a task that is followed already what is told now must not be older than what was.
+        old = [each for each in old if each.keys.isdisjoint(follower.keys)]
+        self._register(follower, asked, keys)
         ids = {each.id for each in old}
         opened = [each for each in opened if each.id not in ids]
         ids |= {each.id for each in opened}
