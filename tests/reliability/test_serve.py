@@ -261,6 +261,30 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
     assert told == ["gate_opened", *(["gate_resolved", "counter_reset"] if decided else [])]
 
 
+def test_an_agent_that_is_named_last_is_that_of_the_gate(tmp_path: Path) -> None:
+    """Only the agent's own span names it, and the task stays that of the trace."""
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    trace = Trace("s1", session_key=None, at=began.isoformat())
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
+    root = trace.span("invoke_agent", attributes=agent)
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
+    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
+    for _ in range(6):
+        trace.span("execute_tool run_tests", root, tool | failed)
+    *calls, last = trace.requests()
+    with served(tmp_path) as server:
+        for request in calls:
+            assert server.send(request) == OK
+        (gate,) = until(lambda: gates(server))
+        assert (gate["agent"], server.send(last)) == ("", OK)
+        (named,) = until(lambda: [each for each in gates(server) if each["agent"]])
+        with reader.open_gates(tmp_path) as known:
+            told = [event.type for _, event in known.events()]
+
+    assert (named["id"], named["agent"], named["status"]) == (gate["id"], "fixer", "open")
+    assert told == ["gate_opened"]
+
+
 def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:
     """P3, P4: killed again and again while spans come in any order, the gates are the same."""
     now = "2026-03-02T09:00:00+00:00"

@@ -298,11 +298,13 @@ class LiveEngine:
         state, late = advance(since.state, moments_in(part.name, moving, now.grown), recovery)
         task.now = Standing(now.opened, state)
         task.ended_now += now.ended
-        new = {event.id: event for event in (*over, *late) if event.id not in task.emitted}
+        # An agent that is named late changes what was told, and tells nothing anew.
+        new = {each.id: each for each in (*over, *late) if task.emitted.get(each.id) != each.agent}
+        moved = {key for key in new if key in task.emitted_elsewhere or key in task.emitted}
         settled = {event.id for event in over}  # Settled moments come but once.
-        task.emitted = dict.fromkeys(key for key in (*task.emitted, *new) if key not in settled)
+        agents = task.emitted | {key: event.agent for key, event in new.items()}
+        task.emitted = {key: agent for key, agent in agents.items() if key not in settled}
         task.emitted_before.update(dict.fromkeys(settled))
-        moved = {key for key in new if key in task.emitted_elsewhere}
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
             rows = (joined([part.before, part.fresh]) if anew else task.block).frame()

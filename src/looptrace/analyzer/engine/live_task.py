@@ -65,7 +65,8 @@ class LiveTask:
     order_ns: int = NEVER_NS  # the place of the last turn
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
-    emitted: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
+    # Agents of events by id, until their turn is settled.
+    emitted: dict[str, str] = field(default_factory=dict)
     emitted_before: BoundedDict[str, None] = field(  # ids of settled turns
         default_factory=lambda: BoundedDict(EVENTS_KEPT_MAX)
     )
@@ -131,7 +132,7 @@ class LiveTask:
     @property
     def emitted_ever(self) -> dict[str, None]:
         """The ids of the last events that were told of the task."""
-        return {**self.emitted_before, **self.emitted_elsewhere, **self.emitted}
+        return dict.fromkeys((*self.emitted_before, *self.emitted_elsewhere, *self.emitted))
 
     def decisions_for(self, moves: Sequence[Move]) -> Iterator[Turn]:
         """Yield what people decided, as turns of the task that these turns move to."""
