@@ -80,8 +80,8 @@ bench: $(VENV)/installed-dev ## rules on a million turns, beside a plain loop
 bench-pipeline: $(VENV)/installed-dev ## each stage from bytes to a report; OPTIONS="--beside CHECKOUT"
 	$(BIN)/python -m benchmarks.pipeline $(OPTIONS)
 
-load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time
-	$(BIN)/python -m benchmarks.load
+load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time; OPTIONS="--batch 5 100 512"
+	$(BIN)/python -m benchmarks.load $(OPTIONS)
 
 soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes hours
 	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/engine/test_any_settings.py
