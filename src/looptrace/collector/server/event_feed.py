@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import chain, takewhile
@@ -173,7 +173,7 @@ class EventFeed:
 
     async def follow(
         self, asked: Asked, after_seq: int | None, stream_id: str = ""
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         """Yield server-sent events of what is asked for, after a number.
 
         They begin with the gates that are open now, but for those who follow all after a number;
