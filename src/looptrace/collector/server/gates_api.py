@@ -8,24 +8,22 @@ of server-sent events: each has the number of the event in the store as its id, 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from secrets import token_hex
 from typing import get_args
 
 import msgspec
 import polars as pl
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import Escalation, PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
@@ -34,8 +32,6 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.times import utc_ms
 from looptrace.collector.api_bodies import (
     DecisionBody,
-    FollowAnswer,
-    FollowBody,
     GateAnswer,
     GateList,
     ListedTask,
@@ -46,10 +42,7 @@ from looptrace.collector.api_bodies import (
 )
 from looptrace.collector.api_paths import (
     GATE_METRICS_PATH,
-    OWN_STREAM_PATH,
     RESOLVE_PATH,
-    STREAM_HEADER,
-    STREAM_PATH,
     WARMING_PATH,
 )
 from looptrace.collector.server.access import WHO
@@ -60,9 +53,10 @@ from looptrace.collector.server.api_responses import (
     described,
     wrong,
 )
-from looptrace.collector.server.asked_tasks import Asked, asked_of, tasks_of
-from looptrace.collector.server.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
+from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
+from looptrace.collector.server.streams.event_feed import EventFeed
+from looptrace.collector.server.streams.streams_api import SERVICE, SEVERAL, StreamsApi
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
@@ -72,25 +66,7 @@ GATES_PATH = "/v1/gates"
 TASKS_PATH = "/v1/tasks"
 TASK_PATH = TASKS_PATH + "/{id:path}"
 GATES_MAX = TASKS_MAX = 1_000
-# Tasks that one stream may ask for.
-STREAM_TASKS_MAX = 100
-# Of the number of an event, so that it fits a column.
-_SEQ_DIGITS_MAX = 18
 _MARKDOWN = "text/markdown"
-_SEVERAL = "Several services have such a session, which the answer names; give `service`."
-_SERVICE = Parameter(
-    "service", "query", "Service (`service.name`) of the sessions that are asked for."
-)
-_LAST_EVENT = Parameter(
-    "Last-Event-ID",
-    "header",
-    "Number of the last event that was seen. Without it the stream begins with the gates that are "
-    "open.",
-)
-_STREAM = "text/event-stream"
-# Only who began a stream knows its id.
-_STREAM_ID_BYTES = 16
-_FOLLOW_BYTES_MAX = 256 * 1024
 _NO_GATE = "There is no such gate, or several begin with this id."
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
 
@@ -112,9 +88,7 @@ class GatesApi:
     def routes(self) -> list[Route]:
         """Return the routes; the stream and metrics come before gates, whose ids they might be."""
         return [
-            Route(STREAM_PATH, self.stream, methods=["GET"]),
-            Route(STREAM_PATH, self.stream_of_process, methods=["POST"]),
-            Route(OWN_STREAM_PATH, self.change_stream, methods=["POST"]),
+            *StreamsApi(self.store_dir, self.feed).routes(),
             Route(GATE_METRICS_PATH, self.metrics, methods=["GET"]),
             Route(GATES_PATH, self.gates, methods=["GET"]),
             Route(GATES_PATH + "/{id}", self.gate, methods=["GET"]),
@@ -128,11 +102,11 @@ class GatesApi:
     @operation(
         "listGates",
         Answer("The gates.", {JSON: GateList}),
-        {HTTPStatus.BAD_REQUEST: "The status is none.", HTTPStatus.CONFLICT: _SEVERAL},
+        {HTTPStatus.BAD_REQUEST: "The status is none.", HTTPStatus.CONFLICT: SEVERAL},
         (
             Parameter("status", "query", "Only gates with this status.", GateStatus),
             Parameter("task", "query", "Only gates of the task or session with this id."),
-            _SERVICE,
+            SERVICE,
         ),
     )
     async def gates(self, request: Request) -> Response:
@@ -202,8 +176,8 @@ class GatesApi:
     @operation(
         "showTask",
         Answer("The task.", {JSON: ShownTask}),
-        {HTTPStatus.NOT_FOUND: "There is no such task.", HTTPStatus.CONFLICT: _SEVERAL},
-        (_SERVICE,),
+        {HTTPStatus.NOT_FOUND: "There is no such task.", HTTPStatus.CONFLICT: SEVERAL},
+        (SERVICE,),
     )
     async def task(self, request: Request) -> Response:
         """Show how a task stands: its status, its gates, its attempts."""
@@ -222,97 +196,6 @@ class GatesApi:
         await self.stored()
         rules = self.settings.policy.rule_set
         return answer_of(WarmingList(await run_in_threadpool(warming_tasks, self.store_dir, rules)))
-
-    @operation(
-        "followGates",
-        Answer(
-            "Each event has its number as `id` (of those that it begins with, only the last), its "
-            "type as `event`, and as `data` a GateNotice. "
-            f"A comment comes at least every {SILENCE_S:.0f} s.",
-            {_STREAM: GateNotice},
-        ),
-        {
-            HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number, or there are too many tasks.",
-            HTTPStatus.CONFLICT: _SEVERAL,
-        },
-        (
-            Parameter(
-                "task", "query", "Only events of this task or session; several may be given."
-            ),
-            _SERVICE,
-            _LAST_EVENT,
-        ),
-    )
-    async def stream(self, request: Request) -> Response:
-        """Follow gate events as server-sent events."""
-        tasks = set(request.query_params.getlist("task"))
-        if len(tasks) > STREAM_TASKS_MAX:
-            return wrong(HTTPStatus.BAD_REQUEST, f"give at most {STREAM_TASKS_MAX} tasks")
-        service = request.query_params.get("service")
-        asked = Asked(is_all=True)
-        if tasks:
-            asked = await run_in_threadpool(asked_of, self.store_dir, sorted(tasks), service)
-        return self._stream(request, asked)
-
-    @operation(
-        "followTasks",
-        Answer(
-            f"As `followGates`. The header `{STREAM_HEADER}` has the id of the stream, by which "
-            "it is changed after the first comment.",
-            {_STREAM: GateNotice},
-        ),
-        {HTTPStatus.BAD_REQUEST: "The body or Last-Event-ID is none."},
-        (_LAST_EVENT,),
-        body=FollowBody,
-    )
-    async def stream_of_process(self, request: Request) -> Response:
-        """Follow gate events of some tasks, and of turns in some traces, which may change."""
-        try:
-            body = await _follow_body(request)
-        except (ValueError, msgspec.DecodeError) as error:
-            return wrong(HTTPStatus.BAD_REQUEST, str(error))
-        asked = await run_in_threadpool(self._asked, body)
-        return self._stream(request, asked, token_hex(_STREAM_ID_BYTES))
-
-    @operation(
-        "changeStream",
-        Answer("The stream has begun to follow them.", {JSON: FollowAnswer}),
-        {
-            HTTPStatus.BAD_REQUEST: "The body is none.",
-            HTTPStatus.NOT_FOUND: "There is no such stream; begin another one.",
-        },
-        body=FollowBody,
-    )
-    async def change_stream(self, request: Request) -> Response:
-        """Let a stream follow more tasks and traces, and some traces no longer."""
-        try:
-            body = await _follow_body(request)
-        except (ValueError, msgspec.DecodeError) as error:
-            return wrong(HTTPStatus.BAD_REQUEST, str(error))
-        asked = await run_in_threadpool(self._asked, body) if body.tasks else self._asked(body)
-        if not await self.feed.change(request.path_params["stream"], asked, body.dropped):
-            return wrong(HTTPStatus.NOT_FOUND, "there is no such stream; begin another one")
-        return answer_of(FollowAnswer(len(body.tasks) + len(body.traces)))
-
-    def _asked(self, body: FollowBody) -> Asked:
-        traces = tuple(body.traces)
-        if not body.tasks:
-            return Asked(traces=traces)
-        asked = asked_of(self.store_dir, body.tasks, body.service, refuses=False)
-        return replace(asked, traces=traces)
-
-    def _stream(self, request: Request, asked: Asked, stream_id: str = "") -> Response:
-        last = request.headers.get("last-event-id", "")
-        if last and not (last.isdecimal() and len(last) <= _SEQ_DIGITS_MAX):
-            return wrong(
-                HTTPStatus.BAD_REQUEST,
-                "Last-Event-ID must be the id of an event, which is a number",
-            )
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        if stream_id:
-            headers[STREAM_HEADER] = stream_id
-        events = self.feed.follow(asked, int(last) if last else None, stream_id)
-        return StreamingResponse(events, media_type=_STREAM, headers=headers)
 
     def _gates_of(
         self, status: GateStatus | None, task: str | None, service: str | None
@@ -453,13 +336,3 @@ class GatesApi:
             last_blockers=last.get("arguments"),
             gates=listed,
         )
-
-
-async def _follow_body(request: Request) -> FollowBody:
-    """Read what a process asks for.
-
-    Raises:
-        ValueError: if it is too long.
-        DecodeError: if it is something else.
-    """
-    return msgspec.json.decode(await bounded_body(request, _FOLLOW_BYTES_MAX), type=FollowBody)

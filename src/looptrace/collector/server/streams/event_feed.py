@@ -20,7 +20,7 @@ from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.session_names import service_of
-from looptrace.collector.server.asked_tasks import Asked
+from looptrace.collector.server.streams.asked_tasks import Asked
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 
