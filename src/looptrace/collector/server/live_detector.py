@@ -350,6 +350,7 @@ class _Judge:
         Raises:
             StoreError: if it does not work and the server ends; the log still has the spans.
         """
+        seq = self._gates.last_seq()
         while True:
             try:
                 self._gates.add_session_names(self._sessions.joined_anew)
@@ -363,7 +364,7 @@ class _Judge:
                 _logger.warning("%s", error)
         self._sessions.joined_anew.clear()
         self._judged.events += len(new)
-        if new:
+        if self._gates.last_seq() > seq:  # Gates may have been withdrawn beside what is new.
             self._on_events(new)
 
     def _tell_outages(self, turns: Sequence[Turn]) -> None:
