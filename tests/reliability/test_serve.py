@@ -18,15 +18,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector import GateOpenError, LoopSpanProcessor
-from looptrace.collector.sdk.gate_stream import GateStream, Server
-from looptrace.collector.sdk.gate_stream import GateStream, Server
-from looptrace.collector.sdk.gate_stream import GateStream, Server
-from looptrace.collector.sdk.gate_stream import GateStream, Server
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 from looptrace.collector.store import reader
 from tests.otlp import Trace
@@ -198,15 +190,7 @@ STUCK_AGENT = """
 import sys, time
 from opentelemetry.sdk.trace import TracerProvider
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector import GateOpenError, LoopSpanProcessor
-from looptrace.collector.sdk.gate_stream import GateStream, Server
-from looptrace.collector.sdk.gate_stream import GateStream, Server
-from looptrace.collector.sdk.gate_stream import GateStream, Server
-from looptrace.collector.sdk.gate_stream import GateStream, Server
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 
 processor = LoopSpanProcessor.forward(sys.argv[1])
@@ -279,114 +263,6 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
     assert (renamed["task"], renamed["agent"]) == ("talk", "fixer")
     assert renamed["status"] == ("resolved" if decided else "open")
     assert told == ["gate_opened", *(["gate_resolved", "counter_reset"] if decided else [])]
-
-
-def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
-    """Both gates opened under their traces; one of them goes, and its end reaches who follows."""
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    traces = [Trace(name, session_key=None, at=began.isoformat()) for name in ("s1", "s2")]
-    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "talk"}
-    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
-    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
-    said: list[GateNotice] = []
-    with served(tmp_path) as server:
-        stream = GateStream(Server(f"http://{server.address}"), said.append)
-        stream.follow(traces=[trace.trace_id for trace in traces])
-        lasts = []
-        for trace in traces:
-            root = trace.span("invoke_agent", attributes=agent)
-            for _ in range(6):
-                trace.span("execute_tool run_tests", root, tool | failed)
-            *calls, last = trace.requests()
-            lasts.append(last)
-            assert all(server.send(call) == OK for call in calls)
-        until(lambda: len(gates(server, "?status=open")) == 2)
-        assert all(server.send(last) == OK for last in lasts)
-        until(lambda: [each.decision for each in said if each.type == "gate_resolved"])
-        stream.close()
-        assert {each["status"] for each in gates(server)} == {"open", "withdrawn"}
-        assert server.number("looptrace_detection_failed_total") == 0
-
-
-def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
-    """Both gates opened under their traces; one of them goes, and its end reaches who follows."""
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    traces = [Trace(name, session_key=None, at=began.isoformat()) for name in ("s1", "s2")]
-    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "talk"}
-    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
-    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
-    said: list[GateNotice] = []
-    with served(tmp_path) as server:
-        stream = GateStream(Server(f"http://{server.address}"), said.append)
-        stream.follow(traces=[trace.trace_id for trace in traces])
-        lasts = []
-        for trace in traces:
-            root = trace.span("invoke_agent", attributes=agent)
-            for _ in range(6):
-                trace.span("execute_tool run_tests", root, tool | failed)
-            *calls, last = trace.requests()
-            lasts.append(last)
-            assert all(server.send(call) == OK for call in calls)
-        until(lambda: len(gates(server, "?status=open")) == 2)
-        assert all(server.send(last) == OK for last in lasts)
-        until(lambda: [each.decision for each in said if each.type == "gate_resolved"])
-        stream.close()
-        assert {each["status"] for each in gates(server)} == {"open", "withdrawn"}
-        assert server.number("looptrace_detection_failed_total") == 0
-
-
-def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
-    """Both gates opened under their traces; one of them goes, and its end reaches who follows."""
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    traces = [Trace(name, session_key=None, at=began.isoformat()) for name in ("s1", "s2")]
-    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "talk"}
-    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
-    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
-    said: list[GateNotice] = []
-    with served(tmp_path) as server:
-        stream = GateStream(Server(f"http://{server.address}"), said.append)
-        stream.follow(traces=[trace.trace_id for trace in traces])
-        lasts = []
-        for trace in traces:
-            root = trace.span("invoke_agent", attributes=agent)
-            for _ in range(6):
-                trace.span("execute_tool run_tests", root, tool | failed)
-            *calls, last = trace.requests()
-            lasts.append(last)
-            assert all(server.send(call) == OK for call in calls)
-        until(lambda: len(gates(server, "?status=open")) == 2)
-        assert all(server.send(last) == OK for last in lasts)
-        until(lambda: [each.decision for each in said if each.type == "gate_resolved"])
-        stream.close()
-        assert {each["status"] for each in gates(server)} == {"open", "withdrawn"}
-        assert server.number("looptrace_detection_failed_total") == 0
-
-
-def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
-    """Both gates opened under their traces; one of them goes, and its end reaches who follows."""
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    traces = [Trace(name, session_key=None, at=began.isoformat()) for name in ("s1", "s2")]
-    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "talk"}
-    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
-    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
-    said: list[GateNotice] = []
-    with served(tmp_path) as server:
-        stream = GateStream(Server(f"http://{server.address}"), said.append)
-        stream.follow(traces=[trace.trace_id for trace in traces])
-        lasts = []
-        for trace in traces:
-            root = trace.span("invoke_agent", attributes=agent)
-            for _ in range(6):
-                trace.span("execute_tool run_tests", root, tool | failed)
-            *calls, last = trace.requests()
-            lasts.append(last)
-            assert all(server.send(call) == OK for call in calls)
-        until(lambda: len(gates(server, "?status=open")) == 2)
-        assert all(server.send(last) == OK for last in lasts)
-        until(lambda: [each.decision for each in said if each.type == "gate_resolved"])
-        stream.close()
-        assert {each["status"] for each in gates(server)} == {"open", "withdrawn"}
-        assert server.number("looptrace_detection_failed_total") == 0
 
 
 def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
