@@ -1,4 +1,7 @@
-"""The live engine of a server: what the log commits is judged, and what is decided recorded."""
+"""The live engine of a server: what the log commits is judged, and what is decided recorded.
+
+It is long because a restart judges by the same steps what was left.
+"""
 
 from __future__ import annotations
 

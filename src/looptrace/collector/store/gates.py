@@ -3,7 +3,8 @@
 An event comes with all that follows from it, its pivot, its gate and its row in the outbox, and
 with the state of its task, in one transaction: whatever is killed when, none is there without the
 others. Events are only ever added, each once by its id, so that recording the same turns again
-changes nothing. What is told lasts; how a task stands is what was judged last.
+changes nothing. What is told lasts; how a task stands is what was judged last. It is long because
+all of that is one transaction.
 """
 
 from __future__ import annotations
