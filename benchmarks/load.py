@@ -1,13 +1,15 @@
 """A server under load: four real exporters, a steady stream of spans, nothing lost.
 
 Each exporter is a process of its own that makes spans of agents at a steady rate, and times how
-long the server takes to acknowledge each request. In the end the store is compared with what was
-acknowledged.
+long the server takes to acknowledge each request. A receiver of webhooks notes when it hears of
+each loop. In the end the store is compared with what was acknowledged. Several rates and sizes of
+batches are tried one after the other: `--spans-per-s 500 2000 5000 --batch 5 100 512`.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import re
@@ -16,9 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import nan
 from pathlib import Path
+from threading import Thread
 from typing import IO, Any, Literal
 
 import httpx
@@ -41,10 +48,20 @@ EXPORTERS: tuple[Protocol, ...] = ("http", "http", "grpc", "grpc")
 CALLS_A_RUN = 24
 # One agent of so many makes the same failing call again and again.
 LOOPS_ONE_IN = 20
+LOOPING_TOOL = "run_tests"
 ANSWER_CHARS = 600
+ACK_MS_MAX = 100
 MS_PER_S = 1_000
 # Of a server that is further behind it is enough to know that.
 BEHIND_S_MAX = 60
+_CONFIG = """
+[[webhooks]]
+name = "load"
+url = "http://127.0.0.1:{port}/"
+secrets = ["env:LOAD_SECRET"]
+allow_private = ["127.0.0.1"]
+actions = ["gate"]
+"""
 _ADDRESSES = re.compile(r"(http://\S+), OTLP over gRPC at (\S+)")
 
 
@@ -55,6 +72,33 @@ class Sent:
     spans: int
     failed: int
     took_ms: list[float]
+    # By task that loops: when the request with each of its calls was begun, in seconds of the day.
+    calls_s: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one rate and size of batches came to."""
+
+    spans_per_s: float
+    batch: int
+    acknowledged_per_s: float
+    lost: int
+    refused: int
+    ack_ms: tuple[float, float]  # p50 and p99
+    behind_s: tuple[float, float]  # of the rules and the store, when the last span was sent
+    loop_s: tuple[float, float]  # p50 and p99 from the call that closes a loop to the webhook
+    loops: int  # that a gate was opened for, and their webhooks that came
+    webhooks: int
+    memory_mib: tuple[int, int, int]  # at the start, in the middle, at the end
+    memory_max_mib: int
+    cpu_s: float
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether nothing was lost, answers were quick, and each gate was told of."""
+        is_whole = not (self.lost or self.refused) and self.loops == self.webhooks
+        return is_whole and self.ack_ms[1] < ACK_MS_MAX
 
 
 class Timed(SpanExporter):
@@ -69,6 +113,7 @@ class Timed(SpanExporter):
         began_s = time.perf_counter()
         encode_spans(spans)
         encoded_s = time.perf_counter()
+        self._note_calls(spans)
         result = self.exporter.export(spans)
         took_ms = (time.perf_counter() - 2 * encoded_s + began_s) * MS_PER_S
         ok = result is SpanExportResult.SUCCESS
@@ -76,8 +121,17 @@ class Timed(SpanExporter):
             self.sent.spans + (len(spans) if ok else 0),
             self.sent.failed + (0 if ok else len(spans)),
             [*self.sent.took_ms, took_ms],
+            self.sent.calls_s,
         )
         return result
+
+    def _note_calls(self, spans: Sequence[ReadableSpan]) -> None:
+        now_s = time.time()
+        for span in spans:
+            about = span.attributes or {}
+            if about.get("gen_ai.tool.name") == LOOPING_TOOL:
+                task = str(about["gen_ai.conversation.id"])
+                self.sent.calls_s.setdefault(task, []).append(now_s)
 
     def shutdown(self) -> None:
         """Shut the real one down."""
@@ -117,7 +171,7 @@ def _run(tracer: Any, session: str, *, loops: bool) -> int:
             answer = "Error: 1 failed" if loops else f"file {number} " + "x" * ANSWER_CHARS
             called = {
                 "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": "run_tests" if loops else "read_file",
+                "gen_ai.tool.name": LOOPING_TOOL if loops else "read_file",
                 "gen_ai.tool.call.arguments": json.dumps({"path": path}),
                 "gen_ai.tool.call.result": answer,
             }
@@ -130,66 +184,146 @@ def main() -> None:
     """Serve, send and compare; prints the figures, and fails where a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--spans-per-s", type=float, default=2_000, help="of all exporters")
-    parser.add_argument("--batch", type=int, default=512, help="spans in a request")
+    parser.add_argument(
+        "--spans-per-s", type=float, nargs="+", default=[2_000], help="of all exporters"
+    )
+    parser.add_argument("--batch", type=int, nargs="+", default=[512], help="spans in a request")
     parser.add_argument("--export", nargs=2, metavar=("PROTOCOL", "ADDRESS"), help="one exporter")
     arguments = parser.parse_args()
     if arguments.export:
-        rate = arguments.spans_per_s / len(EXPORTERS)
+        rate, batch = arguments.spans_per_s[0] / len(EXPORTERS), arguments.batch[0]
         protocol, address = arguments.export
-        sent = export(protocol, address, rate, arguments.seconds, arguments.batch)
+        sent = export(protocol, address, rate, arguments.seconds, batch)
         print(json.dumps(asdict(sent)))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        sys.exit(0 if measure(Path(folder) / "store", arguments) else 1)
+    all_kept = True
+    for rate in arguments.spans_per_s:
+        for batch in arguments.batch:
+            with tempfile.TemporaryDirectory() as folder:
+                figures = measured(Path(folder), rate, batch, arguments.seconds)
+            print(text_of(figures), flush=True)
+            all_kept &= figures.is_kept
+    sys.exit(0 if all_kept else 1)
 
 
-def measure(store_dir: Path, arguments: argparse.Namespace) -> bool:
-    """Run the server and the exporters; says whether the promises were kept."""
-    command = [sys.executable, "-m", "looptrace", "serve", "--store", str(store_dir)]
-    ports = ["--http-port", "0", "--grpc-port", "0"]
-    with subprocess.Popen([*command, *ports], stdout=subprocess.PIPE, text=True) as server:
-        to = _addresses(server.stdout)
-        options = [
-            *("--seconds", str(arguments.seconds)),
-            *("--spans-per-s", str(arguments.spans_per_s)),
-            *("--batch", str(arguments.batch)),
-        ]
-        module = [sys.executable, "-m", "benchmarks.load", *options, "--export"]
-        exporters = [
-            subprocess.Popen([*module, kind, to[kind]], stdout=subprocess.PIPE, text=True)
-            for kind in EXPORTERS
-        ]
-        sent = [Sent(**json.loads(exporter.communicate()[0])) for exporter in exporters]
-        behind_s = _behind(to["http"], sum(each.spans for each in sent))
-        used = _used(server.pid)
-        server.send_signal(signal.SIGTERM)
-    print(f"behind at the end: rules {behind_s[0]:.1f} s, store {behind_s[1]:.1f} s")
-    writer.ingest(_logged(store_dir), store_dir)
-    return report(store_dir, sent, used, arguments.seconds)
-
-
-def report(store_dir: Path, sent: list[Sent], used: tuple[float, float], seconds: float) -> bool:
-    """Print the figures, and say whether nothing was lost and answers were quick."""
-    took_ms = np.array([ms for each in sent for ms in each.took_ms])
+def measured(folder: Path, spans_per_s: float, batch: int, seconds: float) -> Figures:
+    """Run the server and the exporters; return what came of it."""
+    with _receiver() as (port, heard_s):
+        config = folder / "looptrace.toml"
+        config.write_text(_CONFIG.format(port=port))
+        command = [sys.executable, "-m", "looptrace", "serve", "--store", str(folder / "store")]
+        options = ["--config", str(config), "--http-port", "0", "--grpc-port", "0"]
+        secret = {"LOAD_SECRET": f"whsec_{base64.b64encode(bytes(32)).decode()}"}
+        with subprocess.Popen(
+            [*command, *options], stdout=subprocess.PIPE, text=True, env=os.environ | secret
+        ) as server:
+            to, memory = _addresses(server.stdout), [_rss_mib(server.pid)]
+            exporters = _exporters(to, spans_per_s, batch, seconds)
+            time.sleep(seconds / 2)
+            memory.append(_rss_mib(server.pid))
+            sent = [Sent(**json.loads(exporter.communicate()[0])) for exporter in exporters]
+            behind_s = _behind(to["http"], sum(each.spans for each in sent))
+            memory.append(_rss_mib(server.pid))
+            cpu_s, memory_max_mib = _used(server.pid)
+            server.send_signal(signal.SIGTERM)
+    opened, held = _kept(folder / "store")
+    took_ms = [ms for each in sent for ms in each.took_ms]
+    calls_s = {task: times for each in sent for task, times in each.calls_s.items()}
+    loop_s = [at_s - calls_s[task][turn - 1] for task, (turn, at_s) in heard_s.items()]
     spans = sum(each.spans for each in sent)
-    failed = sum(each.failed for each in sent)
-    held = sum(part.height for part in reader.read_spans(store_dir))
+    return Figures(
+        spans_per_s=spans_per_s,
+        batch=batch,
+        acknowledged_per_s=spans / seconds,
+        lost=spans - held,
+        refused=sum(each.failed for each in sent),
+        ack_ms=_percentiles(took_ms),
+        behind_s=behind_s,
+        loop_s=_percentiles(loop_s),
+        loops=opened,
+        webhooks=len(heard_s),
+        memory_mib=(memory[0], memory[1], memory[2]),
+        memory_max_mib=memory_max_mib,
+        cpu_s=cpu_s,
+    )
+
+
+def text_of(figures: Figures) -> str:
+    """Return figures in a few lines."""
+    each = figures
+    return (
+        f"{each.spans_per_s:,.0f} spans/s in batches of {each.batch}: "
+        f"acknowledged {each.acknowledged_per_s:,.0f} a second, "
+        f"p50 {each.ack_ms[0]:.1f} ms, p99 {each.ack_ms[1]:.1f} ms\n"
+        f"  acknowledged and not in the store: {each.lost:,}; refused: {each.refused:,}\n"
+        f"  behind at the end: rules {each.behind_s[0]:.1f} s, store {each.behind_s[1]:.1f} s\n"
+        f"  from the closing call to the webhook: p50 {each.loop_s[0]:.2f} s, "
+        f"p99 {each.loop_s[1]:.2f} s; gates {each.loops}, webhooks {each.webhooks}\n"
+        f"  server: {each.cpu_s:.1f} s of processor time; memory "
+        f"{' / '.join(map(str, each.memory_mib))} MiB, {each.memory_max_mib} at most"
+    )
+
+
+def _exporters(
+    to: dict[str, str], spans_per_s: float, batch: int, seconds: float
+) -> list[subprocess.Popen[str]]:
+    options = [
+        *("--seconds", str(seconds)),
+        *("--spans-per-s", str(spans_per_s)),
+        *("--batch", str(batch)),
+    ]
+    module = [sys.executable, "-m", "benchmarks.load", *options, "--export"]
+    return [
+        subprocess.Popen([*module, kind, to[kind]], stdout=subprocess.PIPE, text=True)
+        for kind in EXPORTERS
+    ]
+
+
+@contextmanager
+def _receiver() -> Iterator[tuple[int, dict[str, tuple[int, float]]]]:
+    """Receive webhooks; yield the port, and by task the turn of the gate and when it was heard."""
+    heard_s: dict[str, tuple[int, float]] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            now_s = time.time()
+            data = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["data"]
+            heard_s.setdefault(data["task"], (data["turn"], now_s))
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port, heard_s
+        server.shutdown()
+
+
+def _kept(store_dir: Path) -> tuple[int, int]:
+    """Return how many gates a store has, and how many spans, with those that the log holds."""
+    writer.ingest(_logged(store_dir), store_dir)
     with reader.open_gates(store_dir) as gates:
         opened = len(gates.gates())
-    p50, p99 = np.percentile(took_ms, [50, 99])
-    print(f"{spans:,} spans acknowledged in {seconds:.0f} s: {spans / seconds:,.0f} a second")
-    print(f"acknowledged and not in the store: {spans - held:,}; refused: {failed:,}")
-    print(f"acknowledgement of {took_ms.size:,} requests: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
-    print(f"server: {used[0]:.1f} s of processor time, {used[1]:.0f} MiB at most; gates {opened}")
-    return spans == held and not failed and p99 < 100
+    return opened, sum(part.height for part in reader.read_spans(store_dir))
+
+
+def _percentiles(values: Sequence[float]) -> tuple[float, float]:
+    p50, p99 = np.percentile(values or [nan], [50, 99])
+    return float(p50), float(p99)
 
 
 def _behind(address: str, spans: int) -> tuple[float, float]:
-    """Return after how many seconds the rules have run on all spans, and the store has them."""
+    """Return after how many seconds the rules have run on all spans, and the store has them.
+
+    It has them soon where somebody asks for what is made of it, as here.
+    """
     began_s, took_s = time.perf_counter(), list[float]()
     for part in ("detection", "storing"):
         while True:
+            if part == "storing":
+                httpx.get(f"{address}/v1/gates/metrics", timeout=60)
             page = httpx.get(f"{address}/metrics", timeout=60).text
             (done,) = re.findall(rf"^looptrace_{part}_spans_total (\S+)", page, re.MULTILINE)
             if float(done) >= spans or time.perf_counter() - began_s > BEHIND_S_MAX:
@@ -215,13 +349,21 @@ def _addresses(said: IO[str] | None) -> dict[str, str]:
     return {"http": found[1], "grpc": found[2]}
 
 
-def _used(pid: int) -> tuple[float, float]:
+def _used(pid: int) -> tuple[float, int]:
     """Return the processor time in seconds and the most memory in MiB of a process."""
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     cpu_s = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    return cpu_s, _mib(pid, "VmHWM")
+
+
+def _rss_mib(pid: int) -> int:
+    return _mib(pid, "VmRSS")
+
+
+def _mib(pid: int, name: str) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
-    (peak,) = re.findall(r"VmHWM:\s+(\d+)", status)
-    return cpu_s, int(peak) / 1024
+    (kib,) = re.findall(rf"{name}:\s+(\d+)", status)
+    return int(kib) // 1024
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector import GateOpenError, LoopSpanProcessor
+from looptrace.collector.sdk.gate_stream import GateStream, Server
 from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.reliability.receivers import running
@@ -187,7 +189,9 @@ def test_an_agent_is_stopped_and_goes_on_by_a_persons_word(server: Served) -> No
 STUCK_AGENT = """
 import sys, time
 from opentelemetry.sdk.trace import TracerProvider
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector import GateOpenError, LoopSpanProcessor
+from looptrace.collector.sdk.gate_stream import GateStream, Server
 
 processor = LoopSpanProcessor.forward(sys.argv[1])
 provider = TracerProvider()
@@ -259,6 +263,57 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
     assert (renamed["task"], renamed["agent"]) == ("talk", "fixer")
     assert renamed["status"] == ("resolved" if decided else "open")
     assert told == ["gate_opened", *(["gate_resolved", "counter_reset"] if decided else [])]
+
+
+def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
+    """Both gates opened under their traces; one of them goes, and its end reaches who follows."""
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    traces = [Trace(name, session_key=None, at=began.isoformat()) for name in ("s1", "s2")]
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "talk"}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
+    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
+    said: list[GateNotice] = []
+    with served(tmp_path) as server:
+        stream = GateStream(Server(f"http://{server.address}"), said.append)
+        stream.follow(traces=[trace.trace_id for trace in traces])
+        lasts = []
+        for trace in traces:
+            root = trace.span("invoke_agent", attributes=agent)
+            for _ in range(6):
+                trace.span("execute_tool run_tests", root, tool | failed)
+            *calls, last = trace.requests()
+            lasts.append(last)
+            assert all(server.send(call) == OK for call in calls)
+        until(lambda: len(gates(server, "?status=open")) == 2)
+        assert all(server.send(last) == OK for last in lasts)
+        until(lambda: [each.decision for each in said if each.type == "gate_resolved"])
+        stream.close()
+        assert {each["status"] for each in gates(server)} == {"open", "withdrawn"}
+        assert server.number("looptrace_detection_failed_total") == 0
+
+
+def test_an_agent_that_is_named_last_is_that_of_the_gate(tmp_path: Path) -> None:
+    """Only the agent's own span names it, and the task stays that of the trace."""
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    trace = Trace("s1", session_key=None, at=began.isoformat())
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
+    root = trace.span("invoke_agent", attributes=agent)
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run_tests"}
+    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
+    for _ in range(6):
+        trace.span("execute_tool run_tests", root, tool | failed)
+    *calls, last = trace.requests()
+    with served(tmp_path) as server:
+        for request in calls:
+            assert server.send(request) == OK
+        (gate,) = until(lambda: gates(server))
+        assert (gate["agent"], server.send(last)) == ("", OK)
+        (named,) = until(lambda: [each for each in gates(server) if each["agent"]])
+        with reader.open_gates(tmp_path) as known:
+            told = [event.type for _, event in known.events()]
+
+    assert (named["id"], named["agent"], named["status"]) == (gate["id"], "fixer", "open")
+    assert told == ["gate_opened"]
 
 
 def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:

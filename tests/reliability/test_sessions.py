@@ -14,7 +14,7 @@ import pytest
 from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.fingerprint.equivalence import Sameness, Sessions
 from looptrace.collector.sdk.gate_stream import Server
-from looptrace.collector.server.asked_tasks import asked_of, tasks_of
+from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
 from looptrace.collector.store import reader, writer
 from tests.collector.store.test_writer import call, looping, spans_of
 from tests.otlp import Trace

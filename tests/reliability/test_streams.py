@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.collector.sdk.gate_stream import GateStream, Server
 from tests.reliability.serving import OK, Served, looping, served, until
 
 STREAMS = int(os.environ.get("LOOPTRACE_SOAK_STREAMS", "500"))
@@ -46,10 +48,14 @@ async def following(server: Served, count: int) -> AsyncIterator[list[asyncio.St
         async with free:
             reader, writer = await asyncio.open_connection(host, int(port))
             writers.append(writer)
-            path = f"/v1/gates/stream?task=task-{number}&task=other-{number}"
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: {server.address}\r\n\r\n".encode())
-            assert b" 200 " in await reader.readline()
-            while b": here" not in await reader.readline():
+            writer.write(post(server, "/v1/gates/stream", tasks=[f"task-{number}"]))
+            stream_id = ""
+            while b": here" not in (line := await reader.readline()):
+                name, _, value = line.decode().partition(": ")
+                stream_id = value.strip() if name.lower() == "looptrace-stream" else stream_id
+            path = f"/v1/gates/stream/{stream_id}"
+            assert await answered(server, post(server, path, traces=[f"{number:032x}"])) == OK
+            while b": still here" not in await reader.readline():
                 pass
             return reader
 
@@ -60,6 +66,23 @@ async def following(server: Served, count: int) -> AsyncIterator[list[asyncio.St
             writer.close()
 
 
+def post(server: Served, path: str, **names: list[str]) -> bytes:
+    """Return a request that asks for names."""
+    body = json.dumps(names)
+    head = f"POST {path} HTTP/1.1\r\nHost: {server.address}\r\nContent-Length: {len(body)}"
+    return f"{head}\r\nContent-Type: application/json\r\n\r\n{body}".encode()
+
+
+async def answered(server: Served, request: bytes) -> int:
+    """Send a request on a connection of its own; returns the status."""
+    host, _, port = server.address.partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    line = await reader.readline()
+    writer.close()
+    return int(line.split()[1])
+
+
 def test_an_event_comes_to_the_stream_of_its_task_alone(tmp_path: Path) -> None:
     """P29: and what it costs does not grow with those whom it does not concern."""
 
@@ -67,7 +90,7 @@ def test_an_event_comes_to_the_stream_of_its_task_alone(tmp_path: Path) -> None:
         async with following(server, STREAMS) as readers:
             await asyncio.sleep(0.5)
             before_s, began_s = server.cpu_s, time.monotonic()
-            trace = looping("task-7", 6, at=datetime.now(UTC).isoformat())
+            trace = looping("task-7", 6, at=now())
             assert await asyncio.to_thread(server.send, trace.request()) == OK
             while not (line := await readers[7].readline()).startswith(b"data:"):
                 pass
@@ -83,6 +106,43 @@ def test_an_event_comes_to_the_stream_of_its_task_alone(tmp_path: Path) -> None:
         memory_kib = server.kib("VmRSS")
     assert set(others) <= {7}
     assert used_s < EVENT_CPU_S_MAX, f"{used_s:.2f} s, {took_s:.2f} s, {memory_kib} KiB"
+
+
+def test_a_process_is_sent_what_concerns_it(tmp_path: Path) -> None:
+    """P29: it asks for the traces that it runs, and for a task by its name, on one stream."""
+    said: list[GateNotice] = []
+    with served(tmp_path / "store", "--no-grpc") as server:
+        stream = GateStream(Server(f"http://{server.address}"), said.append)
+        own, named = looping("own", 6, at=now()), looping("named", 6, at=now())
+        stream.follow(traces=[own.trace_id])
+        until(lambda: stream.last_id)
+        assert server.send(looping("other", 6, at=now()).request()) == OK
+        assert server.send(own.request()) == OK
+        until(lambda: any(each.task == "own" for each in said))
+        stream.follow(tasks=["named"])
+        assert server.send(named.request()) == OK
+        until(lambda: any(each.task == "named" and each.gate for each in said))
+        until(lambda: server.ask("GET", "/v1/gates")[1]["total"] == 3)
+        opened = {each.task: each.gate for each in said if each.type == "gate_opened"}
+        resolve = f"/v1/gates/{opened['own']}/resolve"
+        assert server.ask("POST", resolve, b'{"decision": "continue"}')[0] == OK
+        until(lambda: any(each.type == "gate_resolved" for each in said))
+        for path, body, status in (
+            ("/v1/gates/stream/none", b"{}", 404),
+            ("/v1/gates/stream", b'{"tasks": 1}', 400),
+            ("/v1/gates/stream", b'{"task": []}', 400),
+            ("/v1/gates/stream", b'{"traces": [%s]}' % b",".join([b'"t"'] * 1_001), 400),
+            ("/v1/gates/stream", b" " * 300_000, 400),
+        ):
+            assert server.ask("POST", path, body)[0] == status, body[:80]
+        stream.close()
+    assert {each.task for each in said} == {"own", "named"}
+    assert len({each.id for each in said}) == len(said)
+
+
+def now() -> str:
+    """Return the time of day, since what is old when it comes is not at work."""
+    return datetime.now(UTC).isoformat()
 
 
 def test_idle_connections_keep_nobody_from_the_server(

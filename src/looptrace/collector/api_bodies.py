@@ -11,6 +11,7 @@ from msgspec import Meta
 from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import GateEvent, TaskStatus
 from looptrace.analyzer.gates.notes import ResolutionNote
+from looptrace.collector.api_paths import STREAM_NAMES_MAX
 from looptrace.collector.store.gates import StoredGate
 
 
@@ -62,6 +63,32 @@ class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
         str | None,
         Meta(description="Who decides; where the token has a name, that one is recorded."),
     ] = None
+
+
+_NAMES = Meta(max_length=STREAM_NAMES_MAX)
+
+
+class FollowBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What the process behind a stream is at work on."""
+
+    tasks: Annotated[
+        list[str], _NAMES, Meta(description="Tasks or sessions that it asks for.")
+    ] = []
+    traces: Annotated[
+        list[str], _NAMES, Meta(description="Ids, in hex, of the traces that it runs.")
+    ] = []
+    dropped: Annotated[
+        list[str], _NAMES, Meta(description="Traces of which it wants no more events.")
+    ] = []
+    service: Annotated[
+        str | None, Meta(description="Service (`service.name`) of the sessions.")
+    ] = None
+
+
+class FollowAnswer(msgspec.Struct):
+    """How many names a stream was given."""
+
+    followed: int
 
 
 class ShownTask(msgspec.Struct):

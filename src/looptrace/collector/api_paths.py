@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 STREAM_PATH = "/v1/gates/stream"
+# One stream, by the id that its answer has in this header.
+OWN_STREAM_PATH = STREAM_PATH + "/{stream}"
+STREAM_HEADER = "Looptrace-Stream"
+# Tasks, and traces, that a stream may be told of at once.
+STREAM_NAMES_MAX = 1_000
 
 # Beside OTLP's own `/v1/metrics`.
 GATE_METRICS_PATH = "/v1/gates/metrics"

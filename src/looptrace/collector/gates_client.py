@@ -72,7 +72,7 @@ class RemoteGates:
     def watch(self) -> Iterator[GateNotice]:
         """Follow what is told, beginning with the gates that are open, until the server ends."""
         try:
-            for _, data in events_of(self._server, ""):
+            for _, data in events_of(self._server):
                 yield msgspec.json.decode(data, type=GateNotice)
         except (OSError, HTTPException, msgspec.DecodeError) as error:
             raise self._failed(error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask, Tool
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.fingerprint.single_texts import PLAIN
+from looptrace.analyzer.fingerprint.single_texts import CHARS_MAX, PLAIN
 from looptrace.analyzer.fingerprint.single_turns import (
     LiveFingerprints,
+    _answer,
     single_fingerprint,
 )
 from looptrace.analyzer.normalize.session_history import SessionHistory
@@ -206,3 +208,13 @@ def test_both_engines_read_plain_signs_alike() -> None:
         found = [sign for sign in signs if re.search(ours, sign)]
         assert found == texts.filter(texts.str.contains(theirs)).to_list()
     assert [sign.lower() for sign in signs] == texts.str.to_lowercase().to_list()
+
+
+@pytest.mark.parametrize("unit", ["x", "a.b-", "<a", "a=", 'a" ', "a\\'"])
+def test_no_result_takes_the_square_of_its_length(unit: str) -> None:
+    """A file of one long word, such as base64, took a third of a second a turn."""
+    results = ["x " + (unit * CHARS_MAX)[: CHARS_MAX - number] for number in range(3, 8)]
+    began_s = time.process_time()
+    for result in results:
+        assert _answer(result, Results())
+    assert time.process_time() - began_s < 0.2

@@ -50,6 +50,17 @@ def test_a_gate_and_a_reset_end_what_was_told() -> None:
     assert gates.unread_state("task").directive is None
 
 
+def test_the_end_of_one_gate_closes_no_other() -> None:
+    """A gate is withdrawn whose task has become one with another that waits."""
+    gates = Gates(lambda: False)
+    at = ("t" * 32, "s" * 16)
+    gates.update(GateNotice("e1", "gate_opened", "task", *at, action="gate", gate="g1"))
+    gates.update(GateNotice("e2", "gate_resolved", "task", "u" * 32, at[1], gate="g2"))
+    assert gates.state("task").open
+    gates.update(GateNotice("e3", "gate_resolved", "task", *at, gate="g1"))
+    assert not gates.state("task").open
+
+
 def test_a_warning_closes_no_gate() -> None:
     """What another rule tells of the task meanwhile, or of a turn judged again, is no decision."""
     gates = Gates(lambda: False)

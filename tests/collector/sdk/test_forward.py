@@ -7,7 +7,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Empty, Queue
 from typing import Any
@@ -16,7 +16,11 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace.collector import GateOpenError, LoopSpanProcessor
+from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.collector import GateOpenError, GateState, LoopSpanProcessor
+from looptrace.collector.api_paths import STREAM_NAMES_MAX
+from looptrace.collector.sdk import followed as followed_module
+from looptrace.collector.sdk.followed import Followed, Names
 from looptrace.collector.sdk.gate_stream import (
     LINE_BYTES_MAX,
     GateStream,
@@ -40,6 +44,8 @@ class Fake:
         self.spans: list[dict[str, Any]] = []
         self.events: Queue[str | None] = Queue()  # None ends a connection
         self.opened = b": here\n\n"  # what the stream of one task begins with
+        self.is_old = False  # of a version whose streams are of all tasks
+        self.change_status = 200  # what a change of names is answered with
         self.silence_s = 0.0  # before each line of it
         self.status = 200  # of its answers to decisions
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
@@ -48,40 +54,72 @@ class Fake:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        fake = self
+    def _handler(self) -> type[Handler]:
+        return type("Bound", (Handler,), {"fake": self})
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_: Any) -> None:
-                """Say nothing."""
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                fake.asked.append(("POST", self.path, dict(self.headers), body))
-                is_spans = self.path == "/v1/traces"
-                fake.spans += spans_in(body) if is_spans else []
-                self.send_response(200 if is_spans else fake.status)
-                self.end_headers()
-
-            def do_GET(self) -> None:
-                fake.asked.append(("GET", self.path, dict(self.headers), b""))
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream")
-                self.end_headers()
-                if "?task=" in self.path:
-                    for line in fake.opened.splitlines(keepends=True):
-                        time.sleep(fake.silence_s)
-                        self.wfile.write(line)
-                    return
-                while (event := fake.events.get()) is not None:
-                    self.wfile.write(event.encode())
-                    self.wfile.flush()
-
-        return Handler
+    def bodies(self, path: str) -> list[dict[str, Any]]:
+        """Return what was posted to a path."""
+        asked = [(posted, body) for method, posted, _, body in self.asked if method == "POST"]
+        return [json.loads(body) for posted, body in asked if posted == path]
 
     def tell(self, number: int, **fields: Any) -> None:
         """Stream one event."""
         self.events.put(f"id: {number}\ndata: {json.dumps(fields)}\n\n")
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers for a fake server."""
+
+    fake: Fake
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        """Take spans, stream, or take names."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.fake.asked.append(("POST", self.path, dict(self.headers), body))
+        if self.path == "/v1/gates/stream":
+            self._stream()
+            return
+        status = self.fake.status
+        if self.path == "/v1/traces":
+            self.fake.spans += spans_in(body)
+            status = 200
+        elif self.path.startswith("/v1/gates/stream/"):
+            status = self.fake.change_status
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        """Stream the open gates of a task, or all events."""
+        self.fake.asked.append(("GET", self.path, dict(self.headers), b""))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        if "?task=" not in self.path:
+            self._write_events()
+            return
+        for line in self.fake.opened.splitlines(keepends=True):
+            time.sleep(self.fake.silence_s)
+            self.wfile.write(line)
+
+    def _stream(self) -> None:
+        if self.fake.is_old:
+            self.send_error(405)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Looptrace-Stream", "s1")
+        self.end_headers()
+        self._write_events()
+
+    def _write_events(self) -> None:
+        self.wfile.write(b": here\n\n")
+        while (event := self.fake.events.get()) is not None:
+            self.wfile.write(event.encode())
+            self.wfile.flush()
 
 
 def spans_in(body: bytes) -> list[dict[str, Any]]:
@@ -115,6 +153,13 @@ def setup(fake: Fake) -> Iterator[Setup]:
     yield found
     fake.events.put(None)
     found.provider.shutdown()
+
+
+def stream_of(setup: Setup) -> GateStream:
+    """Return the stream of the processor."""
+    engine: Any = setup.processor._engine
+    stream: GateStream = engine._streams[0]
+    return stream
 
 
 def until(holds: Any) -> None:
@@ -220,18 +265,106 @@ def test_a_gate_of_any_of_several_servers_stops_the_agent(fake: Fake) -> None:
     other.server.server_close()
 
 
-def test_a_gate_that_is_asked_for_late_is_known(fake: Fake, setup: Setup) -> None:
-    """The stream has told of it before the agent's author named the task."""
-    said = {"trace_id": "f" * 32, "span_id": "e" * 16, "type": "gate_opened", "action": "gate"}
-    for number, task in enumerate(("talk", "over"), 1):
-        fake.tell(number, id=f"e{number}", task=task, gate=task, **said)
-    fake.tell(3, **said | {"type": "gate_resolved"}, id="e3", task="over", gate="over")
-    engine: Any = setup.processor._engine
-    until(lambda: engine._streams[0].last_id == "3")
-    until(lambda: setup.processor.gate("talk").check().open)
+def test_the_stream_asks_for_what_the_process_runs(fake: Fake, setup: Setup) -> None:
+    """Tasks by name and traces by their spans: with the stream, and beside it when it is open."""
+    setup.processor.gate("talk").check()
+    until(lambda: "talk" in asked_tasks(fake))
+    setup.call()
+    setup.processor.force_flush()
+    (call,) = setup.memory.get_finished_spans()
+    assert call.context
+    trace = f"{call.context.trace_id:032x}"
+    until(lambda: any(trace in body["traces"] for body in fake.bodies("/v1/gates/stream/s1")))
+    fake.events.put(None)
+    until(lambda: len(fake.bodies("/v1/gates/stream")) == 2)
+    again = fake.bodies("/v1/gates/stream")[-1]
 
-    assert not setup.processor.gate("over").check().open
-    assert not [path for _, path, _, _ in fake.asked if "?task=" in path]
+    assert again == {
+        "tasks": ["talk"],
+        "traces": [trace],
+        "dropped": [],
+        "service": again["service"],
+    }
+    assert all("?task=" not in path for _, path, _, _ in fake.asked)
+
+
+def asked_tasks(fake: Fake) -> list[str]:
+    """Return the tasks that the stream asked for so far, also beside it."""
+    bodies = fake.bodies("/v1/gates/stream") + fake.bodies("/v1/gates/stream/s1")
+    return [task for body in bodies for task in body["tasks"]]
+
+
+def test_a_server_is_told_of_a_name_until_it_knows_it(fake: Fake, setup: Setup) -> None:
+    """What it did not take is told again; what it knows is told no more."""
+    fake.change_status = 503
+    until(lambda: fake.bodies("/v1/gates/stream"))
+    setup.processor.gate("talk").check()
+    until(lambda: len(fake.bodies("/v1/gates/stream/s1")) == 2)
+    fake.change_status = 200
+    until(lambda: stream_of(setup)._followed.change() is None)
+    setup.processor.gate("walk").check()
+    until(lambda: stream_of(setup)._followed.change() is None)
+    (*first, last) = fake.bodies("/v1/gates/stream/s1")
+
+    assert {*map(str, (body["tasks"] for body in first))} == {"['talk']"}
+    assert last["tasks"] == ["walk"]
+
+
+def test_a_server_of_an_earlier_version_is_followed(fake: Fake) -> None:
+    """It tells of all tasks, and the process takes what concerns it."""
+    fake.is_old = True
+    processor = LoopSpanProcessor.forward(fake.url, limits=SOON)
+    gate = processor.gate("talk")
+    said = {"type": "gate_opened", "action": "gate", "trace_id": "f" * 32, "span_id": "e" * 16}
+    fake.tell(1, id="e1", task="other", gate="g0", **said)
+    fake.tell(2, id="e2", task="talk", gate="g1", **said)
+    until(lambda: gate.check().open)
+    fake.events.put(None)
+    processor.shutdown()
+
+    assert gate.check().gate == "g1"
+    assert ("GET", "/v1/gates/stream") in [(method, path) for method, path, _, _ in fake.asked]
+
+
+def test_an_event_that_is_repeated_is_told_once(fake: Fake, setup: Setup) -> None:
+    """A stream that is begun anew may tell again what it told."""
+    states: list[GateState] = []
+    setup.processor.on_gate(states.append)
+    gate = setup.processor.gate("talk")
+    said = {"type": "loop_detected", "action": "warn", "trace_id": "f" * 32, "span_id": "e" * 16}
+    for number, event in enumerate(("e1", "e1", "e2"), 1):
+        fake.tell(number, id=event, task="talk", **said)
+    until(lambda: gate.check().event == "e2")
+
+    assert [state.event for state in states] == ["e1", "e2"]
+
+
+def body(tasks: list[str], traces: list[str], dropped: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a server is told by the process of a shop."""
+    return {"tasks": tasks, "traces": traces, "dropped": [*dropped], "service": "shop"}
+
+
+def test_names_come_and_go() -> None:
+    """Of too many the oldest go, but for those whose gate is open; idle traces are dropped."""
+    followed = Followed()
+    followed.add(tasks=["first"], traces=["t0"], service="shop")
+    assert followed.whole() == body(["first"], ["t0"])
+    assert followed.change() is None
+    followed.note(GateNotice("e", "gate_opened", "t0", "t0", "s"))
+    assert not followed.add(tasks=["first"])
+    assert followed.add(traces=[f"t{number}" for number in range(1, STREAM_NAMES_MAX + 1)])
+    change, known = followed.change() or ({}, Names())
+    assert change == body([], sorted(known.traces - {"t0"}))
+    assert len(known.traces) == STREAM_NAMES_MAX
+    assert "t1" not in known.traces
+    followed.told(known)
+    followed.note(GateNotice("e", "gate_resolved", "t0", "t0", "s"))
+    followed.add(traces=["new"])
+    change, _ = followed.change() or ({}, Names())
+    assert change == body([], ["new"], ["t0"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(followed_module, "TRACE_IDLE_S", -1.0)
+        assert followed.whole() == body(["first"], [])
 
 
 @pytest.mark.parametrize("opened", [b"data: {\n\n: here\n\n", b"id: 1\n" * 30 + b": here\n\n"])
@@ -272,22 +405,22 @@ def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Set
         fake.events.put("data: " + "x" * (LINE_BYTES_MAX + 1) + "\n\n")
         chance = random.getstate()
         fake.events.put(None)
-        until(lambda: [asked[0] for asked in fake.asked].count("GET") == 2)
+        until(lambda: len(fake.bodies("/v1/gates/stream")) == 2)
         assert random.getstate() == chance  # An agent that seeded it does the same again.
-        _, path, headers, _ = [asked for asked in fake.asked if asked[0] == "GET"][-1]
+        _, path, headers, _ = [asked for asked in fake.asked if "stream" in asked[1]][-1]
 
         assert path == "/v1/gates/stream"
         assert headers["Last-Event-ID"] == "7"
         assert headers["Authorization"] == f"Bearer {TOKEN}"
-        engine: Any = setup.processor._engine
-        assert engine._streams[0].nonsense == 5
+        assert stream_of(setup).nonsense == 5
 
 
 class Refusing(BaseHTTPRequestHandler):
     """A server that takes no token."""
 
-    def do_GET(self) -> None:
+    def do_POST(self) -> None:
         """Answer as looptrace's server does."""
+        self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(401)
         self.send_header("Content-Length", "0")
         self.end_headers()

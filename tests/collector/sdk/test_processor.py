@@ -297,6 +297,9 @@ class Scripted:
     def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
         """Tell nothing."""
 
+    def follow(self, **_names: object) -> None:
+        """Follow nothing."""
+
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
         """Take spans as the test says."""
         del above
@@ -413,9 +416,9 @@ def test_a_span_keeps_room_for_the_agents_own_events() -> None:
     with setup.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
         context = agent.get_span_context()
         trace_id, span_id = f"{context.trace_id:032x}", f"{context.span_id:016x}"
-        told = GateNotice("e", "loop_detected", "talk", trace_id, span_id, rule="r", action="warn")
-        for _ in range(500):
-            setup.processor._notify([told])
+        about = ("loop_detected", "talk", trace_id, span_id)
+        for number in range(500):
+            setup.processor._notify([GateNotice(f"e{number}", *about, rule="r", action="warn")])
         assert actions(agent) == ["warn"] * EVENTS_PER_TASK_AND_RULE_MAX
     setup.provider.shutdown()
 

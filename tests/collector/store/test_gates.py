@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,7 +31,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.resolutions import resolution_turns
-from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.gates.state_machine import Gate, TaskState
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.testing.notation import tasks_in
@@ -161,10 +161,10 @@ class PivotFirst(GateStore):
                     sql.execute("INSERT OR IGNORE INTO pivots VALUES (?, ?, ?, ?, ?)", row)
         return super().record(events, states, now_ns, openings)
 
-    def _add(self, event: GateEvent, now_ns: int, openings: Any) -> bool:
+    def _add(self, event: GateEvent, now_ns: int, openings: Any, parked: set[str]) -> bool:
         own = "DELETE FROM pivots WHERE event = ? AND event NOT IN (SELECT id FROM events)"
         self._sql.execute(own, [event.id])
-        return super()._add(event, now_ns, openings)
+        return super()._add(event, now_ns, openings, parked)
 
 
 # Forks a child for each line that it reads. The child tells its process id, takes as many steps as
@@ -789,6 +789,31 @@ def test_a_task_that_is_part_of_another_waits_for_nobody(tmp_path: Path) -> None
         assert gates.gates(task=trace.trace_id) == []
         assert [event.type for _, event in gates.events()] == ["gate_opened"]
     assert (done.gates_opened, done.gates_open) == (0, 1)
+
+
+@pytest.mark.parametrize("stays", ["g1", "g2"])
+def test_two_open_gates_that_come_to_one_task_are_one(gates: GateStore, stays: str) -> None:
+    """Two agents of a session loop before it is named; its state says which gate is open."""
+    opened = [
+        GateEvent(
+            *(f"e{n}", "gate_opened", f"trace-{n}", n, n, "active", "active"),
+            gate=f"g{n}",
+            why="LADDER",
+        )
+        for n in (1, 2)
+    ]
+    held = [Gate(event.gate, "r", "s", event.at_ns) for event in opened]
+    for event, gate in zip(opened, held, strict=True):
+        gates.record([event], [TaskState(event.task, gate=gate)], 1)
+    first, second = (replace(event, task="talk") for event in opened)
+    gates.record([first], [TaskState("trace-1"), TaskState("talk", gate=held[0])], 2)
+    open_now = next(gate for gate in held if gate.id == stays)
+    gates.record([second], [TaskState("trace-2"), TaskState("talk", gate=open_now)], 3)
+    (over,) = {"g1", "g2"} - {stays}
+    stand = {gate.id: (gate.task, gate.status) for gate in gates.gates()}
+    assert stand == {stays: ("talk", "open"), over: ("talk", "withdrawn")}
+    told = [(event.type, event.gate, event.decision) for _, event in gates.events()]
+    assert told[2:] == [("gate_resolved", over, "withdrawn")]
 
 
 def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:

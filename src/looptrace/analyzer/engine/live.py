@@ -341,10 +341,11 @@ class LiveEngine:
         state, late = advance(since.state, moments_in(name, moving, now.grown), recovery)
         task.now = Standing(now.opened, state)
         task.ended_now += now.ended
-        new = {event.id: event for event in (*over, *late) if event.id not in task.emitted}
-        task.emitted |= dict.fromkeys(new)
+        # An agent that is named late changes what was told, and tells nothing anew.
+        new = {each.id: each for each in (*over, *late) if task.emitted.get(each.id) != each.agent}
+        moved = {key for key in new if key in task.emitted_elsewhere or key in task.emitted}
+        task.emitted |= {key: event.agent for key, event in new.items()}
         task.settle_events(event.id for event in over)  # Settled moments come but once.
-        moved = {key for key in new if key in task.emitted_elsewhere}
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
             rows = task.block.frame()

@@ -81,7 +81,8 @@ class LiveTask:
     settled_order_ns: int = NEVER_NS  # and of the last settled one
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
-    emitted: dict[str, None] = field(default_factory=dict)  # ids, until their turn is settled
+    # Agents of events by id, until their turn is settled.
+    emitted: dict[str, str] = field(default_factory=dict)
     emitted_before: BoundedDict[str, None] | None = None  # ids of settled turns
     emitted_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
     traces: dict[str, None] = field(default_factory=dict)  # whose turns came, the first of them
@@ -217,7 +218,8 @@ class LiveTask:
     @property
     def emitted_ever(self) -> dict[str, None]:
         """The ids of the last events that were told of the task."""
-        return {**(self.emitted_before or {}), **self.emitted_elsewhere, **self.emitted}
+        before = self.emitted_before or ()
+        return dict.fromkeys((*before, *self.emitted_elsewhere, *self.emitted))
 
     def decisions_for(self, moves: Sequence[Move]) -> Iterator[Turn]:
         """Yield what people decided, as turns of the task that these turns move to."""

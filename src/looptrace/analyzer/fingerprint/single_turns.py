@@ -120,7 +120,8 @@ _PROMPT_MASKS = [(python_pattern(pattern), name) for pattern, name in PROMPT_MAS
 _HEAD, _EXIT = python_pattern(FAILURE_HEAD), python_pattern(FAILURE_EXIT)
 _BY_COMMAND = python_pattern(_TESTS_BY_COMMAND)
 _VOLATILE, _LOOSE = python_pattern(_MAY_BE_VOLATILE), python_pattern(_MAY_BE_LOOSE)
-_DIGESTS, _KEYS_AND_MASKS = python_pattern(_DIGEST), python_pattern(_KEY_AND_MASK)
+# A key is tried from its beginning alone, or a long word would take the square of its length.
+_DIGESTS, _KEYS_AND_MASKS = map(python_pattern, (_DIGEST, rf"(?<![\w.-]){_KEY_AND_MASK}"))
 _CHANGED_FILE, _FILE_NAME, _CHANGE, _SEARCHED = map(
     python_pattern, (CHANGED_FILE, FILE_NAME, CHANGE, SEARCHED)
 )

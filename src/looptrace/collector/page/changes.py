@@ -9,8 +9,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from looptrace.collector.server.event_feed import SILENCE_S
 from looptrace.collector.server.service import Service
+from looptrace.collector.server.streams.event_feed import SILENCE_S
 from looptrace.collector.store import reader
 
 # How often the turns are looked at; gates are told of at once.

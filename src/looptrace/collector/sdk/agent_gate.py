@@ -144,6 +144,8 @@ class Gates:
                 # A trace stands for its task, for whoever does not name one.
                 latest = _Held(shown, notice)
                 for name in (notice.task, *names, notice.trace_id):
+                    if self._has_other_gate(name, notice):
+                        continue
                     self._held[name] = latest
                     self._held.move_to_end(name)
             self._changed.notify_all()
@@ -154,6 +156,12 @@ class Gates:
                 callback(state)
             except Exception:  # The author's own code; the engine goes on.
                 _logger.exception("a looptrace callback failed")
+
+    def _has_other_gate(self, name: str, notice: GateNotice) -> bool:
+        """Return whether another gate is open than the one that a notice resolves."""
+        held = self._held.get(name)
+        is_open = held is not None and held.state.open and held.state.gate != notice.gate
+        return is_open and notice.type == "gate_resolved"
 
     def wait(self, task: str, timeout_s: float) -> bool:
         """Wait until a task may go on; return False after `timeout_s` seconds."""

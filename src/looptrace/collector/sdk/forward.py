@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import format_trace_id
 from opentelemetry.util.types import AttributeValue
 
 from looptrace import semconv
@@ -40,12 +41,24 @@ class ForwardEngine:
             GateStream(server, lambda notice: notify([notice])) for server in self._servers
         ]
 
+    def follow(
+        self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
+    ) -> None:
+        """Let the streams ask for tasks, or sessions of a service, and for turns in traces."""
+        tasks, traces = list(tasks), list(traces)
+        for stream in self._streams:
+            stream.follow(tasks=tasks, traces=traces, service=service)
+
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
         """Send spans, with the attributes that they inherit from those above them.
+
+        The events of turns in their traces are followed.
 
         Raises:
             OSError: if the exporter gave them up.
         """
+        traces = {span.context.trace_id for span in spans if span.context}
+        self.follow(traces=map(format_trace_id, traces))
         by_id = {span.context.span_id: span for span in above if span.context}
         by_id |= {span.context.span_id: span for span in spans if span.context}
         result = self._exporter.export([with_inherited(span, by_id) for span in spans])

@@ -11,7 +11,7 @@ import json  # the base installation, in an agent's process, lacks msgspec
 import logging
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from http import HTTPStatus
@@ -23,7 +23,13 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.collector.api_paths import RESOLVE_PATH, STREAM_PATH
+from looptrace.collector.api_paths import (
+    OWN_STREAM_PATH,
+    RESOLVE_PATH,
+    STREAM_HEADER,
+    STREAM_PATH,
+)
+from looptrace.collector.sdk.followed import Followed
 from looptrace.collector.worker import Worker, after_fork
 from looptrace.errors import InputError
 
@@ -32,6 +38,8 @@ _logger = logging.getLogger(__name__)
 # A server sends something at least this often, if only a comment.
 SILENCE_S_MAX = 60.0
 RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0
+# A server is told of new names this often at most, and has so long to take them.
+CHANGE_EVERY_S, CHANGE_S_MAX = 0.1, 5.0
 # One event has one directive and one reason in it.
 LINE_BYTES_MAX = 64 * 1024
 
@@ -40,6 +48,8 @@ LINE_BYTES_MAX = 64 * 1024
 _chance = SystemRandom()
 
 TOKEN_VARIABLE = "LOOPTRACE_TOKEN"  # noqa: S105 - the name of a variable
+_STREAM_HEADERS = {"Accept": "text/event-stream"}
+_JSON_HEADERS = {"Content-Type": "application/json"}
 _TYPES = {"str": str, "int": int, "str | None": str}
 
 
@@ -117,7 +127,7 @@ class Server:
                 answer = response.read(LINE_BYTES_MAX).decode("utf-8", "replace")
                 raise OSError(f"status {response.status}: {answer}")
             head = takewhile(lambda line: not line.startswith(b":"), _lines(response, deadline_s))
-            return [notice_of_json(json.loads(data)) for _, data in events_in(head)]
+            return [notice_of_json(json.loads(data)) for _, data in events_in(head) if data]
         finally:
             connection.close()
 
@@ -129,8 +139,7 @@ class Server:
         """
         body = json.dumps({"decision": decision, "note": note})
         path = RESOLVE_PATH.format(id=quote(gate, safe=""))
-        headers = {"Content-Type": "application/json"}
-        connection, response = self.request("POST", path, body=body, headers=headers)
+        connection, response = self.request("POST", path, body=body, headers=_JSON_HEADERS)
         connection.close()
         if response.status != HTTPStatus.OK:
             raise OSError(f"{self.url} did not resolve gate {gate}: status {response.status}")
@@ -140,7 +149,11 @@ Response = tuple[HTTPConnection, HTTPResponse]
 
 
 class GateStream:
-    """Follows a server's gates until nobody holds it any more; also in a forked process."""
+    """Follows the gates of what a process asks for until nobody holds it any more.
+
+    Also in a forked process. A stream begins with all names and after the last id, and the server
+    is told of new ones beside it.
+    """
 
     def __init__(self, server: Server, notify: Callable[[GateNotice], None]) -> None:
         self.failures = 0  # connections that ended or did not come about
@@ -148,29 +161,79 @@ class GateStream:
         self.last_id = ""
         self._server = server
         self._notify = notify
+        self._followed = Followed()
         self._closed = False
         self._begin()
         after_fork(self._begin)
+
+    def follow(
+        self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
+    ) -> None:
+        """Ask for the events of some tasks, or sessions of a service, and of turns in traces."""
+        if self._followed.add(tasks=tasks, traces=traces, service=service):
+            self._changer.wake()
 
     def close(self) -> None:
         """Follow no longer; a connection that is open ends with the process."""
         self._closed = True
         self._worker.close(0)
+        self._changer.close(0)
 
     def _begin(self) -> None:
-        self._worker = Worker("looptrace-gates", partial(_follow, weakref.ref(self), self._server))
+        self._followed.renew()
+        self._stream_id = ""  # of the stream that is open
+        held = weakref.ref(self)
+        self._worker = Worker("looptrace-gates", partial(_follow, held, self._server))
+        self._changer = Worker("looptrace-names", partial(_change, held))
         if not self._closed:
             self._worker.start()
+            self._changer.start()
 
     def take(self, event_id: str, data: str) -> None:
-        """Take one event in, or count it as nonsense."""
+        """Take one event in, or count it as nonsense; without data the id alone."""
         try:
-            notice = notice_of_json(json.loads(data))
+            notice = notice_of_json(json.loads(data)) if data else None
         except (ValueError, RecursionError):
             self.nonsense += 1
             return
         self.last_id = event_id or self.last_id
-        self._notify(notice)
+        if notice is not None:
+            self._followed.note(notice)
+            self._notify(notice)
+
+    def _asking(self) -> tuple[str, dict[str, str]]:
+        """Return the body and the headers that begin a stream."""
+        last_id = {"Last-Event-ID": self.last_id} if self.last_id else {}
+        return json.dumps(self._followed.whole()), _STREAM_HEADERS | _JSON_HEADERS | last_id
+
+    def _opened(self, response: HTTPResponse) -> None:
+        """Note that the server follows; names that came meanwhile are told."""
+        stream_id = response.headers.get(STREAM_HEADER)
+        if stream_id and not self._stream_id:
+            self._stream_id = stream_id
+            self._changer.wake()
+
+    def _ended(self) -> None:
+        self._stream_id = ""
+        self.failures += 1
+
+    def _tell(self) -> bool:
+        """Tell the server of new names, where a stream is open; return whether it knows them."""
+        if not (stream_id := self._stream_id) or (change := self._followed.change()) is None:
+            return True
+        body, known = change
+        path = OWN_STREAM_PATH.format(stream=stream_id)
+        try:
+            connection, response = self._server.request(
+                "POST", path, body=json.dumps(body), headers=_JSON_HEADERS, timeout_s=CHANGE_S_MAX
+            )
+            connection.close()
+        except (OSError, HTTPException) as error:
+            _logger.debug("%s was told of no names: %s", self._server.url, error)
+            return False
+        if response.status == HTTPStatus.OK:
+            self._followed.told(known)
+        return response.status == HTTPStatus.OK
 
 
 def notice_of_json(fields_: Any) -> GateNotice:
@@ -208,12 +271,12 @@ def _checked(name: str, kind: str, value: Any) -> Any:
 
 
 def events_in(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
-    """Read server-sent events: the id and the data of each."""
+    """Read server-sent events: the id and the data of each, "" where it has none."""
     event_id, data = "", list[str]()
     for raw in lines:
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         name, _, value = line.partition(":")
-        if not line and data:
+        if not line:
             yield event_id, "\n".join(data)
             data = []
         elif name == "id":
@@ -226,15 +289,15 @@ def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float,
     """Read the stream again and again; nothing here holds its owner while it waits."""
     wait_s, refused = RETRY_FIRST_S, False
     while (held := stream()) is not None and not held._closed:
-        last_id = before = held.last_id
+        asking, came = held._asking(), False
         del held
         try:
-            for event_id, data in events_of(server, last_id):
+            for event_id, data in _events_of_stream(stream, server, *asking):
                 held = stream()
                 if held is None or held._closed:
                     return
                 held.take(event_id, data)
-                last_id = held.last_id
+                came |= bool(data)
                 del held
         except TokenError as error:
             # Once: the stream is tried again for as long as the agent runs.
@@ -246,16 +309,45 @@ def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float,
         held = stream()
         if held is None:
             return
-        held.failures += 1
+        held._ended()
         del held
-        wait_s = RETRY_FIRST_S if last_id != before else min(wait_s * 2, RETRY_S_MAX)
+        wait_s = RETRY_FIRST_S if came else min(wait_s * 2, RETRY_S_MAX)
         yield wait_s * _chance.uniform(0.5, 1.0)
 
 
-def events_of(server: Server, last_id: str) -> Iterator[tuple[str, str]]:
-    """Follow the stream of a server on one connection, after an event; raises where that fails."""
-    headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-    connection, response = server.request("GET", STREAM_PATH, headers=headers)
+def _events_of_stream(
+    stream: weakref.ref[GateStream], server: Server, body: str, headers: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Begin a stream, and read its events."""
+    opened = server.request("POST", STREAM_PATH, body=body, headers=headers)
+    if opened[1].status == HTTPStatus.METHOD_NOT_ALLOWED:
+        opened[0].close()  # A server of an earlier version, which sends the events of all tasks.
+        opened = server.request("GET", STREAM_PATH, headers=headers)
+    for event in _events_on(opened):
+        if held := stream():
+            held._opened(opened[1])
+            del held
+        yield event
+
+
+def _change(stream: weakref.ref[GateStream]) -> Generator[float, None, None]:
+    """Tell the server of new names; nothing here holds the stream while it waits."""
+    while (held := stream()) is not None and not held._closed:
+        wait_s = SILENCE_S_MAX if held._tell() else RETRY_FIRST_S
+        pause = held._changer.pause
+        del held
+        pause(CHANGE_EVERY_S)
+        yield wait_s
+
+
+def events_of(server: Server) -> Iterator[tuple[str, str]]:
+    """Follow the events of all tasks on one connection; raises where that fails."""
+    opened = server.request("GET", STREAM_PATH, headers=_STREAM_HEADERS)
+    return ((event_id, data) for event_id, data in _events_on(opened) if data)
+
+
+def _events_on(opened: Response) -> Iterator[tuple[str, str]]:
+    connection, response = opened
     try:
         if response.status != HTTPStatus.OK:
             raise OSError(f"status {response.status}")

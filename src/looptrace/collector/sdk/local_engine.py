@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -51,6 +51,11 @@ class LocalEngine:
     def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
         """Hand every gate event from now on to `notify`."""
         self._notify = notify
+
+    def follow(
+        self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
+    ) -> None:
+        """Do nothing: all that is told here is of this process."""
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
         """Take spans that have ended, and notify of the events that follow.

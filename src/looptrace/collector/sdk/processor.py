@@ -10,7 +10,7 @@ import logging
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
@@ -55,6 +55,11 @@ class Engine(Protocol):
 
     def start(self, notify: NoticeSink) -> None:
         """Begin; `notify` gets every gate event from now on."""
+
+    def follow(
+        self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
+    ) -> None:
+        """Notify from now on of tasks, or sessions of the service, and of turns in traces, too."""
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
         """Take spans that have ended, and those of their traces that are still open."""
@@ -150,9 +155,7 @@ class LoopSpanProcessor(SpanProcessor):
         self._gates = Gates(lambda: queue.failing, setup.asked)
         # Tasks by name whose gate was asked for, and until when what is known of them holds.
         self._known_until_s: BoundedDict[str, float] = BoundedDict(TASKS_MAX)
-        self._told: BoundedDict[str, str] = BoundedDict(TASKS_MAX)  # task of each event, by id
-        # Open gates of tasks that nobody here has asked for so far.
-        self._open_elsewhere: BoundedDict[str, GateNotice] = BoundedDict(TASKS_MAX)
+        self._told: BoundedDict[str, GateNotice] = BoundedDict(TASKS_MAX)  # events by id
         method = weakref.WeakMethod(self._notify)
         engine.start(lambda notices: (notify := method()) and notify(notices))
 
@@ -263,10 +266,10 @@ class LoopSpanProcessor(SpanProcessor):
             context = trace.get_current_span().get_span_context()
             task = trace.format_trace_id(context.trace_id)
             self._known_until_s[task] = inf  # A trace that is current has no earlier process.
+            self._engine.follow(traces=[task])
         else:
             self._known_until_s.setdefault(task, 0.0)
-            if (notice := self._open_elsewhere.pop(task, None)) is not None:
-                self._gates.update(notice, [task])
+            self._engine.follow(tasks=[task], service=self._spans.service)
         return AgentGate(task, self._gates, self._resolve, self._is_known, self._fail_closed)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
@@ -291,20 +294,18 @@ class LoopSpanProcessor(SpanProcessor):
         self._engine.take(spans, self._spans.of(traces))
 
     def _notify(self, notices: list[GateNotice]) -> None:
-        """Take in the notices that concern this process; a server sends those of all processes."""
+        """Take in the notices that concern this process, each once; a server may repeat itself."""
         for notice in notices:
-            # What is told again of another task has only moved there.
-            is_new = self._told.get(notice.id, notice.task) == notice.task
-            self._told[notice.id] = notice.task
             is_own = not notice.trace_id or self._spans.knows(notice.trace_id)
             names = self._names(notice)
-            if is_own or not self._known_until_s.keys().isdisjoint(names):
-                self._gates.update(notice, names, is_new=is_new)
-            elif notice.type == "gate_opened":
-                self._open_elsewhere.update(dict.fromkeys(names, notice))
-            elif notice.type == "gate_resolved":
-                for name in names:
-                    self._open_elsewhere.pop(name, None)
+            before = self._told.get(notice.id)
+            is_other = not is_own and self._known_until_s.keys().isdisjoint(names)
+            if is_other or before == notice:
+                continue
+            # What is told again of another task has only moved there.
+            is_new = before is None or before.task == notice.task
+            self._told[notice.id] = notice
+            self._gates.update(notice, names, is_new=is_new)
             if is_own and is_new:
                 self._emitter.emit(notice, self._provider)
 

@@ -25,7 +25,7 @@ BODY_BYTES_MAX = 64 * 1024
 _ERROR_LENGTH_MAX = 500
 
 
-async def bounded_body(request: Request) -> bytes:
+async def bounded_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """Read the body of a request.
 
     Raises:
@@ -34,8 +34,8 @@ async def bounded_body(request: Request) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise ValueError(f"it has more than {BODY_BYTES_MAX} bytes")
+        if len(body) > bytes_max:
+            raise ValueError(f"it has more than {bytes_max} bytes")
     return bytes(body)
 
 

@@ -17,14 +17,13 @@ import msgspec
 import polars as pl
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import Escalation, PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
@@ -44,7 +43,6 @@ from looptrace.collector.api_bodies import (
 from looptrace.collector.api_paths import (
     GATE_METRICS_PATH,
     RESOLVE_PATH,
-    STREAM_PATH,
     WARMING_PATH,
 )
 from looptrace.collector.server.access import WHO
@@ -55,9 +53,10 @@ from looptrace.collector.server.api_responses import (
     described,
     wrong,
 )
-from looptrace.collector.server.asked_tasks import asked_of, tasks_of
-from looptrace.collector.server.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
+from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
+from looptrace.collector.server.streams.event_feed import EventFeed
+from looptrace.collector.server.streams.streams_api import SERVICE, SEVERAL, StreamsApi
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
@@ -67,16 +66,7 @@ GATES_PATH = "/v1/gates"
 TASKS_PATH = "/v1/tasks"
 TASK_PATH = TASKS_PATH + "/{id:path}"
 GATES_MAX = TASKS_MAX = 1_000
-# Tasks that one stream may ask for.
-STREAM_TASKS_MAX = 100
-# Of the number of an event, so that it fits a column.
-_SEQ_DIGITS_MAX = 18
 _MARKDOWN = "text/markdown"
-_SEVERAL = "Several services have such a session, which the answer names; give `service`."
-_SERVICE = Parameter(
-    "service", "query", "Service (`service.name`) of the sessions that are asked for."
-)
-_STREAM = "text/event-stream"
 _NO_GATE = "There is no such gate, or several begin with this id."
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
 
@@ -98,7 +88,7 @@ class GatesApi:
     def routes(self) -> list[Route]:
         """Return the routes; the stream and metrics come before gates, whose ids they might be."""
         return [
-            Route(STREAM_PATH, self.stream, methods=["GET"]),
+            *StreamsApi(self.store_dir, self.feed).routes(),
             Route(GATE_METRICS_PATH, self.metrics, methods=["GET"]),
             Route(GATES_PATH, self.gates, methods=["GET"]),
             Route(GATES_PATH + "/{id}", self.gate, methods=["GET"]),
@@ -112,11 +102,11 @@ class GatesApi:
     @operation(
         "listGates",
         Answer("The gates.", {JSON: GateList}),
-        {HTTPStatus.BAD_REQUEST: "The status is none.", HTTPStatus.CONFLICT: _SEVERAL},
+        {HTTPStatus.BAD_REQUEST: "The status is none.", HTTPStatus.CONFLICT: SEVERAL},
         (
             Parameter("status", "query", "Only gates with this status.", GateStatus),
             Parameter("task", "query", "Only gates of the task or session with this id."),
-            _SERVICE,
+            SERVICE,
         ),
     )
     async def gates(self, request: Request) -> Response:
@@ -186,8 +176,8 @@ class GatesApi:
     @operation(
         "showTask",
         Answer("The task.", {JSON: ShownTask}),
-        {HTTPStatus.NOT_FOUND: "There is no such task.", HTTPStatus.CONFLICT: _SEVERAL},
-        (_SERVICE,),
+        {HTTPStatus.NOT_FOUND: "There is no such task.", HTTPStatus.CONFLICT: SEVERAL},
+        (SERVICE,),
     )
     async def task(self, request: Request) -> Response:
         """Show how a task stands: its status, its gates, its attempts."""
@@ -206,47 +196,6 @@ class GatesApi:
         await self.stored()
         rules = self.settings.policy.rule_set
         return answer_of(WarmingList(await run_in_threadpool(warming_tasks, self.store_dir, rules)))
-
-    @operation(
-        "followGates",
-        Answer(
-            "Each event has its number as `id`, its type as `event`, and as `data` a GateNotice. "
-            f"A comment comes at least every {SILENCE_S:.0f} s.",
-            {_STREAM: GateNotice},
-        ),
-        {
-            HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number, or there are too many tasks.",
-            HTTPStatus.CONFLICT: _SEVERAL,
-        },
-        (
-            Parameter(
-                "task", "query", "Only events of this task or session; several may be given."
-            ),
-            _SERVICE,
-            Parameter(
-                "Last-Event-ID",
-                "header",
-                "Number of the last event that was seen. Without it the stream begins with the "
-                "gates that are open.",
-            ),
-        ),
-    )
-    async def stream(self, request: Request) -> Response:
-        """Follow gate events as server-sent events."""
-        last = request.headers.get("last-event-id", "")
-        if last and not (last.isdecimal() and len(last) <= _SEQ_DIGITS_MAX):
-            return wrong(
-                HTTPStatus.BAD_REQUEST,
-                "Last-Event-ID must be the id of an event, which is a number",
-            )
-        tasks = set(request.query_params.getlist("task"))
-        if len(tasks) > STREAM_TASKS_MAX:
-            return wrong(HTTPStatus.BAD_REQUEST, f"give at most {STREAM_TASKS_MAX} tasks")
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        service = request.query_params.get("service")
-        asked = await run_in_threadpool(asked_of, self.store_dir, sorted(tasks), service)
-        events = self.feed.follow(asked, int(last) if last else None)
-        return StreamingResponse(events, media_type=_STREAM, headers=headers)
 
     def _gates_of(
         self, status: GateStatus | None, task: str | None, service: str | None

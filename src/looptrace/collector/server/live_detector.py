@@ -1,4 +1,7 @@
-"""The live engine of a server: what the log commits is judged, and what is decided recorded."""
+"""The live engine of a server: what the log commits is judged, and what is decided recorded.
+
+It is long because a restart judges by the same steps what was left.
+"""
 
 from __future__ import annotations
 
@@ -350,6 +353,7 @@ class _Judge:
         Raises:
             StoreError: if it does not work and the server ends; the log still has the spans.
         """
+        seq = self._gates.last_seq()
         while True:
             try:
                 self._gates.add_session_names(self._sessions.joined_anew)
@@ -363,7 +367,7 @@ class _Judge:
                 _logger.warning("%s", error)
         self._sessions.joined_anew.clear()
         self._judged.events += len(new)
-        if new:
+        if self._gates.last_seq() > seq:  # Gates may have been withdrawn beside what is new.
             self._on_events(new)
 
     def _tell_outages(self, turns: Sequence[Turn]) -> None:

@@ -40,7 +40,6 @@ from looptrace.collector.server.access import (
 )
 from looptrace.collector.server.api_responses import ERRORS
 from looptrace.collector.server.archiver import Archiver
-from looptrace.collector.server.event_feed import Changes, EventFeed
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
@@ -51,6 +50,7 @@ from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvico
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
 from looptrace.collector.server.shards.router import Shards, shards_of
+from looptrace.collector.server.streams.event_feed import Changes, EventFeed
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import DamagedFileError

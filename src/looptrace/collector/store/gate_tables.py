@@ -175,6 +175,15 @@ ADD_EVENT = """
 RENAME_EVENT = """
     UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1 AND (task, agent) <> (?2, ?3)
 """
+# Of two open gates that come to one task the task's state says which is open.
+PARK_GATE = """
+    UPDATE gates SET status = 'withdrawn'
+    WHERE event = ?1 AND status = 'open' AND EXISTS (
+        SELECT 1 FROM gates AS other
+        WHERE other.task = ?2 AND other.status = 'open' AND other.event <> ?1
+    )
+    RETURNING id
+"""
 RENAME_GATE = "UPDATE gates SET task = ? WHERE event = ?"
 ADD_GATE = """
     INSERT INTO gates

@@ -3,7 +3,8 @@
 An event comes with all that follows from it, its pivot, its gate and its row in the outbox, and
 with the state of its task, in one transaction: whatever is killed when, none is there without the
 others. Events are only ever added, each once by its id, so that recording the same turns again
-changes nothing. What is told lasts; how a task stands is what was judged last.
+changes nothing. What is told lasts; how a task stands is what was judged last. It is long because
+all of that is one transaction.
 """
 
 from __future__ import annotations
@@ -127,16 +128,25 @@ class GateStore(TaskNames):
             StoreError: if the file cannot be written; then nothing of it is recorded.
         """
         with self._transaction():
-            new = [event for event in events if self._add(event, now_ns, openings)]
-            opened = {event.gate for event in new if event.type == "gate_opened"}
+            parked: set[str] = set()
+            new = [event for event in events if self._add(event, now_ns, openings, parked)]
+            opened = {event.gate for event in new if event.type == "gate_opened"} | parked
             for state in states:
                 self._put(state, opened, now_ns)
+            for gate_id in sorted(parked):
+                if self._rows(queries.WITHDRAWN_GATE, gate_id):
+                    self._tell_again(gate_id, "gate_resolved", now_ns)
         return new
 
-    def _add(self, event: GateEvent, now_ns: int, openings: Mapping[str, Finding]) -> bool:
-        """Add an event and what follows from it; says whether it was new."""
+    def _add(
+        self, event: GateEvent, now_ns: int, openings: Mapping[str, Finding], parked: set[str]
+    ) -> bool:
+        """Add an event and what follows from it; says whether it was new.
+
+        Gates whose new task has an open one are `parked`, until its state says which is open.
+        """
         if not self._insert(event):
-            self._rename(event)
+            parked.update(self._rename(event))
             return False
         if event.type == "pivot_issued":
             pivot = (event.id, event.task, event.pivots, event.entropy_count, event.at_ns)
@@ -157,11 +167,17 @@ class GateStore(TaskNames):
         row = (*about, event.at_ns, _json(event))
         return self._sql.execute(queries.ADD_EVENT, row).rowcount > 0
 
-    def _rename(self, event: GateEvent) -> None:
-        """Give a known event the names of its task and agent that came late."""
+    def _rename(self, event: GateEvent) -> list[str]:
+        """Give a known event the names of its task and agent that came late; return parked gates.
+
+        A gate is parked that would be the second open one of its new task.
+        """
         names = (event.id, event.task, event.agent, _json(event))
-        if self._sql.execute(queries.RENAME_EVENT, names).rowcount:
-            self._sql.execute(queries.RENAME_GATE, (event.task, event.id))
+        if not self._sql.execute(queries.RENAME_EVENT, names).rowcount:
+            return []
+        parked = self._rows(queries.PARK_GATE, event.id, event.task)
+        self._sql.execute(queries.RENAME_GATE, (event.task, event.id))
+        return [gate_id for (gate_id,) in parked]
 
     def _send_on(self, event: GateEvent, now_ns: int) -> None:
         """Put an event into the outbox of the webhooks that want it."""

@@ -6,23 +6,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from looptrace.analyzer.text.session_names import session_name
+from looptrace.analyzer.text.session_names import SeveralServicesError, session_name
 from looptrace.collector.store import reader
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked for: tasks, and sessions without their service.
+    """What is asked for: tasks, sessions without their service, and traces, or all.
 
     Of each such session the task is named, None where no gate knows it so far.
     """
 
     tasks: tuple[str, ...] = ()
     sessions: Mapping[str, str | None] = field(default_factory=dict)
+    traces: tuple[str, ...] = ()
+    is_all: bool = False
 
 
-def asked_of(store_dir: Path, names: Iterable[str], service: str | None) -> Asked:
+def asked_of(
+    store_dir: Path, names: Iterable[str], service: str | None, *, refuses: bool = True
+) -> Asked:
     """Return what names ask for of a store's gates.
+
+    Where it does not refuse, a session of several services is none that is asked for.
 
     Raises:
         SeveralServicesError: if one is a session of several services, and no service is given.
@@ -32,7 +38,13 @@ def asked_of(store_dir: Path, names: Iterable[str], service: str | None) -> Aske
     sessions: dict[str, str | None] = {}
     with reader.open_gates(store_dir) as gates:
         for name in names:
-            _, *of_session = named = gates.tasks_named(name, service)
+            try:
+                _, *of_session = named = gates.tasks_named(name, service)
+            except SeveralServicesError:
+                if refuses:
+                    raise
+                tasks.append(name)
+                continue
             tasks += named
             if session_name(name, service) == name:
                 sessions[name] = next(iter(of_session), None)

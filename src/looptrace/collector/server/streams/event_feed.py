@@ -1,0 +1,350 @@
+"""Gate events for those who follow them: read once, and handed to whoever asked for their task.
+
+What an event costs goes by those whom it concerns, however many others follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from looptrace.analyzer.gates.directives import Directives, notice_of
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.text.session_names import service_of
+from looptrace.collector.server.streams.asked_tasks import Asked
+from looptrace.collector.store import reader
+from looptrace.collector.store.gates import GateStore
+
+T = TypeVar("T")
+
+# A stream says that it is there at least this often; clients wait four times as long.
+SILENCE_S = 15.0
+# Whoever is so many events behind is let go, and comes back with the number of the last one.
+EVENTS_WAITING_MAX = 1_000
+# Of events so many are kept in memory, for whoever asks for their trace a moment after them.
+RECENT_MAX = 2_000
+# Whoever asks for more on one stream is let go.
+STREAM_KEYS_MAX = 5_000
+# What a follower waits for: a task or trace, a session whose service was not named, or all (None).
+_SESSION = "session"
+_Key = str | tuple[str, str | None] | None
+_HERE, _STILL_HERE = ": here\n\n", ": still here\n\n"
+
+
+class Changes:
+    """Tells those who follow the gates that there is news; made on the event loop."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.count = 0  # of news so far
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+
+    def tell(self) -> None:
+        """Wake all who wait; from any thread."""
+        self._loop.call_soon_threadsafe(self._wake)
+
+    def end(self) -> None:
+        """Let nobody wait any more."""
+        self.is_over = True
+        self._wake()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait for news, or for so long; says whether there is news."""
+        try:
+            return await asyncio.wait_for(self._news.wait(), timeout_s)
+        except TimeoutError:
+            return False
+
+    def _wake(self) -> None:
+        self.count += 1
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """An event as it is sent, by its number, and what it is asked for by."""
+
+    seq: int
+    id: str
+    task: str
+    session: str | None  # whose task it is, where it belongs to a service
+    keys: frozenset[_Key]
+    body: str  # as it is sent, without its number
+
+    @property
+    def text(self) -> str:
+        """Return it as it is sent."""
+        return f"id: {self.seq}\n{self.body}"
+
+
+class _Recent:
+    """The last events that were handed on, by what they are asked for by."""
+
+    def __init__(self) -> None:
+        self.after_seq = 0  # It holds all events from this number on.
+        self._in_order: deque[_News] = deque()
+        self._by_key: defaultdict[_Key, deque[_News]] = defaultdict(deque)
+
+    def add(self, news: _News) -> None:
+        """Add the event that follows the last one, and let the oldest go."""
+        self._in_order.append(news)
+        for key in news.keys:
+            self._by_key[key].append(news)
+        if len(self._in_order) > RECENT_MAX:
+            oldest = self._in_order.popleft()
+            self.after_seq = oldest.seq
+            for key in oldest.keys:
+                self._by_key[key].popleft()
+                if not self._by_key[key]:
+                    del self._by_key[key]
+
+    def begin(self, after_seq: int) -> None:
+        """Hold nothing, and what comes after a number."""
+        self.after_seq = after_seq
+        self._in_order.clear()
+        self._by_key.clear()
+
+    def of(self, keys: Iterable[_Key], after_seq: int) -> list[_News]:
+        """Return the events of some keys after a number, in their order."""
+        held = chain.from_iterable(self._by_key.get(key, ()) for key in keys)
+        news = {each.seq: each for each in held if each.seq > after_seq}
+        return [news[seq] for seq in sorted(news)]
+
+
+@dataclass(eq=False, slots=True)
+class _Follower:
+    """Who follows: what is asked for, and the events that wait."""
+
+    sessions: dict[str, str | None] = field(default_factory=dict)
+    keys: set[_Key] = field(default_factory=set)
+    waiting: list[str] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    is_over: bool = False
+
+    def put(self, news: _News) -> None:
+        """Take an event; of a second service with a session that it asked for, it takes none."""
+        if news.session in self.sessions:
+            self.is_over |= self.sessions[news.session] not in (None, news.task)
+            self.sessions[news.session] = news.task
+        self.is_over |= len(self.waiting) >= EVENTS_WAITING_MAX
+        if not self.is_over:
+            self.waiting.append(news.text)
+        self.news.set()
+
+    async def take(self) -> list[str]:
+        """Return what waits, after SILENCE_S also nothing."""
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                await self.news.wait()
+        except TimeoutError:
+            return []
+        self.news.clear()
+        taken, self.waiting = self.waiting, []
+        return taken
+
+
+class EventFeed:
+    """The events of one store; made and used on the event loop."""
+
+    def __init__(self, store_dir: Path, changes: Changes, directives: Directives) -> None:
+        """Read the gates of a store when `changes` tells of news."""
+        self._store_dir = store_dir
+        self._changes = changes
+        self._directives = directives
+        self._thread = ThreadPoolExecutor(1, "looptrace-feed")
+        self._gates: GateStore | None = None  # used on the thread alone
+        self._seq = 0  # of the last event that was handed on
+        self._recent = _Recent()
+        self._work: asyncio.Task[None] | None = None
+        self._followers: dict[_Key, set[_Follower]] = defaultdict(set)
+        self._all: set[_Follower] = set()
+        self._streams: dict[str, _Follower] = {}  # those that may change what they ask for
+
+    async def follow(
+        self, asked: Asked, after_seq: int | None, stream_id: str = ""
+    ) -> AsyncGenerator[str, None]:
+        """Yield server-sent events of what is asked for, after a number.
+
+        They begin with the gates that are open now, but for those who follow all after a number;
+        without a number also with what was told lately of the traces. They end where a second
+        service turns out to have a session that was asked for without a service. By its id a stream
+        changes what it asks for.
+        """
+        follower = _Follower()
+        try:
+            for text in await self._add(follower, asked, after_seq):
+                yield text
+            if stream_id:
+                self._streams[stream_id] = follower
+            yield _HERE
+            while not (self._changes.is_over or follower.is_over):
+                texts = await follower.take()
+                for text in texts:
+                    yield text
+                if not texts and not follower.is_over:
+                    # Whoever comes back begins after the last event that was not its own.
+                    yield (_STILL_HERE if follower.waiting else f"id: {self._seq}\n{_STILL_HERE}")
+        finally:
+            follower.is_over = True
+            self._streams.pop(stream_id, None)
+            self._all.discard(follower)
+            self._forget(follower, follower.keys)
+
+    async def change(self, stream_id: str, asked: Asked, dropped: Collection[str]) -> bool:
+        """Let a stream ask for more, and for some traces no longer; return whether there is it.
+
+        What is asked for begins as a stream does.
+        """
+        follower = self._streams.get(stream_id)
+        if follower is None:
+            return False
+        self._forget(follower, follower.keys & {*dropped})
+        texts = await self._add(follower, asked, None)
+        follower.waiting += [*texts, _STILL_HERE]  # Not before: it is another list by now.
+        follower.is_over |= len(follower.keys) > STREAM_KEYS_MAX
+        follower.news.set()
+        return True
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.submit(self._close)
+        self._thread.shutdown()
+
+    async def _add(self, follower: _Follower, asked: Asked, after_seq: int | None) -> list[str]:
+        """Let a follower ask for more; return what its stream begins with, up to a comment.
+
+        That is, in this order, what was told after the number, or lately of the traces; the gates
+        that are open; and what was told since these were read. What is told from now on waits.
+        """
+        keys = _keys_of(asked)
+        opens = after_seq is None or not asked.is_all
+        opened_at, opened, came = await self._in_thread(
+            self._begin, asked if opens else Asked(), self._seq
+        )
+        self._hand_on(came)
+        since, old = after_seq, list[_News]()
+        while since is not None and since < self._recent.after_seq:
+            before = self._recent.after_seq
+            old += await self._in_thread(self._between, since, before, keys)
+            since = before
+        # Nothing is awaited from here on, so that nothing is told in between.
+        if follower.is_over:
+            return []
+        old += self._recent.of(asked.traces if since is None else keys, since or 0)
+        # Of a task that is followed already what is told now must not be older than what was.
+        old = [each for each in old if each.keys.isdisjoint(follower.keys)]
+        self._register(follower, asked, keys)
+        ids = {each.id for each in old}
+        opened = [each for each in opened if each.id not in ids]
+        ids |= {each.id for each in opened}
+        new = [each for each in self._recent.of(keys, opened_at) if each.id not in ids]
+        if since is not None:
+            texts = [each.text for each in old] + [each.body for each in opened]
+            return [*texts, *(each.text for each in new), f"id: {self._seq}\n"]
+        # Whoever is cut off before the last one comes back with the number of before.
+        *bodies, last = [each.body for each in (*old, *opened, *new)] or [""]
+        return [*bodies, f"id: {self._seq}\n{last}"]
+
+    def _register(self, follower: _Follower, asked: Asked, keys: set[_Key]) -> None:
+        self._all.add(follower)
+        if self._work is None:
+            self._work = asyncio.create_task(self._distribute())
+        follower.sessions |= asked.sessions
+        for key in keys - follower.keys:
+            self._followers[key].add(follower)
+        follower.keys |= keys
+
+    def _forget(self, follower: _Follower, keys: Collection[_Key]) -> None:
+        for key in tuple(keys):
+            follower.keys.discard(key)
+            self._followers[key].discard(follower)
+            if not self._followers[key]:
+                del self._followers[key]
+
+    def _hand_on(self, news: Iterable[_News]) -> None:
+        """Hand events on to whom they concern, each once."""
+        for each in news:
+            if each.seq <= self._seq:
+                continue
+            if each.seq > self._seq + 1:  # While nobody followed.
+                self._recent.begin(each.seq - 1)
+            self._seq = each.seq
+            self._recent.add(each)
+            concerned = (self._followers.get(key, ()) for key in each.keys)
+            for follower in set().union(*concerned):
+                follower.put(each)
+
+    async def _distribute(self) -> None:
+        """Hand on what is new, for as long as anybody follows."""
+        try:
+            while self._all and not self._changes.is_over:
+                seen = self._changes.count
+                self._hand_on(await self._in_thread(self._after, self._seq))
+                if seen == self._changes.count:
+                    await self._changes.wait(SILENCE_S)
+        finally:
+            self._work = None
+            for follower in self._all:
+                follower.is_over = True
+                follower.news.set()
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
+
+    def _store(self) -> GateStore:
+        if self._gates is None:
+            self._gates = reader.open_gates(self._store_dir)
+        return self._gates
+
+    def _close(self) -> None:
+        if self._gates is not None:
+            self._gates.close()
+
+    def _begin(self, asked: Asked, seq: int) -> tuple[int, list[_News], list[_News]]:
+        """Return a number, the gates that are open as of it, and what came after another one."""
+        gates = self._store()
+        opened_at = gates.last_seq()
+        wanted = [None] if asked.is_all else asked.tasks
+        ids = [gate.id for task in wanted for gate in gates.gates("open", task)]
+        opened = [self._news(opened_at, gates.gate(gate_id).event) for gate_id in ids]
+        return opened_at, opened, self._after(max(seq, opened_at - RECENT_MAX))
+
+    def _between(self, seq: int, up_to_seq: int, keys: Collection[_Key]) -> list[_News]:
+        news = takewhile(lambda each: each.seq <= up_to_seq, self._after(seq))
+        return [each for each in news if not each.keys.isdisjoint(keys)]
+
+    def _after(self, seq: int) -> list[_News]:
+        return [self._news(number, event) for number, event in self._store().events(seq)]
+
+    def _news(self, seq: int, event: GateEvent) -> _News:
+        names = tuple(self._store().names_of(event.task))
+        notice = notice_of(event, self._directives, names)
+        session = None if service_of(event.task, event.session) is None else event.session
+        return _News(
+            seq=seq,
+            id=event.id,
+            task=event.task,
+            session=session,
+            keys=frozenset((None, event.task, *names, event.trace_id, (_SESSION, session))),
+            body=f"event: {event.type}\ndata: {_json(notice)}\n\n",
+        )
+
+
+def _keys_of(asked: Asked) -> set[_Key]:
+    sessions = {(_SESSION, session) for session in asked.sessions}
+    return {*asked.tasks, *asked.traces, *sessions, *([None] if asked.is_all else ())}
+
+
+def _json(notice: GateNotice) -> str:
+    return msgspec.json.encode(asdict(notice)).decode()

@@ -1,0 +1,158 @@
+"""Streams of gate events over HTTP: of all tasks, of some, or of what a process runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from pathlib import Path
+from secrets import token_hex
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.collector.api_bodies import FollowAnswer, FollowBody
+from looptrace.collector.api_paths import OWN_STREAM_PATH, STREAM_HEADER, STREAM_PATH
+from looptrace.collector.server.api_responses import answer_of, bounded_body, wrong
+from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
+from looptrace.collector.server.streams.asked_tasks import Asked, asked_of
+from looptrace.collector.server.streams.event_feed import SILENCE_S, EventFeed
+
+SEVERAL = "Several services have such a session, which the answer names; give `service`."
+SERVICE = Parameter(
+    "service", "query", "Service (`service.name`) of the sessions that are asked for."
+)
+# Tasks that one stream may ask for.
+STREAM_TASKS_MAX = 100
+# Of the number of an event, so that it fits a column.
+_SEQ_DIGITS_MAX = 18
+_LAST_EVENT = Parameter(
+    "Last-Event-ID",
+    "header",
+    "Number of the last event that was seen. Without it the stream begins with the gates that are "
+    "open.",
+)
+_STREAM = "text/event-stream"
+# Only who began a stream knows its id.
+_STREAM_ID_BYTES = 16
+_FOLLOW_BYTES_MAX = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsApi:
+    """What the routes of streams work with."""
+
+    store_dir: Path
+    feed: EventFeed
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route(STREAM_PATH, self.stream, methods=["GET"]),
+            Route(STREAM_PATH, self.stream_of_process, methods=["POST"]),
+            Route(OWN_STREAM_PATH, self.change_stream, methods=["POST"]),
+        ]
+
+    @operation(
+        "followGates",
+        Answer(
+            "Each event has its number as `id` (of those that it begins with, only the last), its "
+            "type as `event`, and as `data` a GateNotice. "
+            f"A comment comes at least every {SILENCE_S:.0f} s.",
+            {_STREAM: GateNotice},
+        ),
+        {
+            HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number, or there are too many tasks.",
+            HTTPStatus.CONFLICT: SEVERAL,
+        },
+        (
+            Parameter(
+                "task", "query", "Only events of this task or session; several may be given."
+            ),
+            SERVICE,
+            _LAST_EVENT,
+        ),
+    )
+    async def stream(self, request: Request) -> Response:
+        """Follow gate events as server-sent events."""
+        tasks = set(request.query_params.getlist("task"))
+        if len(tasks) > STREAM_TASKS_MAX:
+            return wrong(HTTPStatus.BAD_REQUEST, f"give at most {STREAM_TASKS_MAX} tasks")
+        service = request.query_params.get("service")
+        asked = Asked(is_all=True)
+        if tasks:
+            asked = await run_in_threadpool(asked_of, self.store_dir, sorted(tasks), service)
+        return self._stream(request, asked)
+
+    @operation(
+        "followTasks",
+        Answer(
+            f"As `followGates`. The header `{STREAM_HEADER}` has the id of the stream, by which "
+            "it is changed after the first comment.",
+            {_STREAM: GateNotice},
+        ),
+        {HTTPStatus.BAD_REQUEST: "The body or Last-Event-ID is none."},
+        (_LAST_EVENT,),
+        body=FollowBody,
+    )
+    async def stream_of_process(self, request: Request) -> Response:
+        """Follow gate events of some tasks, and of turns in some traces, which may change."""
+        try:
+            body = await _follow_body(request)
+        except (ValueError, msgspec.DecodeError) as error:
+            return wrong(HTTPStatus.BAD_REQUEST, str(error))
+        asked = await run_in_threadpool(self._asked, body)
+        return self._stream(request, asked, token_hex(_STREAM_ID_BYTES))
+
+    @operation(
+        "changeStream",
+        Answer("The stream has begun to follow them.", {JSON: FollowAnswer}),
+        {
+            HTTPStatus.BAD_REQUEST: "The body is none.",
+            HTTPStatus.NOT_FOUND: "There is no such stream; begin another one.",
+        },
+        body=FollowBody,
+    )
+    async def change_stream(self, request: Request) -> Response:
+        """Let a stream follow more tasks and traces, and some traces no longer."""
+        try:
+            body = await _follow_body(request)
+        except (ValueError, msgspec.DecodeError) as error:
+            return wrong(HTTPStatus.BAD_REQUEST, str(error))
+        asked = await run_in_threadpool(self._asked, body) if body.tasks else self._asked(body)
+        if not await self.feed.change(request.path_params["stream"], asked, body.dropped):
+            return wrong(HTTPStatus.NOT_FOUND, "there is no such stream; begin another one")
+        return answer_of(FollowAnswer(len(body.tasks) + len(body.traces)))
+
+    def _asked(self, body: FollowBody) -> Asked:
+        traces = tuple(body.traces)
+        if not body.tasks:
+            return Asked(traces=traces)
+        asked = asked_of(self.store_dir, body.tasks, body.service, refuses=False)
+        return replace(asked, traces=traces)
+
+    def _stream(self, request: Request, asked: Asked, stream_id: str = "") -> Response:
+        last = request.headers.get("last-event-id", "")
+        if last and not (last.isdecimal() and len(last) <= _SEQ_DIGITS_MAX):
+            return wrong(
+                HTTPStatus.BAD_REQUEST,
+                "Last-Event-ID must be the id of an event, which is a number",
+            )
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        if stream_id:
+            headers[STREAM_HEADER] = stream_id
+        events = self.feed.follow(asked, int(last) if last else None, stream_id)
+        return StreamingResponse(events, media_type=_STREAM, headers=headers)
+
+
+async def _follow_body(request: Request) -> FollowBody:
+    """Read what a process asks for.
+
+    Raises:
+        ValueError: if it is too long.
+        DecodeError: if it is something else.
+    """
+    return msgspec.json.decode(await bounded_body(request, _FOLLOW_BYTES_MAX), type=FollowBody)

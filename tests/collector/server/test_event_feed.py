@@ -1,0 +1,195 @@
+"""The events that a stream gets: all of what it asks for and nothing else, however it is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looptrace.analyzer.gates.directives import OWN
+from looptrace.analyzer.gates.events import EventType, GateEvent
+from looptrace.analyzer.gates.state_machine import Gate, TaskState
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.sdk.gate_stream import events_in
+from looptrace.collector.server.streams import event_feed
+from looptrace.collector.server.streams.asked_tasks import Asked
+from looptrace.collector.server.streams.event_feed import Changes, EventFeed
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.reader import open_gates
+from looptrace.collector.store.writer import ingest
+
+TASKS = [f"task-{number}" for number in range(4)]
+TRACES = [f"{number:032x}" for number in range(1, 7)]
+STEPS = 60
+WAIT_S = 30.0
+
+
+@dataclass
+class Told:
+    """What was told so far, of a store that each event changes."""
+
+    gates: GateStore
+    changes: Changes
+    chance: random.Random
+    events: list[GateEvent] = field(default_factory=list)
+    open: dict[str, GateEvent] = field(default_factory=dict)
+
+    def tell(self, task: str, trace: str) -> None:
+        """Record a warning of a task, or that its gate opens or is resolved."""
+        number = len(self.events) + 1
+        kind: EventType = "loop_detected"
+        gate = ""
+        if self.chance.random() < 0.6:
+            kind = "gate_resolved" if task in self.open else "gate_opened"
+            gate = f"g{number}"
+            if task in self.open:  # It is of the turn that opened it.
+                gate, trace = self.open[task].gate, self.open[task].trace_id
+        event = GateEvent(
+            *(f"e{number}", kind, task, number, number, "active", "active"),
+            trace_id=trace,
+            gate=gate,
+            why="LADDER",
+        )
+        if kind == "gate_opened":
+            self.open[task] = event
+        elif kind == "gate_resolved":
+            del self.open[task]
+        opened = self.open.get(task)
+        held = None if opened is None else Gate(opened.gate, "r", "s", opened.at_ns)
+        self.gates.record([event], [TaskState(task, gate=held)], number)
+        self.events.append(event)
+        self.changes.tell()
+
+
+class Client:
+    """A process that asks for more and more, and begins its stream anew where it is cut."""
+
+    def __init__(self, name: str, feed: EventFeed, chance: random.Random) -> None:
+        self.name, self.feed, self.chance = name, feed, chance
+        self.names = Asked()
+        self.asked_at: dict[str, int] = {}  # events that there were when a trace was asked for
+        self.last_id: int | None = None
+        self.seen: list[dict[str, Any]] = []
+        self.texts = ""
+        self.is_known = asyncio.Event()  # The stream has begun.
+
+    async def ask(self, names: Asked, told: Told) -> None:
+        """Ask for more, beside the stream where it is open."""
+        for trace in names.traces:
+            self.asked_at.setdefault(trace, len(told.events))
+        joined = Asked(
+            tuple(dict.fromkeys((*self.names.tasks, *names.tasks))),
+            traces=tuple(dict.fromkeys((*self.names.traces, *names.traces))),
+        )
+        self.names = joined
+        if self.is_known.is_set():
+            await self.feed.change(self.name, names, ())
+
+    async def follow(self) -> None:
+        """Follow, and be cut off now and then, also in the middle of a text."""
+        while True:
+            stream = self.feed.follow(self.names, self.last_id, self.name)
+            self.texts = ""
+            asked = self.names
+            async with aclosing(stream) as texts:
+                await self._read(texts, asked, self.chance.choice((1, 2, 5, 30)))
+            self.is_known.clear()
+            await asyncio.sleep(0)
+
+    async def _read(self, texts: AsyncIterator[str], asked: Asked, count: int) -> None:
+        async for text in texts:
+            count -= 1
+            self.texts += text if count else text[: self.chance.randrange(len(text))]
+            whole, _, _ = self.texts.rpartition("\n\n")
+            self.texts = self.texts.removeprefix(whole + "\n\n") if whole else self.texts
+            for number, data in events_in(iter(f"{whole}\n\n".encode().splitlines(keepends=True))):
+                if number:
+                    assert int(number) >= (self.last_id or 0)
+                    self.last_id = int(number)
+                if data:
+                    self.take(json.loads(data))
+            if ": here" in text and not self.is_known.is_set():
+                self.is_known.set()
+                new = Asked(
+                    tuple({*self.names.tasks} - {*asked.tasks}),
+                    traces=tuple({*self.names.traces} - {*asked.traces}),
+                )
+                await self.feed.change(self.name, new, ())
+            if count == 0:
+                return
+
+    def take(self, notice: dict[str, Any]) -> None:
+        """Take an event that was not told before."""
+        assert notice["task"] in self.names.tasks or notice["trace_id"] in self.names.traces
+        if notice not in self.seen:
+            self.seen.append(notice)
+
+    def missing(self, told: Told) -> list[str]:
+        """Return what it should know and does not."""
+        ids = [each["id"] for each in self.seen]
+        missing = [
+            event.id
+            for number, event in enumerate(told.events)
+            if number >= self.asked_at.get(event.trace_id, STEPS) and event.id not in ids
+        ]
+        for task in self.names.tasks:
+            ends = [
+                each
+                for each in self.seen
+                if each["task"] == task and each["type"] in ("gate_opened", "gate_resolved")
+            ]
+            is_open = bool(ends) and ends[-1]["type"] == "gate_opened"
+            opened = told.open.get(task)
+            if is_open != (opened is not None) or (opened and ends[-1]["gate"] != opened.gate):
+                missing.append(f"the end of {task}")
+        return missing
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_event_is_lost_whenever_names_are_added_and_streams_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """A task begins with its open gate, and of a trace all is told; nothing of others is."""
+    monkeypatch.setattr(event_feed, "RECENT_MAX", STEPS)
+    monkeypatch.setattr(event_feed, "SILENCE_S", 0.01)
+    chance = random.Random(seed)
+
+    async def go() -> None:
+        changes = Changes()
+        ingest(SPAN_SCHEMA.to_frame(), tmp_path)
+        feed = EventFeed(tmp_path, changes, OWN)
+        with open_gates(tmp_path) as gates:
+            told = Told(gates, changes, chance)
+            clients = [Client(f"stream-{number}", feed, chance) for number in range(3)]
+            following = [asyncio.create_task(client.follow()) for client in clients]
+            for _ in range(STEPS):
+                if chance.random() < 0.5:
+                    asked = Asked(tasks=(chance.choice(TASKS),))
+                    if chance.random() < 0.5:
+                        asked = Asked(traces=(chance.choice(TRACES),))
+                    await chance.choice(clients).ask(asked, told)
+                told.tell(chance.choice(TASKS), chance.choice(TRACES))
+                await asyncio.sleep(chance.choice((0, 0, 0.002, 0.02)))
+            deadline_s = time.monotonic() + WAIT_S
+            while missing := {client.name: client.missing(told) for client in clients}:
+                ended = [task.exception() for task in following if task.done()]
+                if ended or not any(missing.values()):
+                    break
+                assert time.monotonic() < deadline_s, missing
+                await asyncio.sleep(0.01)
+            assert not ended
+            for task in following:
+                task.cancel()
+            results = await asyncio.gather(*following, return_exceptions=True)
+            assert [r for r in results if not isinstance(r, asyncio.CancelledError)] == []
+        feed.close()
+
+    asyncio.run(go())
