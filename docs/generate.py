@@ -263,6 +263,10 @@ def stale() -> dict[Path, str]:
     architecture = DOCS / "architecture.md"
     text = architecture.read_text(encoding="utf-8")
     wanted[architecture] = _import("docs.modules").with_modules(text)
+    diagrams = _import("docs.diagrams")
+    wanted[DOCS / "pictures/gate_states.svg"] = diagrams.gate_states()
+    wanted[DOCS / "pictures/turn_to_webhook.svg"] = diagrams.turn_to_webhook()
+    wanted[DOCS / "schema.md"] = _import("docs.schema_page").page()
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     for path in DOCS.glob("*.md"):

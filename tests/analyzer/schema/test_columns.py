@@ -11,7 +11,8 @@ import pytest
 from looptrace.analyzer.detect.columns import encode_columns, encode_few
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.fingerprint.tool_kinds import SLEEPS, UNFINISHED
-from looptrace.analyzer.schema.columns import CODED, COUNTED, Column
+from looptrace.analyzer.schema.column import Column
+from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
 

@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.schema.findings import FINDING_SCHEMA
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.locks import (
@@ -33,37 +34,6 @@ from looptrace.collector.store.locks import (
 # What ties a span's trace to others, kept with the span, tells where the trace belongs without
 # reading what it did.
 STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, **SPAN_TIES_SCHEMA})
-
-_LOOP_TURN = {
-    "trace_id": pl.String(),
-    "span_id": pl.String(),
-    "turn": pl.UInt32(),
-    "role": pl.String(),
-}
-
-# `Finding`, with its cost flattened.
-FINDING_SCHEMA = pl.Schema(
-    {
-        "id": pl.String(),
-        "rule": pl.String(),
-        "task": pl.String(),
-        "session": pl.String(),
-        "trace_id": pl.String(),
-        "agent": pl.String(),
-        "turn_first": pl.UInt32(),
-        "turn_last": pl.UInt32(),
-        "attempts": pl.Int64(),
-        "loop_count": pl.Int64(),
-        "period": pl.Int64(),
-        "signature": pl.String(),
-        "reason": pl.String(),
-        "action": pl.String(),
-        "turns": pl.List(pl.Struct(_LOOP_TURN)),
-        "cost_seconds": pl.Float64(),
-        "cost_input_tokens": pl.Int64(),
-        "cost_output_tokens": pl.Int64(),
-    }
-)
 
 # What a schema before the third has no columns for; unknown of its turns.
 TURN_COLUMNS_ADDED = frozenset({"phase_start_ns", "iteration", "metrics"})
