@@ -171,7 +171,7 @@ def write(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from error
-    click.echo(f"The report lies in {output}.", err=True)
+    click.echo(f"The report is in {output}.", err=True)
 
 
 def warn_of(skipped: Iterable[Skipped]) -> None:
