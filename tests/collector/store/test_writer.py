@@ -515,7 +515,7 @@ def test_two_ingests_at_once_are_refused(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl")
     with (tmp_path / "looptrace-store.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(StoreError, match="another ingest or a server is at work"):
+        with pytest.raises(StoreError, match="another ingest or a server is using"):
             writer.ingest(late_ties(), tmp_path)
     assert writer.ingest(late_ties(), tmp_path).spans_new == 0
 
