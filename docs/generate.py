@@ -81,19 +81,20 @@ _RECEIVER_HEAD = """# The receiver
 
 `looptrace[server]` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON,
 plain or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.
-`/v1/metrics` is answered with success and ignored, so that agents that send everything need no
-second address.
+`/v1/metrics` is acknowledged and ignored, so that agents that export everything need no second
+address.
 
-- A request is answered when its spans are on disk, and not before.
-- A bad span costs only itself: the rest is kept, and `partial_success` counts and explains what was
-  rejected. A request without one good span is refused with 400.
-- Every refusal over OTLP's paths is a `google.rpc.Status` in the form of the request. What another
-  try may mend is 503 with `Retry-After`, and `UNAVAILABLE` with `RetryInfo`; nothing that a client
-  sends gives another 5xx.
+- A request is acknowledged when its spans are on disk, and not before.
+- A bad span is rejected alone: the others are kept, and `partial_success` has the number of
+  rejected spans and the reason. A request without one good span is refused with 400.
+- Every refusal over OTLP's paths is a `google.rpc.Status` in the form of the request. If
+  another try may succeed, it is 503 with `Retry-After`, and `UNAVAILABLE` with `RetryInfo`. No
+  input of a client causes another 5xx.
 - JSON is read as OTLP has it: ids in hex of either case, 64-bit integers as numbers or strings,
   unknown fields ignored. Names of enums and half surrogate pairs, which some exporters write, are
-  put up with.
-- There is no CORS: a page of another origin gets 405 for its question and may not send.
+  accepted.
+- There is no CORS: the preflight request of a page of another origin gets 405, and the page may
+  not send.
 
 Clients that send large prompts should compress. A batch that is refused as too large is lost, since
 OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's
@@ -101,11 +102,11 @@ OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the c
 
 ## Limits
 
-They are the section [`[server]`](settings.md#server) of the settings. They
-hold over gRPC too: a message is read when there is room for `body_bytes_max` in
-`in_flight_bytes_max`, and unpacked as a body of HTTP is; without a token none is read. Of
-connections on which no request was let pass yet one address may have `strangers_max`, and all
-together half of `connections_max`; beyond, the oldest is closed. Connections above
+The section [`[server]`](settings.md#server) of the settings has the limits. They apply to gRPC,
+too: a message is read when there is room for `body_bytes_max` in `in_flight_bytes_max`, and
+unpacked as a body of HTTP is; without a token none is read. One address may have `strangers_max`
+connections that have not sent an accepted request yet, and all addresses together half of
+`connections_max`; beyond that, the oldest is closed. Connections above
 `connections_max` get 503, and calls of gRPC above it `RESOURCE_EXHAUSTED`.
 """
 
@@ -171,8 +172,8 @@ _EXAMPLES_HEAD = """# Examples
 
 <!-- Made from the scripts in examples/ by `make docs`; edit them there. -->
 
-One small agent for each of the five sources of the requirements, and what looptrace tells of it:
-the task, the turn, what is to be done by which rule, and why. Each script records its agent with
+One small agent for each of the five sources of the requirements, and the output of looptrace for
+it: the task, the turn, the action and its rule, and the reason. Each script records its agent with
 the OpenTelemetry SDK, as its author would. [`recorder.py`](../examples/recorder.py) starts and ends
 the spans, and fixes their ids and times so that every run is the same.
 
@@ -274,6 +275,10 @@ def stale() -> dict[Path, str]:
     text = architecture.read_text(encoding="utf-8")
     wanted[architecture] = _import("docs.modules").with_modules(text)
     wanted |= _benchmarks()
+    diagrams = _import("docs.diagrams")
+    wanted[DOCS / "pictures/gate_states.svg"] = diagrams.gate_states()
+    wanted[DOCS / "pictures/turn_to_webhook.svg"] = diagrams.turn_to_webhook()
+    wanted[DOCS / "schema.md"] = _import("docs.schema_page").page()
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
     for path in DOCS.glob("*.md"):

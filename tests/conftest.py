@@ -147,6 +147,7 @@ MARKS = {
         "tests/test_quality.py",
         "tests/test_requirements.py",
         "tests/test_runbook.py",
+        "tests/test_schema_page.py",
         "tests/test_tidy.py::test_generated_pages_are_fresh",
         "tests/test_layout.py::test_wheel_holds_every_file",
     ),

@@ -132,7 +132,8 @@ def test_a_store_without_webhooks_says_so() -> None:
     """Nothing configured is no error of the store."""
     run("ingest", "trace.jsonl", "--store", "s")
     assert (
-        run("webhooks", "list", "s").stdout == "There is none: no event was ever to be sent on.\n"
+        run("webhooks", "list", "s").stdout
+        == "No endpoint yet: no event has been queued for a webhook.\n"
     )
     assert "the settings have no webhooks" in run("webhooks", "send", "s").output
     assert "is not a store" in run("webhooks", "list", "none").output

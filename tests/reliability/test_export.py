@@ -292,5 +292,5 @@ def test_a_wrong_address_is_told(url: str, tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["export", str(tmp_path), "--to", url])
 
     assert told.exit_code == 2
-    assert "none of OTLP; it begins with http://, https://, grpc://, grpcs://" in told.output
+    assert "not one of OTLP; it begins with http://, https://, grpc://, grpcs://" in told.output
     assert "secret-word" not in told.output

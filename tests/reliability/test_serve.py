@@ -76,7 +76,7 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
         "Ada",
     )
     assert decided.returncode == 0, decided.stderr
-    assert "The agent is told now." in decided.stdout
+    assert "The agent receives it now." in decided.stdout
     (resolved,) = until(lambda: gates(server, "?status=resolved"))
     assert (resolved["decision"], resolved["note"]) == ("reviewed", "Go on.")
     assert resolved["resolved_by"] == "Ada"
@@ -422,8 +422,8 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
     port = server.address.rpartition(":")[2]
     no_pem = str(other / "thesis.txt")
     for arguments, says in (
-        (["--store", str(other), "--http-port", "0"], "is a folder of something else"),
-        (["--store", str(server.store_dir), "--http-port", "0"], "is at work on this store"),
+        (["--store", str(other), "--http-port", "0"], "is not a store"),
+        (["--store", str(server.store_dir), "--http-port", "0"], "is using this store"),
         (["--store", str(tmp_path / "new"), "--http-port", port], "Address already in use"),
         (["--store", str(tmp_path / "new"), "--tls-cert", no_pem, "--tls-key", no_pem], "PEM"),
     ):

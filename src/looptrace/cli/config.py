@@ -81,4 +81,4 @@ def init(file: Path) -> None:
         raise click.UsageError(f"{file} is there already, and is left as it is.") from error
     except OSError as error:
         raise click.UsageError(f"{file} cannot be written: {error.strerror}.") from error
-    click.echo(f"The settings lie in {file}.")
+    click.echo(f"The settings are in {file}.")

@@ -94,7 +94,7 @@ def show(where: str, gate_id: str, form: str, settings: Settings) -> None:
 @_where
 @click.argument("gate_id", metavar="ID")
 @click.option("--decision", required=True, type=click.Choice(DECISIONS), help="What you decide.")
-@click.option("--note", help="What the agent, and whoever meets this loop again, should know.")
+@click.option("--note", help="Note for the agent, and for people who meet this loop again.")
 @click.option("--by", "who", help="Your name; where your token has one, that is recorded.")
 def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str | None) -> None:
     """Resolve the gate ID, as a message of a person to the agent would.
@@ -103,7 +103,7 @@ def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str 
     """
     gate = source_at(where, default()).resolve(gate_id, decision, note, who=who)
     effect = (
-        "The agent is told now."
+        "The agent receives it now."
         if is_url(where)
         else "The counters begin anew with the next `looptrace ingest` into this store."
     )

@@ -37,14 +37,14 @@ from looptrace.processes import Processes
 @click.option(
     "--events",
     type=click.File("a", encoding="utf-8", lazy=False),
-    help="File to add a JSON line to for each thing told of a loop; - is standard output.",
+    help="Append a JSON line for each event to this file; - is standard output.",
 )
 @click.option(
     "--content",
     type=click.Choice(CONTENTS),
     default="redacted",
     show_default=True,
-    help="What is stored of texts: all, all but secrets, or only hashes.",
+    help="Texts that are stored: all, all but secrets, or only hashes.",
 )
 @traces.jobs_option
 @judge_option

@@ -79,13 +79,13 @@ def test(
 @webhooks.command(name="list")
 @_store
 def list_endpoints(store_dir: Path) -> None:
-    """List the endpoints that STORE ever had something for, and how each is."""
+    """List the endpoints that STORE has queued events for, with the state of each."""
     with Outbox.open(gates_path(store_dir)) as outbox:
         endpoints = outbox.endpoints()
     for endpoint in endpoints:
         click.echo(_line(endpoint))
     if not endpoints:
-        click.echo("There is none: no event was ever to be sent on.")
+        click.echo("No endpoint yet: no event has been queued for a webhook.")
 
 
 @webhooks.command()

@@ -57,7 +57,7 @@ class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
     decision: Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Decision))})]
     note: Annotated[
         str | None,
-        Meta(description="What the agent, and whoever meets this loop again, should know."),
+        Meta(description="Note for the agent, and for people who meet this loop again."),
     ] = None
     who: Annotated[
         str | None,

@@ -85,7 +85,7 @@ def exporter_of(url: str) -> SpanExporter:
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not parts.hostname:
         raise InputError(
-            "the address is none of OTLP; it begins with "
+            "the address is not one of OTLP; it begins with "
             f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)} and has a host."
         )
     if parts.scheme in ("grpc", "grpcs"):

@@ -12,7 +12,8 @@ from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.detect.single_columns import encode_turn
 from looptrace.analyzer.fingerprint.tool_kinds import SLEEPS, UNFINISHED
-from looptrace.analyzer.schema.columns import CODED, COUNTED, Column
+from looptrace.analyzer.schema.column import Column
+from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.turns import UNKNOWN

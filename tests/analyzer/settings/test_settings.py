@@ -835,7 +835,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\ngate_url = '/g'",
-            "5: webhooks.gate_url is no https:// or http:// address.",
+            "5: webhooks.gate_url must be an https:// or http:// address.",
         ),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\ndecision_hours = 2",
@@ -847,7 +847,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ),
         (
             "[page]\nurl = 'looptrace.example'",
-            "2: page.url is no https:// or http:// address.",
+            "2: page.url must be an https:// or http:// address.",
         ),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\n{HOOK}url = 'https://b/'\n"

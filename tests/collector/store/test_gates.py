@@ -687,7 +687,7 @@ def _damaged(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (_foreign, "database of something else"),
+        (_foreign, "database of another program"),
         (_newer, "schema 99.*update looptrace"),
         (_damaged, "malformed.*move it away"),
         (lambda path: path.write_bytes(b"Chapter 1. " * 999), "not a database.*move it away"),

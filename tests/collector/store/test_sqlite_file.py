@@ -66,7 +66,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     sqlite3.connect(path).execute("CREATE TABLE theirs (row TEXT)").connection.close()
     before = path.read_bytes()
     for opened in (GateFile.open, lambda path: IngestLog(path, 1)):
-        with pytest.raises(StoreError, match="database of something else"):
+        with pytest.raises(StoreError, match="database of another program"):
             opened(path)
     assert path.read_bytes() == before
 
@@ -75,5 +75,5 @@ def test_a_gate_file_is_no_ingest_log(tmp_path: Path) -> None:
     """Both lie in one folder, so that one may be copied in the place of the other."""
     path = tmp_path / "gates.db"
     GateFile.open(path).close()
-    with pytest.raises(StoreError, match="database of something else"):
+    with pytest.raises(StoreError, match="database of another program"):
         IngestLog(path, 1)

@@ -518,7 +518,7 @@ def test_two_ingests_at_once_are_refused(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl")
     with (tmp_path / "looptrace-store.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(StoreError, match="another ingest or a server is at work"):
+        with pytest.raises(StoreError, match="another ingest or a server is using"):
             writer.ingest(late_ties(), tmp_path)
     assert writer.ingest(late_ties(), tmp_path).spans_new == 0
 
@@ -598,7 +598,7 @@ def test_a_store_of_another_version_is_refused(stored: Path, marker: str, why: s
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     """A mistyped path must not fill somebody's folder with files."""
     (tmp_path / "thesis.txt").write_text("Chapter 1")
-    with pytest.raises(StoreError, match="folder of something else"):
+    with pytest.raises(StoreError, match="not a store"):
         writer.ingest(late_ties(), tmp_path)
     with pytest.raises(StoreError, match="is not a store"):
         list(reader.read_turns(tmp_path))
@@ -631,4 +631,4 @@ def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None
     assert "parts skipped 1" in both.output
     refused = run(main, ["ingest", "--store", str(tmp_path), str(tmp_path / "good.jsonl")])
     assert refused.exit_code == 2
-    assert "folder of something else" in refused.stderr
+    assert "not a store" in refused.stderr

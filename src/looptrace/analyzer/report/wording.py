@@ -41,7 +41,7 @@ GATE_IS_OPEN = "The gate is open: a person must decide how the task goes on."
 WHY_TEXTS: dict[GateCause, str] = {
     "LADDER": "the rule's limit is reached",
     "MAX_PIVOTS_EXCEEDED": "no pivot is left (recovery.max_pivots)",
-    "MAX_FORCED_EXCEEDED": "it was told to move on often enough (recovery.max_forced)",
+    "MAX_FORCED_EXCEEDED": "no order to move on is left (recovery.max_forced)",
     "UNBLOCKING_OFF": "no authority may be granted (recovery.unblock)",
     "UNBLOCKING_FAILED": "authority was granted, and the same blocks it again",
 }

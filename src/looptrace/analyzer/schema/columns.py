@@ -8,20 +8,9 @@ None of these columns is stored.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import polars as pl
 
-
-class Column(NamedTuple):
-    """One column: its name, type and unit, what it means, and what null or 0 means there."""
-
-    name: str
-    dtype: pl.DataType
-    unit: str  # code: equal ones mean the same thing, and 0 is unknown
-    meaning: str
-    null: str | None = None  # None: it is never null
-
+from looptrace.analyzer.schema.column import Column
 
 _INT, _FLAG, _TEXT, _REAL = pl.Int64(), pl.Boolean(), pl.String(), pl.Float64()
 _UNTOLD = "no turn before it says"

@@ -10,23 +10,27 @@ from dataclasses import dataclass
 
 import polars as pl
 
-SPAN_SCHEMA = pl.Schema(
-    {
-        "trace_id": pl.String(),  # 32 lower-case hex digits
-        "span_id": pl.String(),  # 16 lower-case hex digits
-        "parent_span_id": pl.String(),  # null at a root
-        "name": pl.String(),
-        "start_ns": pl.Int64(),  # since 1970, UTC
-        "end_ns": pl.Int64(),
-        "status": pl.Int8(),  # 0 unset, 1 ok, 2 error
-        "status_message": pl.String(),
-        "service": pl.String(),  # resource attribute service.name, null where absent
-        "scope": pl.String(),  # instrumentation scope, null where absent
-        "attributes": pl.String(),  # JSON object
-        "events": pl.String(),  # JSON array of {"name", "time_ns", "attributes"}
-        "links": pl.String(),  # JSON array of {"trace_id", "span_id"}
-    }
+from looptrace.analyzer.schema.column import Column, schema_of
+
+_TEXT, _INT = pl.String(), pl.Int64()
+
+SPAN_COLUMNS = (
+    Column("trace_id", _TEXT, "id", "the trace, as 32 lower-case hex digits"),
+    Column("span_id", _TEXT, "id", "the span within its trace, as 16 lower-case hex digits"),
+    Column("parent_span_id", _TEXT, "id", "the span that started it", "the span is a root"),
+    Column("name", _TEXT, "text", "the name of the operation"),
+    Column("start_ns", _INT, "ns since 1970, UTC", "start of the span"),
+    Column("end_ns", _INT, "ns since 1970, UTC", "end of the span"),
+    Column("status", pl.Int8(), "code", "0 unset, 1 ok, 2 error"),
+    Column("status_message", _TEXT, "text", "message of the status", "the status has none"),
+    Column("service", _TEXT, "name", "`service.name` of the resource", "the resource has none"),
+    Column("scope", _TEXT, "name", "instrumentation scope", "the span has none"),
+    Column("attributes", _TEXT, "JSON object", "attributes of the span"),
+    Column("events", _TEXT, "JSON array", "its events, each with `name`, `time_ns`, `attributes`"),
+    Column("links", _TEXT, "JSON array", "its links, each with `trace_id` and `span_id`"),
 )
+# The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
+SPAN_SCHEMA = schema_of(SPAN_COLUMNS)
 
 # How much a span says, in characters.
 SPAN_CHARS = pl.sum_horizontal(
@@ -34,14 +38,14 @@ SPAN_CHARS = pl.sum_horizontal(
 )
 
 # What a span says of whom its trace belongs to, as it is stored beside the span.
-SPAN_TIES_SCHEMA = pl.Schema(
-    {
-        "session": pl.String(),  # null where the span itself names none
-        "task": pl.String(),
-        "task_parent": pl.String(),
-        "linked_traces": pl.List(pl.String()),  # ids of the traces in its links
-    }
+_UNNAMED = "the span itself names none"
+SPAN_TIES_COLUMNS = (
+    Column("session", _TEXT, "id", "session that the span names", _UNNAMED),
+    Column("task", _TEXT, "id", "task that the span names", _UNNAMED),
+    Column("task_parent", _TEXT, "id", "task above it that the span names", _UNNAMED),
+    Column("linked_traces", pl.List(pl.String()), "ids", "traces that its links lead to"),
 )
+SPAN_TIES_SCHEMA = schema_of(SPAN_TIES_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)

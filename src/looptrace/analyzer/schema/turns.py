@@ -8,66 +8,100 @@ from typing import Any
 
 import polars as pl
 
+from looptrace.analyzer.schema.column import Column, schema_of
 from looptrace.rules.turns import KINDS
 from looptrace.rules.vocabulary import NS_PER_S
 
-# In place of the hash of a response that neither says nor asks for anything.
+# In place of the hash (`response`) of a response that neither says nor asks for anything.
 SILENCE = "0" * 64
 
-# Null always means *unknown*: the trace does not say. A known empty text is "".
-TURN_SCHEMA = pl.Schema(
-    {
-        "task": pl.String(),  # whose counters count: task id, else session@service, else trace
-        "session": pl.String(),  # conversation or session id, else the trace id
-        "trace_id": pl.String(),
-        "span_id": pl.String(),
-        "call_id": pl.String(),  # names one of several calls that a model's span shows
-        "turn": pl.UInt32(),  # 1, 2, 3, ... of the task; a message has the turn's before it
-        "kind": pl.Enum(KINDS),
-        "agent": pl.String(),  # "" where no agent is named
-        "name": pl.String(),  # of the tool, the model, the agent handed to; status of an attempt
-        "phase": pl.String(),
-        # Start of the span that declares the phase for those within; null where a call or a
-        # response declares its own.
-        "phase_start_ns": pl.Int64(),
-        "iteration": pl.String(),  # of an orchestrator that lets an agent try again and again
-        "subtask": pl.String(),  # the declared task, where the counters are its root's
-        "task_kind": pl.String(),  # such as code or setup, as the agent's author declares
-        # What went in, as canonical JSON or text: arguments of a call, news of a response, the
-        # request of a hand-off, blockers of an attempt.
-        "arguments": pl.String(),
-        # What came out: of a call, errors included; of a hand-off; the work an attempt completed.
-        "result": pl.String(),
-        "failed": pl.Boolean(),
-        "error_type": pl.String(),
-        "error": pl.String(),  # message of the failure
-        "error_kind": pl.String(),  # one of `fingerprint.ERROR_KINDS`
-        "location": pl.String(),  # of the failure: file:line, else file or function
-        "trace_hash": pl.String(),  # hash of the failure's stack trace, else of its text
-        "text": pl.String(),  # what a model or a person said
-        "step": pl.String(),  # id shared by the calls that one response asked for in parallel
-        "order_ns": pl.Int64(),  # when the turn was known: its end, for a step its first end
-        "start_ns": pl.Int64(),
-        "end_ns": pl.Int64(),
-        "input_tokens": pl.Int64(),
-        "output_tokens": pl.Int64(),
-        # What a test run told: errors count as failed, skipped tests belong to the total.
-        "tests_failed": pl.Int64(),
-        "tests_total": pl.Int64(),
-        "coverage": pl.Float64(),  # percent
-        "markers": pl.Int64(),  # files created, dependencies added, code written, as recorded
-        "metrics": pl.String(),  # figures of the author's own, as a JSON object of numbers
-        "service": pl.String(),
-        # What `fingerprint` makes of the row; equal texts are the same thing.
-        "call": pl.String(),  # hash of tool and arguments; of what a model was given; of a message
-        "outcome": pl.String(),  # hash of result or error, volatile parts masked
-        "signature": pl.String(),  # what was done or asked, blocks or failed, short and readable
-        "response": pl.String(),  # hash of a model's text and of the calls it asks for; `SILENCE`
-        # Hash of the response that a model's history ends with. It is null where this response or
-        # that one asks for calls.
-        "talks_on": pl.String(),
-    }
+_TEXT, _INT = pl.String(), pl.Int64()
+_NS = "ns since 1970, UTC"
+# Null always means *unknown*, and a known empty text is "". A column of one kind of turn, or of
+# failures alone, is null elsewhere, too.
+_UNTOLD = "the trace does not say"
+
+TURN_COLUMNS = (
+    Column("task", _TEXT, "id", "whose counters count: task, else session@service, else trace"),
+    Column("session", _TEXT, "id", "conversation or session, else the trace"),
+    Column("trace_id", _TEXT, "id", "trace of the span that shows the turn"),
+    Column("span_id", _TEXT, "id", "span that shows the turn"),
+    Column("call_id", _TEXT, "id", "names one of several calls that a model's span shows", _UNTOLD),
+    Column(
+        "turn", pl.UInt32(), "turns", "1, 2, 3, ... of the task; a message has the turn's before"
+    ),
+    Column("kind", pl.Enum(KINDS), "name", f"what the turn is: {', '.join(KINDS)}"),
+    Column("agent", _TEXT, "name", 'agent that took the turn; "" where none is named'),
+    Column("name", _TEXT, "name", "tool, model, agent handed to, or status of an attempt", _UNTOLD),
+    Column("phase", _TEXT, "name", "declared phase", _UNTOLD),
+    Column(
+        "phase_start_ns",
+        _INT,
+        _NS,
+        "start of the span that declares the phase for those within",
+        "a call or a response declares its own phase, or none is declared",
+    ),
+    Column("iteration", _TEXT, "name", "declared iteration of an orchestrator", _UNTOLD),
+    Column(
+        "subtask",
+        _TEXT,
+        "id",
+        "declared task, where the counters are its root's",
+        "the counters are the declared task's own",
+    ),
+    Column("task_kind", _TEXT, "name", "declared kind of the task, such as code or setup", _UNTOLD),
+    Column(
+        "arguments",
+        _TEXT,
+        "canonical JSON or text",
+        "what went in: arguments of a call, news of a response, request of a hand-off, blockers "
+        "of an attempt",
+        _UNTOLD,
+    ),
+    Column(
+        "result",
+        _TEXT,
+        "canonical JSON or text",
+        "what came out: result or error of a call, answer to a hand-off, completed work of an "
+        "attempt",
+        _UNTOLD,
+    ),
+    Column("failed", pl.Boolean(), "flag", "whether the turn failed", _UNTOLD),
+    Column("error_type", _TEXT, "name", "type of the failure", _UNTOLD),
+    Column("error", _TEXT, "text", "message of the failure", _UNTOLD),
+    Column(
+        "error_kind", _TEXT, "name", "kind of the failure, such as network", "no failure is known"
+    ),
+    Column("location", _TEXT, "path", "file:line of the failure, else file or function", _UNTOLD),
+    Column("trace_hash", _TEXT, "hash", "stack trace of the failure, else its text", _UNTOLD),
+    Column("text", _TEXT, "text", "what a model or a person said", _UNTOLD),
+    Column("step", _TEXT, "id", "shared by the parallel calls of a response", "it is alone"),
+    Column("order_ns", _INT, _NS, "when the turn was known: its end, of a step its first end"),
+    Column("start_ns", _INT, _NS, "start of the turn"),
+    Column("end_ns", _INT, _NS, "end of the turn"),
+    Column("input_tokens", _INT, "tokens", "tokens that the model read", _UNTOLD),
+    Column("output_tokens", _INT, "tokens", "tokens that the model wrote", _UNTOLD),
+    Column("tests_failed", _INT, "tests", "failed tests of a run, errors included", _UNTOLD),
+    Column("tests_total", _INT, "tests", "tests of the run, skipped ones included", _UNTOLD),
+    Column("coverage", pl.Float64(), "percent", "coverage that the run measured", _UNTOLD),
+    Column("markers", _INT, "count", "files, dependencies and code added, as recorded", _UNTOLD),
+    Column("metrics", _TEXT, "JSON object", "numbers of the author's own, by name", _UNTOLD),
+    Column("service", _TEXT, "name", "`service.name` of the resource", "the resource has none"),
+    # What `fingerprint` makes of the row; equal texts are the same thing.
+    Column("call", _TEXT, "hash", "tool and arguments; what a model was given; a message", _UNTOLD),
+    Column("outcome", _TEXT, "hash", "result or error, volatile parts masked", _UNTOLD),
+    Column("signature", _TEXT, "text", "what was done or asked, blocks or failed, short", _UNTOLD),
+    Column("response", _TEXT, "hash", "text of a model, and the calls it asks for", _UNTOLD),
+    Column(
+        "talks_on",
+        _TEXT,
+        "hash",
+        "response that a model's history ends with",
+        "this response or that one asks for calls, or there is none",
+    ),
 )
+# The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
+TURN_SCHEMA = schema_of(TURN_COLUMNS)
 
 
 # Places of the columns of a turn.

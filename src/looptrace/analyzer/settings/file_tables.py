@@ -49,7 +49,7 @@ _RECOVERY = "How a looping task is brought back, and when counts begin anew."
 _PERSONS = (
     "Who is taken for a person; counts begin anew with a person, and open gates are resolved."
 )
-_OUTAGES = "When one failure that many sessions meet is told once; [more](outages.md)."
+_OUTAGES = "When one failure in many sessions is reported once, as an outage; [more](outages.md)."
 _RULES = "Each rule: whether it judges, its thresholds, and its ladder of actions."
 _OVERRIDES = (
     "Rules that judge otherwise where a turn fits. Each starts from what holds for all turns; "

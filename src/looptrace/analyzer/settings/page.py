@@ -48,6 +48,6 @@ class PageSettings:
     def __post_init__(self) -> None:
         check_bounds("page", numbers(self))
         if self.trace_url and not _URL.fullmatch(self.trace_url):
-            raise SettingError("page.trace_url is no https:// or http:// address.")
+            raise SettingError("page.trace_url must be an https:// or http:// address.")
         if self.url and not address_of(self.url):
-            raise SettingError("page.url is no https:// or http:// address.")
+            raise SettingError("page.url must be an https:// or http:// address.")

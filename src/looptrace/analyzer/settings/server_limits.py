@@ -46,7 +46,7 @@ class Limits:
     body_s: int = setting(30, ge=1, le=600, doc="Seconds for the body to arrive.")
     idle_s: int = setting(60, ge=1, le=3_600, doc="Seconds that an idle connection is kept.")
     connections_max: int = setting(
-        10_000, ge=1, le=100_000, doc="Connections at once; further ones are told to come back."
+        10_000, ge=1, le=100_000, doc="Connections at once; more are refused until one ends."
     )
     strangers_max: int = setting(
         200,

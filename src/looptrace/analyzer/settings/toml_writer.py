@@ -134,7 +134,7 @@ def starter() -> str:
     file = {setting.name: setting for setting in settings_in(file_table(every_rule()))}
     lines = [
         "# Settings of looptrace. `looptrace config check` says whether they can be used.",
-        "# To change a setting, remove the # before it. What is left out is as the profile has it.",
+        "# To change a setting, remove the # before it. The profile sets what is left out.",
         f"# The actions of ladders, the mildest first: {', '.join(ACTIONS)}.",
         *("", f"# {file[ENABLED].doc}", f"#{ENABLED} = true"),
         *("", f'# {DIRECTIVES} = "FOLDER": {file[DIRECTIVES].doc}'),

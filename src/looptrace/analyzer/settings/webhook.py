@@ -81,7 +81,7 @@ class Webhook:
         0,
         ge=0,
         le=720,
-        doc="Hours for which links in a message let whoever has them decide on its gate, without "
+        doc="Hours for which anybody with the links in a message may decide on its gate, without "
         "the server's token; 0: there are none. They need page.url.",
     )
     allow_private: Annotated[
@@ -115,7 +115,7 @@ class Webhook:
         if self.gate_url:
             filled = self.gate_url.replace(GATE, "g").replace(TASK, "t")
             if not address_of(filled):
-                raise SettingError("webhooks.gate_url is no https:// or http:// address.")
+                raise SettingError("webhooks.gate_url must be an https:// or http:// address.")
         for secret in self.secrets:
             if not _is_reference(secret):
                 raise SettingError(

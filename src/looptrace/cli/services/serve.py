@@ -45,7 +45,7 @@ _PORT = click.IntRange(0, 65_535)
     type=click.Choice(["full", "redacted", "hashes"]),
     default="redacted",
     show_default=True,
-    help="What is kept of what agents say: all, all but secrets, or hashes.",
+    help="Texts of agents that are kept: all, all but secrets, or hashes.",
 )
 @click.option(
     "--export-to",

@@ -41,7 +41,7 @@ def engine_of(name: str, address: str | None, paths: Sequence[str]) -> Iterator[
     """
     if name == "local":
         if address is not None:
-            raise click.UsageError("--address is of --engine ray.")
+            raise click.UsageError("--address needs --engine ray.")
         yield map
         return
     if traces.store_of(paths) is None:

@@ -190,7 +190,7 @@ def write(report: str | Iterator[str], output: Path | None) -> None:
             file.writelines(parts)
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from error
-    click.echo(f"The report lies in {output}.", err=True)
+    click.echo(f"The report is in {output}.", err=True)
 
 
 def warn_of(skipped: Iterable[Skipped]) -> None:

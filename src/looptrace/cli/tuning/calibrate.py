@@ -99,8 +99,8 @@ def _write(before: Settings, settings: Settings) -> None:
         if path.exists() and text is None:
             kept = path.with_suffix(".toml.before")
             path.replace(kept)
-            click.echo(f"What was in {path} lies in {kept}.", err=True)
+            click.echo(f"The earlier {path} is kept as {kept}.", err=True)
         new.replace(path)
     except OSError as error:
         raise click.UsageError(f"{path} cannot be written: {error.strerror}.") from error
-    click.echo(f"The settings lie in {path}.", err=True)
+    click.echo(f"The settings are in {path}.", err=True)

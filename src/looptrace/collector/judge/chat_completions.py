@@ -229,7 +229,7 @@ def _content(settings: ChatSettings, reply: _Reply) -> str:
     if not media_type.endswith("json"):
         raise _NoAnswerError(
             f"the server answered {media_type or 'without a type'} and not JSON; "
-            "does /chat/completions follow where base_url ends?"
+            "base_url must end where /chat/completions begins."
         )
     try:
         choices = _decode(reply.body).choices

@@ -22,7 +22,7 @@ _NO_LINK = (
     "Open the gate itself, and sign in with the token of the server."
 )
 # Who resolved a gate, where nobody gave a name.
-_BY_LINK = "whoever had the link of a message"
+_BY_LINK = "somebody with the link of a message"
 # A form has a sign of its own beside that of the link.
 _LINK_SIGN = "link_sign"
 _SIGNED = ("decision", "until", _LINK_SIGN)

@@ -94,7 +94,9 @@ def read_tokens(file: Path | None, environ: Mapping[str, str]) -> dict[str, str]
         if token:
             tokens[token] = " ".join(name)
     if not tokens:
-        raise AccessError(f"{file}: holds no token; write one a line, behind a name or without.")
+        raise AccessError(
+            f"{file}: holds no token; write one per line, with or without a name before it."
+        )
     return tokens
 
 

@@ -148,7 +148,7 @@ class IngestLog:
             Instrument("looptrace.log.spans", "Spans of these.", lambda: {(): self.spans}, "gauge"),
             Instrument(
                 "looptrace.log.is_blocked",
-                "1 while the log cannot be written; senders are told to come back.",
+                "1 while the log cannot be written; senders must try again later.",
                 lambda: {(): float(self.is_blocked)},
                 "gauge",
             ),

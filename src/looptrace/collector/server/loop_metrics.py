@@ -97,7 +97,7 @@ class LoopMetrics:
             ),
             Instrument(
                 "looptrace.loops.pivots",
-                "Times that an agent was told to change course.",
+                "Pivots that were issued: orders to change course.",
                 lambda: {(): self._of_action("pivot")},
             ),
         ]

@@ -8,17 +8,104 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple, get_args
 
 import duckdb
 import polars as pl
 
+from looptrace.analyzer.gates.decisions import Decision
+from looptrace.analyzer.gates.events import EventType, GateCause, TaskStatus
+from looptrace.analyzer.schema.column import Column, schema_of
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE
 
 _TEXT, _INT = pl.String(), pl.Int64()
+_NS = "ns since 1970, UTC"
 
-GATE_VIEWS: dict[str, tuple[str, pl.Schema]] = {
-    "events": (
+
+def _names(literal: object) -> str:
+    return ", ".join(get_args(literal))
+
+
+_DECISION = f"decision of a person: {_names(Decision)}"
+
+
+class View(NamedTuple):
+    """One view: what SQLite is asked for, and the columns of the answer."""
+
+    sql: str
+    columns: tuple[Column, ...]
+
+
+_EVENT_COLUMNS = (
+    Column("seq", _INT, "events", "place in the order in which events were recorded, from 1"),
+    Column("id", _TEXT, "id", "the event; the same turns give the same id"),
+    Column("type", _TEXT, "name", f"what was decided: {_names(EventType)}"),
+    Column("task", _TEXT, "id", "task of the event"),
+    Column("agent", _TEXT, "name", 'agent of the loop; "" where the whole task loops'),
+    Column("rule", _TEXT, "name", 'rule that found the loop; "" of a reset'),
+    Column("finding", _TEXT, "id", 'the finding; "" of a reset'),
+    Column("at_ns", _INT, _NS, "end of the turn, or time of the resolution"),
+    Column("action", _TEXT, "name", "what the agent is asked to do", "a resolution or a reset"),
+    Column("turn", _INT, "turns", "turn of the task; a message has the turn before it"),
+    Column("attempts", _INT, "times", "attempts since the last reset or order to move on"),
+    Column("loop_count", _INT, "times", "repeats since then; of a reset those that it ended"),
+    Column("signature", _TEXT, "text", "short form of what repeats"),
+    Column("reason", _TEXT, "text", "the loop in words; of a reset `person`, `completed`, `idle`"),
+    Column("gate", _TEXT, "id", 'gate that the event opens or resolves, else ""'),
+    Column("decision", _TEXT, "name", f"{_DECISION}; or withdrawn", "neither"),
+    Column("note", _TEXT, "text", "what the person wrote", "no person wrote anything"),
+    Column("trace_id", _TEXT, "id", "trace of the turn"),
+    Column("span_id", _TEXT, "id", "span of the turn"),
+)
+_UNRESOLVED = "the gate is not resolved"
+_GATE_COLUMNS = (
+    Column("id", _TEXT, "id", "the gate"),
+    Column("event", _TEXT, "id", "event that opened it: `events.id`"),
+    Column("task", _TEXT, "id", "task that it stops"),
+    Column("rule", _TEXT, "name", "rule that found the loop"),
+    Column("signature", _TEXT, "text", "short form of what repeats"),
+    Column("why", _TEXT, "name", f"its cause: {_names(GateCause)}"),
+    Column("loop_count", _INT, "times", "repeats when it opened"),
+    Column("opened_ns", _INT, _NS, "time of the opening"),
+    Column("status", _TEXT, "name", "open, resolved or withdrawn"),
+    Column("resolved_ns", _INT, _NS, "time of the resolution", _UNRESOLVED),
+    Column(
+        "decision",
+        _TEXT,
+        "name",
+        _DECISION,
+        f"{_UNRESOLVED}, or a message in the trace resolved it",
+    ),
+    Column("note", _TEXT, "text", "what the person wrote", f"{_UNRESOLVED}, or without a note"),
+)
+_PIVOT_COLUMNS = (
+    Column("event", _TEXT, "id", "event that issued it: `events.id`"),
+    Column("task", _TEXT, "id", "task that it was issued to"),
+    Column("pivot_count", _INT, "pivots", "pivots of the task so far, this one included"),
+    Column("entropy_count", _INT, "times", "attempts of its loop since the pivot before"),
+    Column("at_ns", _INT, _NS, "time of the pivot"),
+)
+_SILENT = "the judge gave no opinion"
+_OPINION_COLUMNS = (
+    Column("gate", _TEXT, "id", "gate that the judge was asked about: `gates.id`"),
+    Column("at_ns", _INT, _NS, "time of the answer"),
+    Column("is_regressive", _INT, "0 or 1", "whether the turns undid or broke something", _SILENT),
+    Column("no_progress", _INT, "0 or 1", "whether they brought the goal no nearer", _SILENT),
+    Column("is_external", _INT, "0 or 1", "whether the obstacle lies outside the agent", _SILENT),
+    Column("reasoning", _TEXT, "text", "why, in the judge's words", _SILENT),
+    Column("no_opinion", _TEXT, "text", "why there is no opinion", "there is an opinion"),
+)
+_TASK_COLUMNS = (
+    Column("task", _TEXT, "id", "task with at least one event"),
+    Column("status", _TEXT, "name", f"how it stands: {_names(TaskStatus)}"),
+    Column("pivot_count", _INT, "pivots", "pivots since the last reset"),
+    Column("loop_count", _INT, "times", "repeats of its longest loop since the last reset"),
+    Column("updated_ns", _INT, _NS, "time of its last event"),
+)
+
+GATE_VIEWS = {
+    "events": View(
         """
         SELECT seq, id, type, task, agent, rule, finding, at_ns,
             json_extract(body, '$.action'), json_extract(body, '$.turn'),
@@ -29,51 +116,28 @@ GATE_VIEWS: dict[str, tuple[str, pl.Schema]] = {
             json_extract(body, '$.span_id')
         FROM events
         """,
-        pl.Schema(
-            {"seq": _INT}
-            | dict.fromkeys(("id", "type", "task", "agent", "rule", "finding"), _TEXT)
-            | {"at_ns": _INT, "action": _TEXT}
-            | dict.fromkeys(("turn", "attempts", "loop_count"), _INT)
-            | dict.fromkeys(("signature", "reason", "gate", "decision", "note"), _TEXT)
-            | dict.fromkeys(("trace_id", "span_id"), _TEXT)
-        ),
+        _EVENT_COLUMNS,
     ),
-    "gates": (
+    "gates": View(
         """
         SELECT id, event, task, rule, signature, why, loop_count, opened_ns, status, resolved_ns,
             decision, note
         FROM gates
         """,
-        pl.Schema(
-            dict.fromkeys(("id", "event", "task", "rule", "signature", "why"), _TEXT)
-            | {"loop_count": _INT, "opened_ns": _INT, "status": _TEXT, "resolved_ns": _INT}
-            | {"decision": _TEXT, "note": _TEXT}
-        ),
+        _GATE_COLUMNS,
     ),
-    "pivots": (
-        "SELECT event, task, pivot_count, entropy_count, at_ns FROM pivots",
-        pl.Schema(
-            {"event": _TEXT, "task": _TEXT}
-            | dict.fromkeys(("pivot_count", "entropy_count", "at_ns"), _INT)
-        ),
+    "pivots": View(
+        "SELECT event, task, pivot_count, entropy_count, at_ns FROM pivots", _PIVOT_COLUMNS
     ),
-    "opinions": (
+    "opinions": View(
         """
         SELECT gate, at_ns, is_regressive, no_progress, is_external, reasoning, no_opinion
         FROM opinions
         """,
-        pl.Schema(
-            {"gate": _TEXT, "at_ns": _INT}
-            | dict.fromkeys(("is_regressive", "no_progress", "is_external"), _INT)
-            | {"reasoning": _TEXT, "no_opinion": _TEXT}
-        ),
+        _OPINION_COLUMNS,
     ),
-    "tasks": (
-        "SELECT task, status, pivot_count, loop_count, updated_ns FROM tasks",
-        pl.Schema(
-            {"task": _TEXT, "status": _TEXT}
-            | dict.fromkeys(("pivot_count", "loop_count", "updated_ns"), _INT)
-        ),
+    "tasks": View(
+        "SELECT task, status, pivot_count, loop_count, updated_ns FROM tasks", _TASK_COLUMNS
     ),
 }
 
@@ -84,12 +148,13 @@ def create_gate_views(connection: duckdb.DuckDBPyConnection, stores: Iterable[Pa
     Raises:
         StoreError: if the file of the gates cannot be read.
     """
-    frames = {name: [schema.to_frame()] for name, (_, schema) in GATE_VIEWS.items()}
+    schemas = {name: schema_of(view.columns) for name, view in GATE_VIEWS.items()}
+    frames = {name: [schema.to_frame()] for name, schema in schemas.items()}
     for path in (store_dir / GATES_FILE for store_dir in stores):
         if path.is_file():
             with GateStore.open(path) as gates:
                 for name, view in GATE_VIEWS.items():
-                    frames[name].append(gates.table(*view))
+                    frames[name].append(gates.table(view.sql, schemas[name]))
     for name, parts in frames.items():
         frame = pl.concat(parts)
         # The stream itself, because DuckDB reads a frame by pyarrow, which is not asked for.

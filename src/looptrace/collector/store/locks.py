@@ -55,7 +55,7 @@ def ingesting(store_dir: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, FileExistsError) as error:
         raise StoreError(
-            f"{path}: another ingest or a server is at work on this store; wait until it ends, "
+            f"{path}: another ingest or a server is using this store; wait until it ends, "
             "or send the spans to the server."
         ) from error
     try:

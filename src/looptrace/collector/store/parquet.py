@@ -18,9 +18,9 @@ from pathlib import Path
 
 import polars as pl
 
+from looptrace.analyzer.schema.findings import FINDING_SCHEMA
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store.buckets.finding_rows import FINDING_SCHEMA
 from looptrace.collector.store.locks import (
     DamagedFileError,
     StoreError,

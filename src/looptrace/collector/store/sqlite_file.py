@@ -148,7 +148,7 @@ def _prepare(path: Path, sql: sqlite3.Connection, schema: Schema) -> None:
                 _run(sql, schema.tables, schema.version)
                 sql.execute(f"PRAGMA application_id = {schema.application_id}")
     if _pragma(sql, "application_id") != schema.application_id:
-        raise StoreError(f"{path}: is a database of something else; give another place.")
+        raise StoreError(f"{path}: is the database of another program; name another file.")
     if _pragma(sql, "user_version") in schema.steps:
         with sql:
             sql.execute("BEGIN IMMEDIATE")

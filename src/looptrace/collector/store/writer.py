@@ -311,7 +311,7 @@ def _locked(store_dir: Path) -> Iterator[None]:
         make_folder(store_dir)
         names = {entry.name for entry in store_dir.iterdir()} - set(TABLES)
         if not is_store(store_dir) and not all(name.startswith(NAME) for name in names):
-            raise StoreError(f"{store_dir}: is a folder of something else; give a new one.")
+            raise StoreError(f"{store_dir}: has files and is not a store; name an empty folder.")
         with ingesting(store_dir):
             _prepare(store_dir)
             yield

@@ -180,7 +180,7 @@ def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest
         raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
     decoded = decode(body)
     if len(decoded.rows) + len(decoded.problems) > limits.spans_max:
-        why = f"a request may tell of {limits.spans_max:,} spans; send smaller batches"
+        why = f"a request may have {limits.spans_max:,} spans; send smaller batches"
         raise RefusalError(Reason.TOO_MANY_SPANS, why)
     return _taken(_without_deep(decoded, limits.depth_max), len(body))
 

@@ -1,0 +1,23 @@
+"""One column of a table, written down once: what a schema, a test and a page read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import polars as pl
+
+
+class Column(NamedTuple):
+    """One column: its name, type and unit, what it means, and what null means there."""
+
+    name: str
+    dtype: pl.DataType
+    unit: str  # code: equal ones mean the same thing, and 0 is unknown
+    meaning: str
+    null: str | None = None  # None: it is never null
+
+
+def schema_of(columns: Iterable[Column]) -> pl.Schema:
+    """Return the names and types of columns."""
+    return pl.Schema({column.name: column.dtype for column in columns})
