@@ -10,6 +10,7 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.schema.findings import FINDING_SCHEMA
 
+
 def finding_table(findings: Iterable[Finding]) -> pl.DataFrame:
     """Return findings as they are stored (`FINDING_SCHEMA`)."""
     return pl.DataFrame([_flat(finding.record()) for finding in findings], schema=FINDING_SCHEMA)
