@@ -25,9 +25,8 @@ from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main as looptrace
 from looptrace.collector.server.access import Access
-from looptrace.collector.server.metrics import Instrument
 from looptrace.collector.server.openapi import document
-from looptrace.collector.server.receiver.receiver_metrics import NAMES, Reason
+from looptrace.collector.server.receiver.receiver_metrics import NAMES, Instrument, Reason
 from looptrace.collector.server.service import Options, Service
 from looptrace.rules.docs import pages
 

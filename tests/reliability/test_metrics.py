@@ -21,13 +21,17 @@ from looptrace.collector.server.logs import log_to
 from looptrace.collector.server.metrics import (
     LABEL_SETS_MAX,
     Check,
-    Instrument,
     Metrics,
     of_counts,
     of_fields,
     routes,
 )
-from looptrace.collector.server.receiver.receiver_metrics import Reason, ReceiverCounts, number
+from looptrace.collector.server.receiver.receiver_metrics import (
+    Instrument,
+    Reason,
+    ReceiverCounts,
+    number,
+)
 from tests.reliability.asgi import serving
 
 SAID = "what the agent said"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from looptrace.analyzer.normalize import messages
-from looptrace.analyzer.normalize.flat_messages import built
+from looptrace.analyzer.normalize.flat_messages import FlatItem, built
 from looptrace.analyzer.normalize.plain_messages import read_plain, read_plain_flat
 from looptrace.analyzer.schema.message import Message
 from tests.seeds import seeds
@@ -98,7 +98,7 @@ def test_flat_keys_are_read_the_same_by_both_ways(seed: int) -> None:
     for _ in range(300):
         ends = list(dict.fromkeys(drawn.choices(ENDS, WEIGHTS, k=drawn.randrange(1, 7))))
         values = ("user", "tool", "assistant", "", "deck three", "[redacted]", '{"deck": 3}', 1)
-        item = [(end, drawn.choice(values)) for end in ends]
+        item: FlatItem = [(end, drawn.choice(values)) for end in ends]
         plain = read_plain_flat(item, messages._ROLES)
         taken += plain is not None
         if plain is not None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat, starmap
 from math import isfinite
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -110,12 +111,8 @@ def _read_together(rows: list[tuple[Any, ...]]) -> list[SpanFields]:
             members = alike.setdefault(tuple(attributes), [])
         members.append(_Span(place, row, attributes, events))
     read = [pair for members in alike.values() for pair in _read(members)]
-    read.sort(key=_place)
+    read.sort(key=itemgetter(0))
     return [fields for _, fields in read]
-
-
-def _place(pair: tuple[int, SpanFields]) -> int:
-    return pair[0]
 
 
 def _read(spans: list[_Span]) -> Iterator[tuple[int, SpanFields]]:
@@ -161,18 +158,11 @@ def _fields(spans: list[_Span], kind: SpanKind | None, dialect: str) -> list[Spa
     return list(
         map(
             SpanFields,
-            row["trace_id"],
-            row["span_id"],
-            row["parent_span_id"],
-            row["start_ns"],
-            row["end_ns"],
-            row["service"],
+            *map(row.__getitem__, ("trace_id", "span_id", "parent_span_id")),
+            *map(row.__getitem__, ("start_ns", "end_ns", "service")),
             map(linked_traces, row["links"]),
             kinds,
-            columns.texts("session"),
-            columns.texts("task"),
-            columns.texts("task_parent"),
-            columns.texts("task_kind"),
+            *map(columns.texts, ("session", "task", "task_parent", "task_kind")),
             _agents(columns, kinds, dialect, names),
             columns.texts("phase"),
             map(_time_ns, columns.values("phase_start_ns")),

@@ -25,11 +25,10 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.collector.content.policy import Content
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.server.ingest_log import RETRY_AFTER_S, IngestLog
-from looptrace.collector.server.metrics import Instrument
 from looptrace.collector.server.receiver.decoding import Signal
 from looptrace.collector.server.receiver.http_receiver import otlp_endpoint
 from looptrace.collector.server.receiver.pipeline import Pipeline
-from looptrace.collector.server.receiver.receiver_metrics import ReceiverCounts
+from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.shards.forwarder import (
     FORWARDED_PATH,
