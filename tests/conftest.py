@@ -64,6 +64,7 @@ MARKS = {
         "tests/analyzer/engine/test_live.py::test_polls_agree",
         "tests/analyzer/engine/test_live.py::test_monologues_agree",
         "tests/analyzer/engine/test_live.py::test_phases_of_a_long_task_agree",
+        "tests/analyzer/engine/test_live.py::test_turns_are_counted_one_by_one_as_all_at_once",
         "tests/analyzer/fingerprint/test_similarity.py::test_live_is_batch",
         "tests/analyzer/fingerprint/test_single_turns.py::test_both_ways_are_equal",
         "tests/analyzer/gates/test_state_machine.py::test_batch_and_live_tell_the_same",

@@ -63,7 +63,17 @@ from looptrace.collector.files import SpansRead, read_spans, sdk_spans
 from looptrace.queries import Field, Query, load, names
 from looptrace.rules import contract, turns, vocabulary
 from looptrace.rules.contract import Action, Evaluation, Loop, Rule, Rung, SettingError
-from looptrace.rules.turns import Codes, Figures, Flags, Kind, Lane, LaneSpec, Meanings, Turns
+from looptrace.rules.turns import (
+    Codes,
+    Figures,
+    Flags,
+    Kind,
+    Lane,
+    LaneSpec,
+    Meanings,
+    NewTurn,
+    Turns,
+)
 from looptrace.testing import assert_no_loops
 
 VERSION: str = looptrace.__version__
@@ -306,6 +316,11 @@ def test_agent(looptrace_spans: InMemorySpanExporter, tmp_path: Path) -> None:
     assert_no_loops(tmp_path / "run.jsonl", settings=looptrace_settings.default(), baseline="k")
     with pytest.raises(AssertionError):
         assert_no_loops("run.jsonl", fail_on="finding", select=("repeated_call",))
+
+
+def may_fire(turn: NewTurn) -> bool:
+    """Read a turn as a rule of another package does."""
+    return turn.external or turn.again("call", "outcome")
 
 
 def columns(table: Turns, kind: Kind) -> Meanings | None:

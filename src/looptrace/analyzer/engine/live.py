@@ -18,11 +18,11 @@ import polars as pl
 
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.ruleset import RuleForms, RuleSet
 from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
 from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.detect.stretches import Growth, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
+from looptrace.analyzer.engine.live_lookback import bounds_of, lookbacks_of, needed
 from looptrace.analyzer.engine.live_moments import Happened, moments_in, still_open
 from looptrace.analyzer.engine.live_task import (
     HORIZON_S,
@@ -36,13 +36,10 @@ from looptrace.analyzer.engine.live_task import (
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.turn_block import (
     AT,
-    TurnBlock,
     gather_from,
     reset_at,
     rows_of,
     seen_of,
-    table_of,
-    turns_of,
 )
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.events import GateEvent
@@ -50,8 +47,7 @@ from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import with_history
 from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.rules.contract import Rule
-from looptrace.rules.turns import KINDS, Flags, LaneSpec
+from looptrace.rules.turns import KINDS
 from looptrace.rules.vocabulary import NS_PER_S
 
 # So many turns of a task that come at once in their order are each looked at alone.
@@ -115,11 +111,8 @@ class LiveEngine:
         self._tasks: dict[str, LiveTask] = {}  # the one that was fed last comes last
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
-        self._bounds = [_bounds_of(kind, self._forms, policy.rule_set) for kind in KINDS]
-        self._lookbacks: dict[LaneSpec, int] = {}
-        for forms in self._forms:
-            furthest = max(self._lookbacks.get(forms.lane, 1), forms.lookback)
-            self._lookbacks[forms.lane] = furthest
+        self._bounds = [bounds_of(kind, self._forms, policy.rule_set) for kind in KINDS]
+        self._lookbacks = lookbacks_of(self._forms)
         self._stagger = 0
 
     def __len__(self) -> int:
@@ -363,7 +356,8 @@ class LiveEngine:
         if not tasks:
             return
         counts = [task.settled_turns for task in tasks]
-        wanted = self._wanted([task.block for task in tasks], counts)
+        blocks = [task.block for task in tasks]
+        wanted = needed(blocks, counts, self._lookbacks, self._policy.recovery.history_max)
         borders = np.cumsum([0, *counts]).tolist()
         for task, begin, count in zip(tasks, borders, counts, strict=False):
             places = wanted[begin : begin + count].nonzero()[0].tolist()
@@ -371,27 +365,6 @@ class LiveEngine:
             task.settled_turns, task.settled_since = len(places), 0
             self._stagger = (self._stagger + 1) % TURNS_MORE
             task.turns_max = len(task.block) + TURNS_MORE + self._stagger
-
-    def _wanted(self, blocks: Sequence[TurnBlock], counts: Sequence[int]) -> Flags:
-        """Mark of the first turns of each task those that later turns of the task depend on."""
-        turns = turns_of(table_of(blocks, counts), counts)
-        lasts = (np.cumsum(counts) - 1)[turns.task]
-        # A reset ends the lanes, so that what lies before the last one is never looked at; lanes of
-        # attempts go on over completions.
-        goes_on = {
-            outlasts: column == column[lasts]
-            for outlasts, column in ((False, turns.epoch), (True, turns.resets_seen))
-        }
-        wanted = np.zeros(len(turns.task), dtype=np.bool_)
-        for spec, lookback in self._lookbacks.items():
-            lane = turns.lane(spec)
-            looked_at = lane.rows[lane.following < lookback - 1]
-            wanted[looked_at] |= goes_on[spec.outlasts_completion][looked_at]
-        # A gate shows the last failures of its task.
-        failures = np.cumsum(turns.failed)
-        shown = failures[lasts] - failures < self._policy.recovery.history_max
-        wanted |= turns.failed & goes_on[False] & shown
-        return wanted
 
     def _evict(self) -> None:
         over = len(self._tasks) - (self._tasks_max or len(self._tasks))
@@ -426,15 +399,3 @@ class LiveEngine:
             for loop in (*task.ended, *task.ended_now, *task.now.loops.values())
         ]
         return in_order([finding_of(loop) for loop in every])
-
-
-def _bounds_of(
-    kind: str, every: Iterable[RuleForms], rule_set: RuleSet
-) -> list[tuple[str, Rule | None]]:
-    """Return the rules that look at turns of a kind, with whom to ask; None: always."""
-    bounds: list[tuple[str, Rule | None]] = []
-    for forms in every:
-        if kind in forms.lane.kinds:
-            by_meaning = rule_set.meaning is not None and forms.rules[0].compares_meaning
-            bounds += [(forms.name, None if by_meaning else rule) for rule in forms.rules]
-    return bounds

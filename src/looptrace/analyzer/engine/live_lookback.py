@@ -1,0 +1,59 @@
+"""What rules look at live: at which turns they may fire, and how far back they look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from looptrace.analyzer.detect.ruleset import RuleForms, RuleSet
+from looptrace.analyzer.engine.turn_block import TurnBlock, table_of, turns_of
+from looptrace.rules.contract import Rule
+from looptrace.rules.turns import Flags, LaneSpec
+
+
+def bounds_of(
+    kind: str, every: Iterable[RuleForms], rule_set: RuleSet
+) -> list[tuple[str, Rule | None]]:
+    """Return the rules that look at turns of a kind, with whom to ask; None: always."""
+    bounds: list[tuple[str, Rule | None]] = []
+    for forms in every:
+        if kind in forms.lane.kinds:
+            by_meaning = rule_set.meaning is not None and forms.rules[0].compares_meaning
+            bounds += [(forms.name, None if by_meaning else rule) for rule in forms.rules]
+    return bounds
+
+
+def lookbacks_of(every: Iterable[RuleForms]) -> dict[LaneSpec, int]:
+    """Return on how many turns of each lane what is found at a turn of it depends."""
+    lookbacks: dict[LaneSpec, int] = {}
+    for forms in every:
+        lookbacks[forms.lane] = max(lookbacks.get(forms.lane, 1), forms.lookback)
+    return lookbacks
+
+
+def needed(
+    blocks: Sequence[TurnBlock],
+    counts: Sequence[int],
+    lookbacks: Mapping[LaneSpec, int],
+    failures_max: int,
+) -> Flags:
+    """Mark of the first turns of each task those that later turns of the task depend on."""
+    turns = turns_of(table_of(blocks, counts), counts)
+    lasts = (np.cumsum(counts) - 1)[turns.task]
+    # A reset ends the lanes, so that what lies before the last one is never looked at; lanes of
+    # attempts go on over completions.
+    goes_on = {
+        outlasts: column == column[lasts]
+        for outlasts, column in ((False, turns.epoch), (True, turns.resets_seen))
+    }
+    wanted = np.zeros(len(turns.task), dtype=np.bool_)
+    for spec, lookback in lookbacks.items():
+        lane = turns.lane(spec)
+        looked_at = lane.rows[lane.following < lookback - 1]
+        wanted[looked_at] |= goes_on[spec.outlasts_completion][looked_at]
+    # A gate shows the last failures of its task.
+    failures = np.cumsum(turns.failed)
+    shown = failures[lasts] - failures < failures_max
+    wanted |= turns.failed & goes_on[False] & shown
+    return wanted
