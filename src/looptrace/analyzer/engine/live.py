@@ -393,9 +393,6 @@ class LiveEngine:
 
     def findings(self) -> list[Finding]:
         """Return every finding so far, by task, first turn and rule."""
-        every = [
-            loop
-            for task in self._tasks.values()
-            for loop in (*task.ended, *task.ended_now, *task.now.loops.values())
-        ]
+        tasks = self._tasks.values()
+        every = (loop for t in tasks for loop in (*t.ended, *t.ended_now, *t.now.loops.values()))
         return in_order([finding_of(loop) for loop in every])
