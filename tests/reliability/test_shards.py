@@ -1,4 +1,4 @@
-"""Three servers that share the sessions: they find what one finds, however spans are sent to them.
+"""Three servers that share the sessions find what one finds, however spans come to them (P31).
 
 Spans go out by the load-balancing exporter's ring, by turns, or with one server killed in between.
 What is compared: findings, events and gates to the byte, so that each is on one server alone. The

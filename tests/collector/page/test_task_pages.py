@@ -318,7 +318,7 @@ def test_links_to_traces_hold_ids_alone(payload: str) -> None:
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "ftp://a", "//a", "https://a b", "a"])
 def test_the_tracing_system_is_on_the_web(address: str) -> None:
     """A template that is no address would make links that run something."""
-    with pytest.raises(SettingError, match="no https:// or http:// address"):
+    with pytest.raises(SettingError, match="must be an https:// or http:// address"):
         PageSettings(trace_url=address)
 
 

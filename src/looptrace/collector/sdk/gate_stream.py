@@ -12,6 +12,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import partial
 from http import HTTPStatus
@@ -140,9 +141,9 @@ class Server:
         body = json.dumps({"decision": decision, "note": note})
         path = RESOLVE_PATH.format(id=quote(gate, safe=""))
         connection, response = self.request("POST", path, body=body, headers=_JSON_HEADERS)
-        connection.close()
-        if response.status != HTTPStatus.OK:
-            raise OSError(f"{self.url} did not resolve gate {gate}: status {response.status}")
+        with closing(connection), response:
+            if response.status != HTTPStatus.OK:
+                raise OSError(f"{self.url} did not resolve gate {gate}: status {response.status}")
 
 
 Response = tuple[HTTPConnection, HTTPResponse]
