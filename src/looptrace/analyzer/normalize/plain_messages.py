@@ -137,13 +137,13 @@ def _flat_form(ends: tuple[str, ...]) -> _FlatForm | None:
         places.pop(".message.content", None),
         places.pop(".message.tool_call_id", None),
     )
-    calls: dict[int, dict[str, int]] = {}
+    calls: dict[str, dict[str, int]] = {}
     for end, place in places.items():
         call = _FLAT_CALL.fullmatch(end)
         if call is None:
             return None
-        calls.setdefault(int(call[1]), {})[call[2]] = place
-    named = [calls[number] for number in sorted(calls)]
+        calls.setdefault(call[1], {})[call[2]] = place
+    named = [calls[number] for number in sorted(calls, key=int)]
     if role is None or any("function.name" not in c for c in named):
         return None
     in_order = ((c.get("id"), c["function.name"], c.get("function.arguments")) for c in named)
