@@ -156,6 +156,7 @@ def send(cluster: Cluster, rounds: Sequence[Round], outages: Sequence[Outage] = 
         for each in outages:
             if each.up == number:
                 cluster.begin_again(each.killed)
+                cluster.quiet()  # What waited for it comes before what is sent now.
         out = next((each for each in outages if each.down <= number < each.up), None)
         for at, request in enumerate(requests):
             if out and number == out.down and at == len(requests) // 2:
