@@ -25,6 +25,7 @@ import httpx
 import numpy as np
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
+from benchmarks import load
 from benchmarks.live import PERCENTILES
 from benchmarks.load import _used
 from benchmarks.processor import ALONE, LOCAL
@@ -33,7 +34,7 @@ from benchmarks.speed.figures import PEAK, Figure, Measured, Row
 from benchmarks.speed.processes import run
 from looptrace.rules.vocabulary import NS_PER_S
 
-LOAD_SPANS_PER_S, LOAD_S = 2_000, 60
+LOAD_SPANS_PER_S, LOAD_BATCH, LOAD_S = 2_000, 512, 60
 # A server keeps up while it is no further behind than this after so many seconds.
 BEHIND_S_MAX, KEEPING_S = 2.0, 10
 # How fast it works off so many spans at once says where to begin looking for the most it takes.
@@ -120,20 +121,12 @@ def behind_s(server: Server, spans: int, wait_s_max: float) -> float:
     return passed_s
 
 
-def _load(_folder: Path, share: float) -> Measured:
+def _load(folder: Path, share: float) -> Measured:
     """Let real exporters send for a minute: `benchmarks.load`."""
-    seconds = max(3.0, LOAD_S * share)
-    printed = run(["-m", "benchmarks.load", "--seconds", str(seconds)], may_fail=True).printed
-    (rules_s, store_s), (p50, p99), (_, peak_mib) = (
-        map(float, re.findall(pattern, printed)[0])
-        for pattern in (
-            r"rules ([\d.]+) s, store ([\d.]+) s",
-            r"p50 ([\d.]+) ms, p99 ([\d.]+) ms",
-            r"server: ([\d.]+) s of processor time, ([\d,.]+) MiB",
-        )
-    )
-    values = {"behind": max(rules_s, store_s), "p50": p50, "p99": p99, PEAK: peak_mib * 1.048576}
-    return Measured(values)
+    figures = load.measured(folder, LOAD_SPANS_PER_S, LOAD_BATCH, max(3.0, LOAD_S * share))
+    p50, p99 = figures.ack_ms
+    peak_mb = figures.memory_max_mib * 1.048576
+    return Measured({"behind": max(figures.behind_s), "p50": p50, "p99": p99, PEAK: peak_mb})
 
 
 def _most(_folder: Path, share: float) -> Measured:
