@@ -107,7 +107,9 @@ def _extra_of(requirement: Requirement) -> str | None:
     marker = requirement.marker
     if marker is None:
         return "base"
-    names = ("", "analyzer", "judge", "server", "semantic", "train", "dev", "frameworks", "all")
+    # `dev` and `all` are sums of the others.
+    one = ("", "analyzer", "judge", "server", "semantic", "train", "columns", "mcp", "ray")
+    names = (*one, "dev", "frameworks", "all")
     extra = next((name for name in names if marker.evaluate({"extra": name})), None)
     return "base" if extra == "" else extra
 

@@ -73,6 +73,12 @@ def numbers(found: SpansRead) -> list[int]:
     return [int(span_id, 16) for span_id in found.spans["span_id"]]
 
 
+@pytest.fixture(autouse=True)
+def by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read small messages as large ones are read."""
+    monkeypatch.setattr(reader, "COLUMNS_BYTES_MIN", 1)
+
+
 FORMS = {
     "line": LINE,
     "lines": line(span(1)) + line(span(2)) + line(span(3)),

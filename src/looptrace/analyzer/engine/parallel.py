@@ -16,6 +16,7 @@ from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool, write_spans
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
+from looptrace.analyzer.schema.attribute_lists import concat_spans
 from looptrace.analyzer.schema.spans import Skipped, distinct_spans
 from looptrace.processes import Processes
 
@@ -59,7 +60,7 @@ def analyse_in(
         UnavailableError: if there is no room for temporary files.
     """
     if spool.spans < SPANS_MIN or (processes.jobs == 1 and spool.is_in_memory):
-        spans, clashes = distinct_spans(pl.concat(spool.tables()))
+        spans, clashes = distinct_spans(concat_spans(spool.tables()))
         analysis = analyse(spans, (*skipped, *clashes), policy)
         return analysis, failures_of(analysis.turns)
     parts = [_Part(tuple(files), policy) for files in _shared_out(spool, processes.jobs)]
@@ -128,7 +129,7 @@ def _parted(of_trace: pl.DataFrame, ties: pl.DataFrame, parts: int) -> pl.DataFr
 
 
 def _analysis_of_part(part: _Part) -> _PartAnalysis:
-    spans, clashes = distinct_spans(pl.concat(pl.read_ipc(each) for each in part.files))
+    spans, clashes = distinct_spans(concat_spans(map(pl.read_ipc, part.files)))
     analysis = analyse(spans, policy=part.policy)
     failures = failures_of(analysis.turns)
     analysis = joined([analysis], analysis.summary.sessions, spans.height)

@@ -17,6 +17,7 @@ from looptrace.analyzer.normalize.dialects import FieldColumns, with_events, wit
 from looptrace.analyzer.normalize.flat_messages import FlatMessages
 from looptrace.analyzer.normalize.messages import messages_of
 from looptrace.analyzer.normalize.span_kinds import kind_of
+from looptrace.analyzer.schema.attribute_lists import attributes_of
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
@@ -25,10 +26,10 @@ from looptrace.analyzer.schema.span_fields import (
     SpanFields,
     SpanKind,
 )
+from looptrace.analyzer.schema.spans import NO_ITEMS
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
-_NONE = "[]"  # events or links
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more; such a number is a fault of what wrote it.
 TOKENS_MAX = 10**9
@@ -61,7 +62,7 @@ _NO_ERROR: _Error = (None, None, None)
 
 
 class _Row(NamedTuple):
-    """A row of the span table, as `SPAN_SCHEMA` has it."""
+    """A row of the span table, as `SPAN_SCHEMA` has it but for the attributes."""
 
     trace_id: str
     span_id: str
@@ -73,7 +74,6 @@ class _Row(NamedTuple):
     status_message: str | None
     service: str | None
     scope: str | None
-    attributes: str
     events: str
     links: str
 
@@ -92,19 +92,19 @@ def span_fields_of(spans: pl.DataFrame) -> list[SpanFields]:
 
     Spans with the same attributes are read together, field by field.
     """
-    # A selection that changes nothing takes longer than to read a span.
-    chosen = spans if spans.columns == list(_Row._fields) else spans.select(_Row._fields)
     read: list[SpanFields] = []
-    for part in chosen.iter_slices(SPANS_READ_TOGETHER):
-        read += _read_together(part.rows())
+    for part in spans.iter_slices(SPANS_READ_TOGETHER):
+        read += _read_together(part)
     return read
 
 
-def _read_together(rows: list[tuple[Any, ...]]) -> list[SpanFields]:
+def _read_together(spans: pl.DataFrame) -> list[SpanFields]:
     alike: dict[tuple[str, ...], list[_Span]] = {}
-    for place, row in enumerate(map(_Row._make, rows)):
-        events = msgspec.json.decode(row.events) if row.events != _NONE else []
-        attributes = with_events(msgspec.json.decode(row.attributes), events)
+    rows = map(_Row._make, spans.select(_Row._fields).rows())
+    given_by_row = zip(rows, attributes_of(spans["attributes"]), strict=True)
+    for place, (row, given) in enumerate(given_by_row):
+        events = msgspec.json.decode(row.events) if row.events != NO_ITEMS else []
+        attributes = with_events(given, events)
         members = alike.get(tuple(attributes))
         if members is None:  # Those with messages in flat keys are alike without these.
             attributes = with_flat_messages(attributes)
@@ -188,7 +188,7 @@ def _fields(spans: list[_Span], kind: SpanKind | None, dialect: str) -> list[Spa
 
 def linked_traces(links: str) -> tuple[str, ...]:
     """Return the ids of the traces in a span's links."""
-    if links == _NONE:
+    if links == NO_ITEMS:
         return ()
     return tuple(link["trace_id"] for link in msgspec.json.decode(links))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, with_json
 from looptrace.analyzer.schema.column import Column, schema_of
 
 _TEXT, _INT = pl.String(), pl.Int64()
@@ -31,6 +32,10 @@ SPAN_COLUMNS = (
 )
 # The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
 SPAN_SCHEMA = schema_of(SPAN_COLUMNS)
+# The same before it is stored, where a reader of columns made it.
+SPAN_LISTS_SCHEMA = pl.Schema({**SPAN_SCHEMA, "attributes": ATTRIBUTES})
+
+NO_ITEMS = "[]"  # The JSON of a span without events, or without links.
 
 # How much a span says, in characters.
 SPAN_CHARS = pl.sum_horizontal(
@@ -64,7 +69,9 @@ def distinct_spans(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
     process may send a span as it is, and again with what it inherits from spans that are open.
     """
     key = ["trace_id", "span_id"]
-    spans = spans.unique(maintain_order=True)
+    if not spans.select(key).is_duplicated().any():
+        return spans, []
+    spans = with_json(spans).unique(maintain_order=True)
     clashing = spans.filter(pl.struct(key).is_duplicated())
     if clashing.is_empty():
         return spans, []

@@ -12,11 +12,12 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_spans
+from looptrace.analyzer.schema.attribute_lists import concat_spans, with_json
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
 from looptrace.collector.importers.documents import decoded_documents
 from looptrace.collector.importers.tables import begins_table, decode_table
-from looptrace.collector.otlp.frames import DamagedError, Frame
+from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.json_documents import begins_document, documents
 from looptrace.collector.otlp.protobuf import (
@@ -26,6 +27,7 @@ from looptrace.collector.otlp.protobuf import (
     prefixed_messages,
     whole_message,
 )
+from looptrace.collector.otlp.protobuf_columns import can_read_columns, span_columns
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.processes import Processes
@@ -33,6 +35,10 @@ from looptrace.processes import Processes
 # How many rows, and characters in them, are held as Python objects before they become columns.
 ROWS_HELD_MAX = 50_000
 CHARS_HELD_MAX = 64 << 20
+# Protobuf messages are read by columns together, up to so many bytes. What reads them takes as long
+# to load as a smaller input to be read.
+RUN_BYTES = 16 << 20
+COLUMNS_BYTES_MIN = 1 << 20
 # Files of fewer bytes are read before processes have started.
 SHARED_BYTES_MIN = 16 << 20
 # Pieces of the files for each process, so that none waits long for the one with the largest.
@@ -74,7 +80,7 @@ def read_spans(paths: Sequence[str], on_bytes: OnBytes = lambda _done, _all: Non
     """
     sources, missing = find_sources(paths)
     tables = [SPAN_SCHEMA.to_frame()]
-    notes = _read(sources, on_bytes, tables.append)
+    notes = _read(sources, on_bytes, lambda spans: tables.append(with_json(spans)))
     spans, clashes = distinct_spans(pl.concat(tables))
     return SpansRead(spans, (*missing, *notes.skipped, *clashes), notes.cut)
 
@@ -103,18 +109,18 @@ def _read(sources: Sequence[Source], on_bytes: OnBytes, keep: Keep) -> ReadNotes
     bytes_before = 0
     skipped: list[Skipped] = []
     cut: list[int] = []
-    rows = _Rows(keep)
+    held = _Held(keep)
     for source in sources:
         problems = _Problems()
         on_read = _progress(source, on_bytes, bytes_before, bytes_all)
         for decoded in _decode(source, on_read):
-            rows.add(decoded.rows)
+            held.add(decoded)
             problems.add(decoded)
             cut += decoded.cut
         skipped.extend(problems.skipped())
         on_read(source.bytes_on_disk)  # Also where it could not be read to its end.
         bytes_before += source.bytes_on_disk
-    rows.flush()
+    held.flush()
     return ReadNotes(tuple(skipped), tuple(cut))
 
 
@@ -223,16 +229,61 @@ def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator
     if begins_table(head):
         yield decode_table(name, chunks)
     elif not is_text and begins_message(head):
-        yield decode_message(name, whole_message(chunks))
+        yield from _decode_messages(name, [whole_message(chunks)])
     elif not is_text and begins_prefixed(head):
-        for message in prefixed_messages(chunks):
-            yield _decode_message(name, message)
+        for messages in _runs(prefixed_messages(chunks)):
+            yield from _decode_messages(name, messages)
     else:
         yield from decoded_documents(name, documents(chunks))
 
 
+def _runs(messages: Iterator[Frame]) -> Iterator[list[Frame]]:
+    """Yield messages that follow one another, as many as are read together."""
+    run: list[Frame] = []
+    size = 0
+    for message in messages:
+        run.append(message)
+        size += len(message.data)
+        if size >= RUN_BYTES:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
+
+
+def _decode_messages(name: str, messages: Sequence[Frame]) -> Iterator[DecodedSpans]:
+    """Decode protobuf messages by columns; each for itself where that cannot be."""
+    decoded = _by_columns(messages)
+    if decoded is None:
+        yield from (_decode_message(name, message) for message in messages)
+    else:
+        yield decoded
+
+
+def _by_columns(messages: Sequence[Frame]) -> DecodedSpans | None:
+    """Return the spans of messages in columns; None where one of them needs care."""
+    is_large = sum(len(message.data) for message in messages) >= COLUMNS_BYTES_MIN
+    if not is_large or any(message.problem for message in messages) or not can_read_columns():
+        return None
+    requests: list[bytes] = []
+    for message in messages:
+        try:
+            requests.append(unpacked_message(message.data))
+        except DamagedError:
+            return None
+        if begins_document(requests[-1]) or sum(map(len, requests)) > FRAME_BYTES_MAX:
+            return None
+    read = span_columns(requests)
+    if read is None:
+        return None
+    table, cut = read
+    return DecodedSpans(table=table, cut=cut)
+
+
 def _decode_message(name: str, message: Frame) -> DecodedSpans:
-    """Decode one of the messages that the collector's file exporter writes one after the other."""
+    """Decode one message; the collector's file exporter writes many, one after the other."""
+    if not message.number:
+        return decode_message(name, message)
     where = f"{name} message {message.number}"
     try:
         data = unpacked_message(message.data)
@@ -253,7 +304,7 @@ class _Problems:
 
     def add(self, decoded: DecodedSpans) -> None:
         """Take what is wrong with the next piece of the source."""
-        self._is_foreign_run &= not decoded.rows
+        self._is_foreign_run &= not decoded.rows and decoded.table is None
         for problem in decoded.problems:
             if problem.foreign and self._is_foreign_run:
                 self._repeats[-1] += 1
@@ -269,23 +320,35 @@ class _Problems:
             yield Skipped(problem.where, problem.why + more)
 
 
-class _Rows:
-    """Rows of spans, which become a table for `keep` when there are many."""
+class _Held:
+    """Spans that were read, which become one table for `keep` when there are many."""
 
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
-        self._rows: list[SpanRow] = []
-        self._chars = 0  # of their attributes, which are nearly all of a long row
+        self._tables: list[pl.DataFrame] = []
+        self._rows: list[SpanRow] = []  # after those of the tables
+        self._size = 0  # of tables in bytes, of rows in characters, nearly all in attributes
 
-    def add(self, rows: list[SpanRow]) -> None:
-        """Take rows, in their order."""
-        self._rows += rows
-        self._chars += sum(len(attributes) for *_, attributes, _, _ in rows)
-        if len(self._rows) >= ROWS_HELD_MAX or self._chars >= CHARS_HELD_MAX:
+    def add(self, decoded: DecodedSpans) -> None:
+        """Take spans, in their order."""
+        if decoded.table is not None:
+            self._end_rows()
+            self._tables.append(decoded.table)
+            self._size += int(decoded.table.estimated_size())
+        self._rows += decoded.rows
+        self._size += sum(len(attributes) for *_, attributes, _, _ in decoded.rows)
+        count = len(self._rows) + sum(table.height for table in self._tables)
+        if count >= ROWS_HELD_MAX or self._size >= CHARS_HELD_MAX:
             self.flush()
 
     def flush(self) -> None:
-        """Give away the rows that are there."""
+        """Give away the spans that are held."""
+        self._end_rows()
+        if self._tables:
+            self._keep(concat_spans(self._tables))
+            self._tables, self._size = [], 0
+
+    def _end_rows(self) -> None:
         if self._rows:
-            self._keep(span_table(self._rows))
-            self._rows, self._chars = [], 0
+            self._tables.append(span_table(self._rows))
+            self._rows = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -208,7 +208,7 @@ def _decode(name: str, message: Frame, out: DecodedSpans) -> DecodedSpans:
 def _read_resource_spans(reading: _Reading, resource_spans: _Part, at: str) -> None:
     parts = _parts(reading, resource_spans, at)
     services = [_piece(reading, part, _service, f"{at}.resource") for part in parts[_RESOURCE]]
-    service = services[-1] if services else None
+    service = _last_known(services)
     for index, part in enumerate(parts[_SCOPE_SPANS]):
         _read_scope_spans(reading, part, service, f"{at}.scopeSpans[{index}]")
 
@@ -216,11 +216,16 @@ def _read_resource_spans(reading: _Reading, resource_spans: _Part, at: str) -> N
 def _read_scope_spans(reading: _Reading, scope_spans: _Part, service: str | None, at: str) -> None:
     parts = _parts(reading, scope_spans, at)
     scopes = [_piece(reading, part, _scope_name, f"{at}.scope") for part in parts[_SCOPE]]
-    read_row = partial(_row, reading.out, service, scopes[-1] if scopes else None)
+    read_row = partial(_row, reading.out, service, _last_known(scopes))
     for index, part in enumerate(parts[_SPANS]):
         row = _piece(reading, part, read_row, f"{at}.spans[{index}]", is_span=True)
         if row is not None:
             reading.out.rows.append(row)
+
+
+def _last_known(values: Sequence[Piece | None]) -> Piece | None:
+    """Return what a message says that came in several parts: protobuf has the last one count."""
+    return next((value for value in reversed(values) if value is not None), None)
 
 
 def _piece(
@@ -270,14 +275,22 @@ def _row(out: DecodedSpans, service: str | None, scope: str | None, data: bytes)
         service=service,
         scope=scope,
         attributes=plain_map(span.attributes),
-        events=[
-            (event.name, event.time_unix_nano, plain_map(event.attributes)) for event in span.events
-        ],
-        links=[(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
+        events=map(event_of, span.events),
+        links=map(link_of, span.links),
     )
     if span.dropped_attributes_count:
         out.cut.append(span.dropped_attributes_count)
     return row
+
+
+def event_of(event: Span.Event) -> tuple[str, int, dict[str, Any]]:
+    """Return name, time and attributes of an event."""
+    return event.name, event.time_unix_nano, plain_map(event.attributes)
+
+
+def link_of(link: Span.Link) -> tuple[str, str]:
+    """Return trace id and span id of a link, in hex."""
+    return link.trace_id.hex(), link.span_id.hex()
 
 
 def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:

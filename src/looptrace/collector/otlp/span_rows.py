@@ -11,7 +11,9 @@ from itertools import repeat, starmap
 from typing import Any, TypeAlias
 
 import msgspec
+import polars as pl
 
+from looptrace.analyzer.schema.spans import NO_ITEMS
 from looptrace.errors import InputError
 
 # The columns of SPAN_SCHEMA, in its order.
@@ -29,7 +31,6 @@ PIECES_A_SPAN = 10
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
 _NO_ID = re.compile(r"0*")
-_NONE = "[]"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -65,11 +66,15 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class DecodedSpans:
-    """What came out of some input: rows of the span table, and what could not be read."""
+    """What came out of some input: rows of the span table, and what could not be read.
+
+    Where a reader makes columns they are in `table` (`SPAN_LISTS_SCHEMA`), instead of in rows.
+    """
 
     rows: list[SpanRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)  # attributes lost by each span that lost any
+    table: pl.DataFrame | None = None
     bounds: Bounds = field(default_factory=Bounds, compare=False)
     pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
 
@@ -150,13 +155,23 @@ def span_row(
         service,
         scope,
         _encode(attributes).decode(),
-        _encoded(list(starmap(_event, events))),
-        _encoded(list(starmap(_link, links))),
+        events_text(events),
+        links_text(links),
     )
 
 
+def events_text(events: Iterable[tuple[str, int, dict[str, Any]]]) -> str:
+    """Return the JSON of events: name, time in nanoseconds since 1970, attributes."""
+    return _encoded(list(starmap(_event, events)))
+
+
+def links_text(links: Iterable[tuple[str, str]]) -> str:
+    """Return the JSON of links: trace id and span id, in hex."""
+    return _encoded(list(starmap(_link, links)))
+
+
 def _encoded(values: list[dict[str, Any]]) -> str:
-    return _encode(values).decode() if values else _NONE
+    return _encode(values).decode() if values else NO_ITEMS
 
 
 def service_name(resource: Mapping[str, Any]) -> str | None:

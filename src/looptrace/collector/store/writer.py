@@ -24,6 +24,7 @@ from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.analyzer.schema.attribute_lists import with_json
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
@@ -323,7 +324,7 @@ def _locked(store_dir: Path) -> Iterator[None]:
 
 
 def _as_stored(content: Content, key: bytes, spans: pl.DataFrame) -> pl.DataFrame:
-    return with_ties(with_content(spans, content, key))
+    return with_ties(with_content(with_json(spans), content, key))
 
 
 def _prepare(store_dir: Path) -> None:

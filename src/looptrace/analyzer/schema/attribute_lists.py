@@ -1,0 +1,61 @@
+"""Attributes of spans as columns: lists of names and values, beside the JSON text of the table.
+
+A reader that makes columns of bytes leaves attributes as lists, because to write JSON and read it
+again takes longer than all else that is done to them. What is stored has JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+import polars as pl
+
+# One attribute: a value that is text, else its JSON; an attribute without a value has neither.
+ATTRIBUTE = pl.Struct({"key": pl.String, "text": pl.String, "json": pl.String})
+ATTRIBUTES = pl.List(ATTRIBUTE)
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.decode
+
+
+def attributes_of(column: pl.Series) -> Iterator[dict[str, Any]]:
+    """Yield the attributes of each span, from JSON text or from lists (`ATTRIBUTES`).
+
+    Of two with one name the last counts.
+    """
+    if column.dtype == pl.String:
+        return map(_decode, column)
+    return _from_lists(column)
+
+
+def with_json(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return spans with their attributes as JSON text, as they are stored."""
+    column = spans["attributes"]
+    if column.dtype == pl.String:
+        return spans
+    texts = [_encode(attributes).decode() for attributes in _from_lists(column)]
+    return spans.with_columns(pl.Series("attributes", texts, pl.String))
+
+
+def concat_spans(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Return tables of spans as one; with JSON text where any of them has it."""
+    given = [table for table in tables if table.height] or list(tables)
+    if any(table["attributes"].dtype == pl.String for table in given):
+        given = list(map(with_json, given))
+    return pl.concat(given)
+
+
+def _from_lists(column: pl.Series) -> Iterator[dict[str, Any]]:
+    counts = column.list.len()
+    every = column.filter(counts > 0).explode().struct
+    values = every.field("text").to_list()
+    others = every.field("json")
+    places = others.is_not_null().arg_true()
+    decoded = _decode(f"[{','.join(others.gather(places))}]")
+    for place, value in zip(places, decoded, strict=True):
+        values[place] = value
+    pairs = zip(every.field("key").to_list(), values, strict=True)
+    return (dict(islice(pairs, count)) for count in counts.to_list())
