@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat, starmap
 from math import isfinite
 from operator import itemgetter
@@ -17,7 +17,7 @@ from looptrace.analyzer.normalize.dialects import FieldColumns, with_events, wit
 from looptrace.analyzer.normalize.flat_messages import FlatMessages
 from looptrace.analyzer.normalize.messages import messages_of
 from looptrace.analyzer.normalize.span_kinds import kind_of
-from looptrace.analyzer.schema.attribute_lists import attributes_of
+from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
@@ -26,7 +26,7 @@ from looptrace.analyzer.schema.span_fields import (
     SpanFields,
     SpanKind,
 )
-from looptrace.analyzer.schema.spans import NO_ITEMS
+from looptrace.analyzer.schema.spans import NO_ITEMS, linked_traces
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
@@ -62,7 +62,7 @@ _NO_ERROR: _Error = (None, None, None)
 
 
 class _Row(NamedTuple):
-    """A row of the span table, as `SPAN_SCHEMA` has it but for the attributes."""
+    """A row of the span table, as `SPAN_SCHEMA` has it."""
 
     trace_id: str
     span_id: str
@@ -74,6 +74,7 @@ class _Row(NamedTuple):
     status_message: str | None
     service: str | None
     scope: str | None
+    attributes: str
     events: str
     links: str
 
@@ -92,17 +93,23 @@ def span_fields_of(spans: pl.DataFrame) -> list[SpanFields]:
 
     Spans with the same attributes are read together, field by field.
     """
+    # A selection that changes nothing takes longer than to read a span.
+    chosen = spans if spans.columns == list(_Row._fields) else spans.select(_Row._fields)
+    attributes = chosen["attributes"]
+    if attributes.dtype == ATTRIBUTES:
+        chosen = chosen.with_columns(attributes=pl.lit(""))  # Rows of lists are slow to make.
     read: list[SpanFields] = []
-    for part in spans.iter_slices(SPANS_READ_TOGETHER):
-        read += _read_together(part)
+    for start in range(0, spans.height, SPANS_READ_TOGETHER):
+        rows = chosen.slice(start, SPANS_READ_TOGETHER).rows()
+        read += _read_together(rows, attributes_of(attributes.slice(start, SPANS_READ_TOGETHER)))
     return read
 
 
-def _read_together(spans: pl.DataFrame) -> list[SpanFields]:
+def _read_together(
+    rows: Iterable[tuple[Any, ...]], said: Iterable[dict[str, Any]]
+) -> list[SpanFields]:
     alike: dict[tuple[str, ...], list[_Span]] = {}
-    rows = map(_Row._make, spans.select(_Row._fields).rows())
-    given_by_row = zip(rows, attributes_of(spans["attributes"]), strict=True)
-    for place, (row, given) in enumerate(given_by_row):
+    for place, (row, given) in enumerate(zip(map(_Row._make, rows), said, strict=True)):
         events = msgspec.json.decode(row.events) if row.events != NO_ITEMS else []
         attributes = with_events(given, events)
         members = alike.get(tuple(attributes))
@@ -184,13 +191,6 @@ def _fields(spans: list[_Span], kind: SpanKind | None, dialect: str) -> list[Spa
             map(_count, columns.values("output_tokens"), kinds),
         )
     )
-
-
-def linked_traces(links: str) -> tuple[str, ...]:
-    """Return the ids of the traces in a span's links."""
-    if links == NO_ITEMS:
-        return ()
-    return tuple(link["trace_id"] for link in msgspec.json.decode(links))
 
 
 def _names(span_names: Sequence[str], named: Sequence[Any]) -> list[str]:

@@ -18,10 +18,10 @@ from looptrace.analyzer.normalize.dialects import (
     attribute_keys,
     with_events,
 )
-from looptrace.analyzer.normalize.span_fields import linked_traces, span_fields_of
+from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_kinds import DIALECTS, kind_of
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
-from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_TIES_SCHEMA
+from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_TIES_SCHEMA, linked_traces
 
 _FIELDS = ("session", "task", "task_parent")
 

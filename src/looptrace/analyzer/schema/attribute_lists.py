@@ -27,7 +27,7 @@ def attributes_of(column: pl.Series) -> Iterator[dict[str, Any]]:
     Of two with one name the last counts.
     """
     if column.dtype == pl.String:
-        return map(_decode, column)
+        return map(_decode, column.to_list())
     return _from_lists(column)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import polars as pl
 
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, with_json
@@ -59,6 +60,13 @@ class Skipped:
 
     where: str
     why: str
+
+
+def linked_traces(links: str) -> tuple[str, ...]:
+    """Return the ids of the traces in a span's links."""
+    if links == NO_ITEMS:
+        return ()
+    return tuple(link["trace_id"] for link in msgspec.json.decode(links))
 
 
 def distinct_spans(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
