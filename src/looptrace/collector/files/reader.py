@@ -5,9 +5,10 @@ Bad input raises nothing. Each part that cannot be read is reported once, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 
@@ -25,11 +26,13 @@ from looptrace.collector.otlp.protobuf import (
     begins_prefixed,
     decode_message,
     prefixed_messages,
+    request_pieces,
     whole_message,
 )
 from looptrace.collector.otlp.protobuf_columns import can_read_columns, span_columns
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
 from looptrace.collector.otlp.span_table import span_table
+from looptrace.errors import InputError
 from looptrace.processes import Processes
 
 # How many rows, and characters in them, are held as Python objects before they become columns.
@@ -48,6 +51,7 @@ HEAD_BYTES = 4096
 
 OnBytes = Callable[[int, int], None]
 Keep = Callable[[pl.DataFrame], None]
+Piece = TypeVar("Piece")
 
 _EMPTY = "there is nothing in it; check that the exporter was flushed before its process ended"
 
@@ -231,19 +235,19 @@ def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator
     elif not is_text and begins_message(head):
         yield from _decode_messages(name, [whole_message(chunks)])
     elif not is_text and begins_prefixed(head):
-        for messages in _runs(prefixed_messages(chunks)):
+        for messages in _runs(prefixed_messages(chunks), lambda message: len(message.data)):
             yield from _decode_messages(name, messages)
     else:
         yield from decoded_documents(name, documents(chunks))
 
 
-def _runs(messages: Iterator[Frame]) -> Iterator[list[Frame]]:
-    """Yield messages that follow one another, as many as are read together."""
-    run: list[Frame] = []
+def _runs(pieces: Iterable[Piece], size_of: Callable[[Piece], int]) -> Iterator[list[Piece]]:
+    """Yield pieces that follow one another, as many as are read together."""
+    run: list[Piece] = []
     size = 0
-    for message in messages:
-        run.append(message)
-        size += len(message.data)
+    for piece in pieces:
+        run.append(piece)
+        size += size_of(piece)
         if size >= RUN_BYTES:
             yield run
             run, size = [], 0
@@ -266,18 +270,22 @@ def _by_columns(messages: Sequence[Frame]) -> DecodedSpans | None:
     if not is_large or any(message.problem for message in messages) or not can_read_columns():
         return None
     requests: list[bytes] = []
-    for message in messages:
-        try:
-            requests.append(unpacked_message(message.data))
-        except DamagedError:
-            return None
-        if begins_document(requests[-1]) or sum(map(len, requests)) > FRAME_BYTES_MAX:
-            return None
-    read = span_columns(requests)
-    if read is None:
+    tables: list[pl.DataFrame] = []
+    cut: list[int] = []
+    try:
+        for message in messages:
+            requests += request_pieces(unpacked_message(message.data), RUN_BYTES)
+            if sum(map(len, requests)) > FRAME_BYTES_MAX:
+                return None
+    except InputError:  # Damaged, or no protobuf; the careful reader says which.
         return None
-    table, cut = read
-    return DecodedSpans(table=table, cut=cut)
+    for together in _runs(requests, len):
+        read = span_columns(together)
+        if read is None:
+            return None
+        tables.append(read[0])
+        cut += read[1]
+    return DecodedSpans(table=pl.concat(tables), cut=cut)
 
 
 def _decode_message(name: str, message: Frame) -> DecodedSpans:

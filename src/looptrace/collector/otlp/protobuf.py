@@ -159,6 +159,20 @@ def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
     return _decode("the request", Frame(0, data), DecodedSpans.within(bounds))
 
 
+def request_pieces(data: bytes, bytes_min: int) -> Iterator[bytes]:
+    """Cut a request between its ResourceSpans into requests of about so many bytes.
+
+    Raises InputError where it is no request.
+    """
+    start = 0
+    for _, part in _walk(_Reading(data, "", DecodedSpans()), _Part(0, len(data), is_whole=True)):
+        if part.stop - start >= bytes_min:
+            yield data[start : part.stop]
+            start = part.stop
+    if start < len(data):
+        yield data[start:]
+
+
 def check_request(data: bytes, bounds: Bounds) -> None:
     """Refuse a request of any signal that holds more than may be in one, before it is decoded.
 
