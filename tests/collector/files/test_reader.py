@@ -394,3 +394,19 @@ def test_spans_that_an_sdk_has_cut_are_counted(data: bytes, tmp_path: Path) -> N
         patch.setattr(reader, "SHARED_BYTES_MIN", 1)
         notes = spool_spans(list(map(str, paths)), spool, processes, lambda _done, _all: None)
         assert notes.cut == (2, 6) * 3
+
+
+def test_a_bad_span_of_a_large_message_costs_itself_alone(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message is read in pieces, and what is wrong is named by its place in the whole."""
+    good, bad = proto(1, 2), proto(0)
+    monkeypatch.setattr(reader, "RUN_BYTES", len(good))
+
+    found = read_spans([write("a.pb", good + bad + proto(3) + good)])
+
+    assert numbers(found) == [1, 2, 3]
+    (skipped,) = found.skipped
+    assert "resourceSpans[1].scopeSpans[0].spans[0] was left out" in skipped.why
+    cut = read_spans([write("b.pb", (good + proto(3, 4))[:-9])])
+    assert numbers(cut) == [1, 2, 3]

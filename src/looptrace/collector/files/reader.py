@@ -5,10 +5,9 @@ Bad input raises nothing. Each part that cannot be read is reported once, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 import polars as pl
 
@@ -51,7 +50,6 @@ HEAD_BYTES = 4096
 
 OnBytes = Callable[[int, int], None]
 Keep = Callable[[pl.DataFrame], None]
-Piece = TypeVar("Piece")
 
 _EMPTY = "there is nothing in it; check that the exporter was flushed before its process ended"
 
@@ -235,57 +233,69 @@ def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator
     elif not is_text and begins_message(head):
         yield from _decode_messages(name, [whole_message(chunks)])
     elif not is_text and begins_prefixed(head):
-        for messages in _runs(prefixed_messages(chunks), lambda message: len(message.data)):
+        for messages in _runs(prefixed_messages(chunks)):
             yield from _decode_messages(name, messages)
     else:
         yield from decoded_documents(name, documents(chunks))
 
 
-def _runs(pieces: Iterable[Piece], size_of: Callable[[Piece], int]) -> Iterator[list[Piece]]:
-    """Yield pieces that follow one another, as many as are read together."""
-    run: list[Piece] = []
+def _runs(messages: Iterator[Frame]) -> Iterator[list[Frame]]:
+    """Yield messages that follow one another, as many as are read together."""
+    run: list[Frame] = []
     size = 0
-    for piece in pieces:
-        run.append(piece)
-        size += size_of(piece)
-        if size >= RUN_BYTES:
+    for message in messages:
+        if run and size + len(message.data) > RUN_BYTES:
             yield run
             run, size = [], 0
+        run.append(message)
+        size += len(message.data)
     if run:
         yield run
 
 
 def _decode_messages(name: str, messages: Sequence[Frame]) -> Iterator[DecodedSpans]:
     """Decode protobuf messages by columns; each for itself where that cannot be."""
-    decoded = _by_columns(messages)
+    try:
+        requests = _whole_requests(messages)
+        if len(requests) == 1:
+            yield from _decode_pieces(name, replace(messages[0], data=requests[0]))
+            return
+        decoded = _by_columns(requests)
+    except InputError:  # Damaged, or no protobuf: the careful reader says which.
+        decoded = None
     if decoded is None:
         yield from (_decode_message(name, message) for message in messages)
     else:
         yield decoded
 
 
-def _by_columns(messages: Sequence[Frame]) -> DecodedSpans | None:
-    """Return the spans of messages in columns; None where one of them needs care."""
+def _whole_requests(messages: Sequence[Frame]) -> list[bytes]:
+    """Unpack messages to read them by columns; none where they are few or one is cut off.
+
+    Raises InputError where one cannot be unpacked.
+    """
     is_large = sum(len(message.data) for message in messages) >= COLUMNS_BYTES_MIN
     if not is_large or any(message.problem for message in messages) or not can_read_columns():
-        return None
+        return []
     requests: list[bytes] = []
-    tables: list[pl.DataFrame] = []
-    cut: list[int] = []
-    try:
-        for message in messages:
-            requests += request_pieces(unpacked_message(message.data), RUN_BYTES)
-            if sum(map(len, requests)) > FRAME_BYTES_MAX:
-                return None
-    except InputError:  # Damaged, or no protobuf; the careful reader says which.
-        return None
-    for together in _runs(requests, len):
-        read = span_columns(together)
-        if read is None:
-            return None
-        tables.append(read[0])
-        cut += read[1]
-    return DecodedSpans(table=pl.concat(tables), cut=cut)
+    for message in messages:
+        requests.append(unpacked_message(message.data))
+        if sum(map(len, requests)) > FRAME_BYTES_MAX:
+            return []
+    return requests
+
+
+def _decode_pieces(name: str, message: Frame) -> Iterator[DecodedSpans]:
+    """Decode a large message piece by piece; raises InputError before the first."""
+    for piece in request_pieces(message.data, RUN_BYTES):
+        decoded = _by_columns([message.data[piece.start : piece.stop]])
+        yield decode_message(name, message, piece) if decoded is None else decoded
+
+
+def _by_columns(requests: Sequence[bytes]) -> DecodedSpans | None:
+    """Return the spans of requests in columns; None where one of them needs care."""
+    read = span_columns(requests) if requests else None
+    return None if read is None else DecodedSpans(table=read[0], cut=read[1])
 
 
 def _decode_message(name: str, message: Frame) -> DecodedSpans:

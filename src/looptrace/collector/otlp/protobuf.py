@@ -159,18 +159,29 @@ def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
     return _decode("the request", Frame(0, data), DecodedSpans.within(bounds))
 
 
-def request_pieces(data: bytes, bytes_min: int) -> Iterator[bytes]:
-    """Cut a request between its ResourceSpans into requests of about so many bytes.
+@dataclass(frozen=True, slots=True)
+class RequestPiece:
+    """Some ResourceSpans of a request: where they lie in it, and the number of the first."""
 
-    Raises InputError where it is no request.
+    start: int
+    stop: int
+    first: int
+
+
+def request_pieces(data: bytes, bytes_min: int) -> list[RequestPiece]:
+    """Cut a request between its ResourceSpans into pieces of about so many bytes.
+
+    Each piece is a request of its own. Raises InputError where it is no request.
     """
-    start = 0
-    for _, part in _walk(_Reading(data, "", DecodedSpans()), _Part(0, len(data), is_whole=True)):
-        if part.stop - start >= bytes_min:
-            yield data[start : part.stop]
-            start = part.stop
-    if start < len(data):
-        yield data[start:]
+    pieces: list[RequestPiece] = []
+    start = count = first = 0
+    whole = _Part(0, len(data), is_whole=True)
+    for number, part in _walk(_Reading(data, "", DecodedSpans()), whole):
+        count += number == _RESOURCE_SPANS
+        if part.stop - start >= bytes_min or part.stop == len(data):
+            pieces.append(RequestPiece(start, part.stop, first))
+            start, first = part.stop, count
+    return pieces
 
 
 def check_request(data: bytes, bounds: Bounds) -> None:
@@ -193,23 +204,27 @@ def check_request(data: bytes, bounds: Bounds) -> None:
             )
 
 
-def decode_message(name: str, message: Frame) -> DecodedSpans:
-    """Return the spans of a message, and what is wrong with it.
+def decode_message(name: str, message: Frame, piece: RequestPiece | None = None) -> DecodedSpans:
+    """Return the spans of a message, or of a piece of it, and what is wrong with it.
 
     `name` is the source's. Raises nothing for bad data: what is readable of it is read.
     """
-    out = _decode(name, message, DecodedSpans())
+    out = _decode(name, message, DecodedSpans(), piece)
     if not out.rows and len(out.problems) > 1:  # Garbage, or logs, fail in every part.
         last = out.problems[-1]
         out.problems[:] = [Problem(last.where, f"{_NO_SPANS}: {last.why}", foreign=True)]
     return out
 
 
-def _decode(name: str, message: Frame, out: DecodedSpans) -> DecodedSpans:
+def _decode(
+    name: str, message: Frame, out: DecodedSpans, piece: RequestPiece | None = None
+) -> DecodedSpans:
     where = f"{name} message {message.number}" if message.number else name
     reading = _Reading(message.data, where, out)
-    request = _Part(0, len(message.data), message.problem is None)
-    for index, part in enumerate(_parts(reading, request, "the request")[_RESOURCE_SPANS]):
+    piece = piece or RequestPiece(0, len(message.data), 0)
+    request = _Part(piece.start, piece.stop, message.problem is None)
+    resource_spans = _parts(reading, request, "the request")[_RESOURCE_SPANS]
+    for index, part in enumerate(resource_spans, piece.first):
         _read_resource_spans(reading, part, f"resourceSpans[{index}]")
     problems = reading.out.problems
     if message.problem is not None:
