@@ -424,8 +424,7 @@ def test_a_file_among_the_rules_that_is_none_is_named(tmp_path: Path) -> None:
 
     assert result.returncode == 2
     assert result.stderr == (
-        "Error: looptrace.rules.calls.half_written: it holds no rule; "
-        "a module of a family holds one.\n"
+        "Error: looptrace.rules.calls.half_written: it has no rule; a module of a family has one.\n"
     )
 
 

@@ -228,7 +228,7 @@ def test_a_file_wins_over_its_profile() -> None:
         ),
         (
             '[rules.cycle]\nladder = [{attempts=2,action="gate"},{attempts=3,action="warn"}]',
-            "2: rules.cycle.ladder goes from gate to warn; an action must not be gentler than",
+            "2: rules.cycle.ladder goes from gate to warn; an action must not be milder than",
         ),
         ("\n[rules.cycle\nrounds_min = 2", "2: is not TOML: Expected ']' at the end of a table"),
         ("x = 1\nx = 2\n", "2: is not TOML: Cannot overwrite a value, column 6."),
