@@ -257,7 +257,7 @@ def test_the_command_writes_a_model_that_the_rule_reads(tmp_path: Path) -> None:
     assert rule.model == model_of(json.loads(model.read_text()))
     assert parsed(toml_of(settings).encode(), "y.toml") == settings
     model.write_text("{}")
-    with pytest.raises(SettingsError, match=r":1: model cannot be used: model is no file of"):
+    with pytest.raises(SettingsError, match=r":1: model cannot be used: model is not a file of"):
         load(file)
     few = CliRunner().invoke(main, ["train", str(traces), "--output", str(model)])
     assert few.exit_code == 2

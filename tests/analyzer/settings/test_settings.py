@@ -750,7 +750,10 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
             f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 3",
             "7: overrides.rules.cycle changes nothing: without it, the rule is the same.",
         ),
-        (f"{ONE}{ONE}", "3: overrides.rules.cycle never holds: a later override fits wherever it"),
+        (
+            f"{ONE}{ONE}",
+            "3: overrides.rules.cycle never applies: a later override matches every turn",
+        ),
         (
             "overrides = [\n" + "{},\n" * 51 + "]",
             "1: overrides has 51 entries; it may have 0 to 50.",
@@ -773,7 +776,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ),
         (
             "[phases.fix]\nconverges_on = 'markers'\nbetter = 'higher'",
-            "3: phases.fix.better is known of markers; leave it out.",
+            "3: phases.fix.better is known for markers; leave it out.",
         ),
         ("[judge]\nmodel = 'm'", "1: judge has no base_url; it must be a text of 1 to 2000 charac"),
         (
@@ -804,7 +807,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ("[[masks]]\nname = 'x'\npattern = '(?=a)'", "3: masks.pattern: cannot compile '(?=a)': l"),
         (
             "[[masks]]\nname = 'x'\npattern = 'a'\n[[masks]]\nname = 'y'\npattern = 'a'",
-            "6: masks.pattern is that of an earlier mask.",
+            "6: masks.pattern is the same as that of an earlier mask.",
         ),
         (
             "[[webhooks]]\nurl = 'https://a/'",
@@ -816,14 +819,14 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         (f"{HOOK}url = 'http://a/'", "3: webhooks.url must begin with https://; http:// goes"),
         (f"{HOOK}url = 'env:A B'", "3: webhooks.url must be env:VARIABLE or file:PATH."),
         (f"{HOOK}url = 3", "3: webhooks.url must be a text of 1 to 2000 characters."),
-        (f"{HOOK}url = 'https://a/'", "1: webhooks.secrets must name one: what is sent is signed"),
+        (f"{HOOK}url = 'https://a/'", "1: webhooks.secrets must name one: it signs the messages"),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'pagerduty'",
             "1: webhooks.secrets must name one: it is the integration key.",
         ),
         (
             f"{HOOK}url = 'https://a/'\nsecrets = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']",
-            "4: webhooks.secrets must name where each lies: env:VARIABLE or file:PATH, and never",
+            "4: webhooks.secrets must name the place of each secret: env:VARIABLE or file:PATH,",
         ),
         (f"{HOOK}url = 'https://a/'\nsecrets = ['env:']", "4: webhooks.secrets must name where"),
         (f"{HOOK}url = 'https://a/'\nformat = 'salck'", "4: webhooks.format is 'salck'. Did you"),
@@ -831,7 +834,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         (f"{HOOK}url = 'https://a/'\nactions = ['x']", "4: webhooks.actions is 'x'. Known: wa"),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\nallow_private = ['10.0.0.1/8']",
-            "5: webhooks.allow_private has '10.0.0.1/8', which is no network such as 10.1.0.0/16",
+            "5: webhooks.allow_private has '10.0.0.1/8', which is not a network such as 10.1.0.0/16",
         ),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\ngate_url = '/g'",
@@ -839,7 +842,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         ),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\ndecision_hours = 2",
-            "5: webhooks.decision_hours needs page.url, which its links lead to.",
+            "5: webhooks.decision_hours needs page.url, because its links lead there.",
         ),
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\ndecision_hours = 721",
@@ -852,7 +855,7 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
         (
             f"{HOOK}url = 'https://a/'\nformat = 'slack'\n{HOOK}url = 'https://b/'\n"
             "format = 'slack'",
-            "6: webhooks.name is that of an earlier webhook.",
+            "6: webhooks.name is the same as that of an earlier webhook.",
         ),
     ],
 )
@@ -1048,7 +1051,7 @@ def test_servers_are_known_by_host_and_port_unless_they_have_names() -> None:
     ("text", "words"),
     [
         (SHARDS.replace("http://a", "ftp://a"), "looptrace.toml:2: shards.urls has 'ftp://a:4318'"),
-        (f'{SHARDS}names = ["a:4317"]\n', "shards.names needs a name for each"),
+        (f'{SHARDS}names = ["a:4317"]\n', "shards.names must have one name for each"),
         (f'{SHARDS}names = ["a:4317", "a:4317"]\n', "names a server twice"),
         (SHARDS.replace("https://b:4318/looptrace", "http://a:4318/other"), "a server twice"),
     ],
