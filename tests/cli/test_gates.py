@@ -123,7 +123,7 @@ def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("token", "words"),
-    [(None, "asks for a token"), ("a-token-of-another-day", "does not take this token")],
+    [(None, "asks for a token"), ("a-token-of-another-day", "refuses this token")],
 )
 def test_a_wrong_token_says_so(token: str | None, words: str) -> None:
     """In one line, with the address and where a good one comes from."""

@@ -133,7 +133,7 @@ def test_a_store_without_webhooks_says_so() -> None:
     run("ingest", "trace.jsonl", "--store", "s")
     assert (
         run("webhooks", "list", "s").stdout
-        == "No endpoint yet: no event has been queued for a webhook.\n"
+        == "No endpoint yet: no event was queued for a webhook.\n"
     )
     assert "the settings have no webhooks" in run("webhooks", "send", "s").output
     assert "is not a store" in run("webhooks", "list", "none").output

@@ -125,7 +125,7 @@ def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
         until(lambda: browser.get("/readyz").status_code == OK)
         for path, says in (
             ("/", "No gate is open"),
-            ("/tasks", "No task fits"),
+            ("/tasks", "No task matches"),
             ("/overview", "No gate has opened yet."),
             ("/webhooks", "The settings have none"),
             ("/health", "All parts work"),
