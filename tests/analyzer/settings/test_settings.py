@@ -1013,7 +1013,7 @@ def test_a_folder_of_directives_is_named_from_the_file(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"looptrace\.toml:1: .*'reason' is undefined"):
         load(file)
     file.write_text('\ndirectives = "none"\n')
-    with pytest.raises(SettingsError, match=r"looptrace\.toml:2: .*none: is no folder"):
+    with pytest.raises(SettingsError, match=r"looptrace\.toml:2: .*none: is not a folder"):
         load(file)
 
 

@@ -354,7 +354,7 @@ def test_slow_answers_are_cut_off(endpoint: Endpoint, reply: Reply) -> None:
     """The time is for the whole question: each byte may come soon, and the last one never."""
     given = judge_at(endpoint, reply, timeout_s=SHORT_S).opinion(QUESTION)
 
-    assert given == NoOpinion("there was no answer within 0.3 s.")
+    assert given == NoOpinion("no answer within 0.3 s.")
     assert len(endpoint.requests) == 1
     if reply.how is dripping:
         assert endpoint.left.wait(5), "the connection was left open"

@@ -22,7 +22,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 DECISION_KEYS: dict[str, tuple[Decision, str]] = {
     "c": ("continue", "go on"),
     "r": ("reviewed", "go on, the cause is gone"),
-    "n": ("not_a_loop", "this is no loop"),
+    "n": ("not_a_loop", "this is not a loop"),
     "x": ("cancel", "cancel the task"),
 }
 UP, DOWN, ESCAPE, ENTER, BACKSPACE = "up", "down", "escape", "enter", "backspace"

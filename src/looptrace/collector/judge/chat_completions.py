@@ -268,7 +268,7 @@ def _is_passing(status: int) -> bool:
 
 
 def _too_slow(settings: ChatSettings) -> str:
-    return f"there was no answer within {settings.timeout_s:g} s."
+    return f"no answer within {settings.timeout_s:g} s."
 
 
 def _hidden(text: str, key: str) -> str:
