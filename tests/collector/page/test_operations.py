@@ -116,7 +116,7 @@ def test_health_says_whether_each_part_works(operator: Browser) -> None:
 
     assert text.count("works") >= 3
     assert "All parts work" in text
-    assert "Spans that were taken." in text
+    assert "Spans that were accepted." in text
 
 
 def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:

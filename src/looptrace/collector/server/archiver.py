@@ -76,7 +76,7 @@ class Archiver:
         self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
-        """Take hold of the store; returns when that is done.
+        """Lock the store; returns when that is done.
 
         Raises:
             StoreError: if the store cannot be used, or another process writes to it.
@@ -106,7 +106,7 @@ class Archiver:
             yield from self._go_on(writer)
 
     def _is_mended(self, writer: Writer) -> bool:
-        """Evaluate the store again if it needs that, with the spans of the log; return whether it worked.
+        """Evaluate the store again if needed, with the spans of the log; return whether it worked.
 
         Else what the log holds is left to the detector, which judges it beside what comes.
         """

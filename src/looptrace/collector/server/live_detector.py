@@ -105,7 +105,7 @@ class LiveDetector:
         self._webhooks = settings.webhooks
 
     def start(self, after_seq: int) -> None:
-        """Begin after this row of the log; the store has the spans before it, and their findings."""
+        """Begin after this row of the log; the store has the spans before it, with findings."""
         self.counts.seq = after_seq
         if not self._worker.is_closing:
             self._worker.start()

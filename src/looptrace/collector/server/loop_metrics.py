@@ -110,7 +110,7 @@ class LoopMetrics:
             ),
             Instrument(
                 f"{gates}.resolved",
-                "Gates that were resolved, by decision; message is a person's message to the agent.",
+                "Resolved gates, by decision; message is a person's message to the agent.",
                 self._resolved,
                 labels=("decision",),
             ),

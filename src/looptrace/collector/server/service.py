@@ -191,7 +191,7 @@ class Service:
             *(self.shards.instruments() if self.shards else ()),
             Instrument(
                 "looptrace.webhooks.results",
-                "Results of tries: delivered, failed, dead, disabled; error is a failure of the server.",
+                "Results of tries: delivered, failed, dead, disabled; error is the server's own.",
                 lambda: {(*key,): count for key, count in self.dispatcher.results().items()},
                 labels=("endpoint", "result"),
             ),
