@@ -83,7 +83,7 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     fields = {"sign": sign, "decision": "continue", "note": "too late"}
     again = browser.post(f"{path}/resolve", data=fields, headers=headers)
     assert again.status_code == 409
-    assert f"is resolved already, by {decision}" in again.text
+    assert f"is already resolved, by {decision}" in again.text
 
 
 @pytest.mark.parametrize(
