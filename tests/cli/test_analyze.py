@@ -184,7 +184,7 @@ def test_a_store_is_read_alone(tmp_path: Path) -> None:
     found = run("analyze", store, LOOPING)
 
     assert found.exit_code == 2
-    assert "a store is read alone" in found.stderr
+    assert "cannot be read together with other paths" in found.stderr
 
 
 @pytest.mark.requirement("C7")

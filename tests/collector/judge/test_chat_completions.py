@@ -303,7 +303,7 @@ NONSENSE: list[tuple[Reply, str]] = [
     (replace(GOOD, headers={"Content-Type": ""}), "the server answered without a type and not"),
     (
         Reply(gzip.compress(GOOD.body), headers={"Content-Encoding": "gzip"}),
-        "the response is no ch",
+        "the response is not a ch",
     ),
     (Reply(BIG), "the response has more than 1024 bytes."),
     (Reply(BIG, 400), "the response has more than 1024 bytes."),

@@ -127,7 +127,7 @@ def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
             ("/", "No gate is open"),
             ("/tasks", "No task matches"),
             ("/overview", "No gate has opened yet."),
-            ("/webhooks", "The settings have none"),
+            ("/webhooks", "The settings have no webhook"),
             ("/health", "All parts work"),
         ):
             assert says in words(browser, path), path
