@@ -137,7 +137,7 @@ def test_skipped_parts_are_bounded(tmp_path: Path) -> None:
         (tmp_path / f"{number}.jsonl").write_text('{"no": "request"}')
     found = run("analyze", str(tmp_path))
 
-    assert found.stderr.count("no OTLP") == 20
+    assert found.stderr.count("but not OTLP") == 20
     assert "and 5 more parts were skipped" in found.stderr
 
 
