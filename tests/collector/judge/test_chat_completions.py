@@ -318,7 +318,10 @@ NONSENSE: list[tuple[Reply, str]] = [
     (failed(401), f"the server refused the key in {VARIABLE} (401)."),
     (failed(403), f"the server refused the key in {VARIABLE} (403)."),
     (failed(404, "no model small"), 'the server answered 404: {"error": {"message": "no model s'),
-    (failed(302, Location="/elsewhere"), "the server redirects (302), which is not followed; correct"),
+    (
+        failed(302, Location="/elsewhere"),
+        "the server redirects (302), which is not followed; correct",
+    ),
     (failed(502, "bad gateway"), "tried 2 times; the server answered 502: "),
     (failed(429, "slow down", **{"Retry-After": "60"}), "no time for another try in 60 s; the ser"),
 ]
