@@ -151,12 +151,12 @@ def page_part(seed: int = SEED) -> str:
         f"day, which are {turns * STORED_BYTES / 2**30:.0f} GiB in the store; and ten times as "
         f"many. {OUTAGES} outages of {OUTAGE_MINUTES[0]} to {OUTAGE_MINUTES[1]} minutes.",
         "",
-        "| sessions | servers | spans come | busiest | busy, mean | busy, peak | behind, p99 "
+        "| sessions | servers | spans sent | busiest | busy, mean | busy, peak | behind, p99 "
         "| behind, most | wait, most |",
         "| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for times, servers in ((t, n) for t, numbers in CASES.items() for n in numbers):
-        ways = {"by session": 0.0, "by turns": 1 - 1 / servers} if servers > 1 else {"": 0.0}
+        ways = {"by session": 0.0, "in rotation": 1 - 1 / servers} if servers > 1 else {"": 0.0}
         for how, forwarded in ways.items():
             r = simulated(of_day, servers, seed, times=times, forwarded=forwarded)
             lines.append(
@@ -167,8 +167,8 @@ def page_part(seed: int = SEED) -> str:
     most = ", ".join(f"{by_agent(of_day, n):.2f} of {n}" for n in CASES[10])
     lines += [
         "",
-        f"Were sessions shared by agent, the busiest server would have these parts of its fair "
-        f"share: {most}.",
+        "If sessions were shared by agent, the busiest server would have this multiple of its "
+        f"fair share: {most}.",
     ]
     return "\n".join(lines)
 

@@ -48,7 +48,7 @@ NOTES = {
         "unless the capture of content is switched on."
     ),
     "autogen-native": (
-        "AutoGen exports no arguments and no results; five equal errors show the loop all the "
+        "AutoGen exports no arguments and no results; five equal errors still show the loop, "
         "same, but where all calls succeed nothing can be compared."
     ),
     "crewai-openllmetry": (

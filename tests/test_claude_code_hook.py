@@ -70,7 +70,7 @@ def test_a_session_that_loops_is_stopped_until_a_person_writes(tmp_path: Path) -
     stopped = answer(transcript)
 
     assert stopped["continue"] is False
-    assert "one failure outlasts" in stopped["stopReason"]
+    assert "one failure persists" in stopped["stopReason"]
     told = stopped["hookSpecificOutput"]
     assert (told["hookEventName"], told["permissionDecision"]) == ("PreToolUse", "deny")
     assert "A person has to decide" in told["permissionDecisionReason"]

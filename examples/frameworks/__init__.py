@@ -1,1 +1,1 @@
-"""Agents of real frameworks that loop, are told so while they run, and stop."""
+"""Agents of real frameworks that loop, get an event while they run, and stop."""

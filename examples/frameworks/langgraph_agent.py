@@ -59,11 +59,11 @@ def run_tests(path: str) -> str:
 
 def ask(state: MessagesState) -> MessagesState:
     """Ask the model, with what looptrace tells the agent as the last message."""
-    told = gate.check().directive
-    news = [SystemMessage(told)] if told else []
-    if told:
-        print(f"message: {told}")
-    return {"messages": [*news, model.invoke([*state["messages"], *news])]}
+    directive = gate.check().directive
+    added = [SystemMessage(directive)] if directive else []
+    if directive:
+        print(f"message: {directive}")
+    return {"messages": [*added, model.invoke([*state["messages"], *added])]}
 
 
 def route(_: MessagesState) -> Literal["model", "__end__"]:

@@ -34,7 +34,7 @@ calls = script()
 
 
 def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Stand in for a model, and show what it is told."""
+    """Replace the model, and print the instructions that it gets."""
     del messages
     if info.instructions:
         print(f"instructions: {info.instructions}")

@@ -1,4 +1,4 @@
-"""looptrace finds LLM agents that are stuck in loops, from their OpenTelemetry traces."""
+"""looptrace finds LLM agents that are stuck in loops, in their OpenTelemetry traces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         analyze,
         open,  # noqa: A004 - read as `looptrace.open`
     )
-else:  # Without OpenTelemetry and Polars, which a program that asks for the version does not need.
+else:  # No import of OpenTelemetry and Polars: a program may only read the version.
     __getattr__ = lazy_names(
         __name__,
         {

@@ -11,24 +11,24 @@ EXIT_UNUSABLE = 2  # as for wrong usage
 
 
 def main() -> None:
-    """Run the command line, or say what to install: an agent's process does without it."""
+    """Run the command line, or say what to install: an agent's process may lack its packages."""
     for stream in (sys.stdout, sys.stderr):
         # A character that a terminal cannot show must not end a command.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        # Only here, because the base installation lacks what it imports.
+        # Only here, because the base installation lacks its packages.
         from looptrace.cli.main import run  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("looptrace"):
             raise
         print(
             f"looptrace: the command line needs {error.name}, which is not installed; "
-            "install all it needs with: pip install 'looptrace[analyzer]'",
+            "install it with: pip install 'looptrace[analyzer]'",
             file=sys.stderr,
         )
         sys.exit(EXIT_UNUSABLE)
-    except LooptraceError as error:  # A module among the rules is none.
+    except LooptraceError as error:  # A module among the rules has no rule.
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(EXIT_UNUSABLE)
     run()

@@ -1,4 +1,4 @@
-"""A dictionary of bounded size; it stands on the standard library alone."""
+"""A dictionary of bounded size; it needs only the standard library."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """Keeps at most `count_max` keys: a new one lets the oldest go.
+    """Keeps at most `count_max` keys: a new key removes the oldest.
 
     A key that is set again keeps its place, unless it is moved or popped before. Each step is one
-    operation of C, so that threads may share it as they share a dictionary.
+    operation of C, so threads may share it like a dictionary.
     """
 
     def __init__(self, count_max: int) -> None:

@@ -8,12 +8,12 @@ class LooptraceError(Exception):
 
 
 class InputError(LooptraceError, ValueError):
-    """Mend the input: a setting, an option, a file or a request has what it cannot have."""
+    """Correct the input: a setting, an option, a file or a request is wrong."""
 
 
 class InstallError(LooptraceError):
-    """Install a package, or uninstall one: what is installed does not do what was asked."""
+    """Install or uninstall a package: the installed ones cannot do what was asked."""
 
 
 class UnavailableError(LooptraceError):
-    """Try again later: the other side does not answer, or there is no room now."""
+    """Try again later: the other side does not answer, or there is no space now."""

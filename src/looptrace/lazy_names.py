@@ -1,7 +1,7 @@
-"""Names that a package offers without importing what defines them.
+"""Names that a package offers without importing the modules that define them.
 
-An agent's process imports packages whose modules need Polars, which it may lack, and `looptrace`
-itself is imported for its version alone.
+An agent's process imports packages whose modules need Polars, which it may lack. `looptrace` itself
+may be imported only for its version.
 """
 
 from __future__ import annotations

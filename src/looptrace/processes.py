@@ -1,4 +1,4 @@
-"""Worker processes that take parts of a work on several cores."""
+"""Worker processes that share work on several cores."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _POLARS_THREADS = "POLARS_MAX_THREADS"
 
 
 class Engine(Protocol):
-    """Where parts of a work are done, as by `map`: results come in the order of parts."""
+    """An engine that does the parts of some work, like `map`, with results in their order."""
 
     def __call__(self, work: Callable[[T], R], parts: Iterable[T], /) -> Iterator[R]:
-        """Yield what `work` makes of each part."""
+        """Yield the result of `work` for each part."""
 
 
 class Processes:
-    """So many worker processes; they start with the first parts, and end with the context.
+    """A number of worker processes; they start with the first parts, and end with the context.
 
-    They are started anew instead of forked, because threads of Polars do not live on in a fork.
-    Neither they nor this process collect garbage meanwhile: the work makes millions of objects and
-    no circles of them, so that looking for some takes a tenth of the time and finds none.
+    They are spawned and not forked, because threads of Polars do not survive a fork. Neither they
+    nor this process collect garbage meanwhile: the work makes millions of objects without reference
+    cycles, and a search for cycles would take a tenth of the time.
     """
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._executor: ProcessPoolExecutor | None = None
-        self._held: Connection | None = None  # Workers end when nobody holds it any more.
-        self._collects = False  # whether garbage was collected before
+        self._held: Connection | None = None  # Workers end when no process holds it any more.
+        self._collects = False  # whether garbage collection was on before
 
     def __enter__(self) -> Self:
         """Begin; nothing is started yet."""
@@ -61,7 +61,7 @@ class Processes:
         self._held.close()
 
     def map(self, work: Callable[[T], R], parts: Iterable[T]) -> Iterator[R]:
-        """Yield what `work`, a function of a module, makes of each part, in the order of parts.
+        """Yield the result of `work`, a function of a module, for each part, in their order.
 
         Raises:
             UnavailableError: if a process was killed.
@@ -80,8 +80,8 @@ class Processes:
                 yield result.result()
         except BrokenProcessPool as error:
             raise UnavailableError(
-                "a worker process was ended from outside, as a machine does that is short of "
-                "memory; try fewer with --jobs, or --jobs 1."
+                "a worker process was killed, perhaps because the machine is short of memory; "
+                "try fewer with --jobs, or --jobs 1."
             ) from error
 
     def _started(self) -> ProcessPoolExecutor:
@@ -107,5 +107,5 @@ def _begin(ends_with: Connection) -> None:
 
 
 def _end_with(connection: Connection) -> None:
-    connection.poll(None)  # Nothing is ever sent, so that this returns when the other side is gone.
+    connection.poll(None)  # Nothing is ever sent, so this returns when the other side is gone.
     os._exit(1)

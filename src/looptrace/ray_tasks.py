@@ -1,4 +1,4 @@
-"""Parts of a work as tasks of a Ray cluster that runs already; looptrace starts none."""
+"""Parts of some work as tasks of a running Ray cluster; looptrace starts none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ray.exceptions import RayError, RayTaskError
 T = TypeVar("T")
 R = TypeVar("R")
 
-# A worker that ends in the middle, as one does that is short of memory, is replaced so often.
+# A worker that ends early, for example for lack of memory, is replaced so many times.
 RETRIES = 3
 # Each task has one core for itself.
 _ENVIRONMENT = {"env_vars": {"POLARS_MAX_THREADS": "1"}}
@@ -30,8 +30,8 @@ class RayTasks:
     """A connection to a cluster, for the tasks of one command."""
 
     def __init__(self, address: str | None) -> None:
-        self._address = address or "auto"  # what RAY_ADDRESS names, or a cluster of this machine
-        # Ray tells of workers that ended on standard output, where the report goes.
+        self._address = address or "auto"  # None: that of RAY_ADDRESS, or a cluster of this machine
+        # Ray reports ended workers on standard output, where the report goes.
         self._told = redirect_stdout(sys.stderr)
 
     def __enter__(self) -> Self:
@@ -62,7 +62,7 @@ class RayTasks:
         self._told.__exit__(None, None, None)
 
     def map(self, work: Callable[[T], R], parts: Iterable[T]) -> Iterator[R]:
-        """Yield what `work` makes of each part, in the order of parts.
+        """Yield the result of `work` for each part, in the order of parts.
 
         Raises:
             LooptraceError: as `work` raises it on a worker.
@@ -80,7 +80,7 @@ def _result(version: str, work: Callable[[T], R], part: T) -> R:
     """Work on one part, on a worker.
 
     Raises:
-        InstallError: if the worker's looptrace is another than that of the command.
+        InstallError: if the worker's version of looptrace is not that of the command.
     """
     if version != __version__:
         raise InstallError(

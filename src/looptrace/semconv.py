@@ -1,7 +1,7 @@
 """The names of attributes that looptrace reads and writes, each once; this module imports nothing.
 
-OpenTelemetry's package of conventions keeps those for generative AI among what may change, and the
-analyzer does without OpenTelemetry. Names that only one framework writes are in the table of
+OpenTelemetry's package of conventions marks those for generative AI as unstable, and the analyzer
+does not need OpenTelemetry. Names that only one framework writes are in the table of
 `analyzer.normalize.dialects`.
 """
 
@@ -30,20 +30,20 @@ EXCEPTION_MESSAGE = "exception.message"
 EXCEPTION_STACKTRACE = "exception.stacktrace"
 SESSION_ID = "session.id"
 
-# Of looptrace's own: what an author records.
+# looptrace's own attributes: the records of an agent's author.
 TASK_ID = "looptrace.task.id"
 TASK_PARENT_ID = "looptrace.task.parent_id"
 TASK_KIND = "looptrace.task.kind"
 TASK_STATUS = "looptrace.task.status"
 PHASE = "looptrace.phase"
-PHASE_START_NS = "looptrace.phase.start_ns"  # of the span that declares it, where a copy does
+PHASE_START_NS = "looptrace.phase.start_ns"  # of the span that declares the value, on a copy of it
 ITERATION = "looptrace.iteration"
 BLOCKERS = "looptrace.blockers"
 COMPLETED_WORK = "looptrace.completed_work"
 DECISION = "looptrace.decision"
 NOTE = "looptrace.note"
 
-# Of looptrace's own: what a gate event says.
+# looptrace's own attributes: the fields of a gate event.
 GATE_ID = "looptrace.gate.id"
 EVENT_TYPE = "looptrace.event.type"
 RULE_ID = "looptrace.rule.id"
@@ -54,9 +54,9 @@ ATTEMPTS = "looptrace.attempts"
 LOOP_COUNT = "looptrace.loop_count"
 SIGNATURE = "looptrace.signature"
 PROGRESS_PREFIX = "looptrace.progress."
-METRIC_PREFIX = "looptrace.metric."  # figures of the author's own, by their names
+METRIC_PREFIX = "looptrace.metric."  # the author's own metrics, by their names
 
-# Span events, and the scope of what looptrace itself writes.
+# Span events, and the scope of looptrace's own spans.
 GATE_EVENT = "looptrace.gate"
 INTERVENTION_EVENT = "looptrace.human_intervention"
 SCOPE = "looptrace"

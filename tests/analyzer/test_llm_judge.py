@@ -221,7 +221,7 @@ def test_answer_may_stand_in_a_fence(written: str) -> None:
         ("[true]", "the answer is JSON, but not an object: [true]"),
         ("null", "the answer is JSON, but not an object: null"),
         ("{}", "the answer lacks is_external, is_regressive, no_progress, reasoning."),
-        (json.dumps(ANSWER | {"x": 1}), "the answer has keys too many: x."),
+        (json.dumps(ANSWER | {"x": 1}), "the answer has unknown keys: x."),
         (json.dumps(ANSWER | {"no_progress": 1}), "no_progress is 1; it must be true or false."),
         (json.dumps(ANSWER | {"is_external": "false"}), "is_external is 'false'; it must be"),
         (json.dumps(ANSWER | {"is_regressive": None}), "is_regressive is None; it must be"),

@@ -137,7 +137,7 @@ def test_skipped_parts_are_bounded(tmp_path: Path) -> None:
         (tmp_path / f"{number}.jsonl").write_text('{"no": "request"}')
     found = run("analyze", str(tmp_path))
 
-    assert found.stderr.count("no OTLP") == 20
+    assert found.stderr.count("but not OTLP") == 20
     assert "and 5 more parts were skipped" in found.stderr
 
 
@@ -184,7 +184,7 @@ def test_a_store_is_read_alone(tmp_path: Path) -> None:
     found = run("analyze", store, LOOPING)
 
     assert found.exit_code == 2
-    assert "a store is read alone" in found.stderr
+    assert "cannot be read together with other paths" in found.stderr
 
 
 @pytest.mark.requirement("C7")
@@ -424,8 +424,7 @@ def test_a_file_among_the_rules_that_is_none_is_named(tmp_path: Path) -> None:
 
     assert result.returncode == 2
     assert result.stderr == (
-        "Error: looptrace.rules.calls.half_written: it holds no rule; "
-        "a module of a family holds one.\n"
+        "Error: looptrace.rules.calls.half_written: it has no rule; a module of a family has one.\n"
     )
 
 

@@ -70,7 +70,7 @@ def test_two_profiles_stand_side_by_side() -> None:
     assert re.search(r"gate at turn 14 {2,}gate at turn 10\n", found.stdout)
     assert re.search(r"after it: 5 turns, 15 s {2,}after it: 9 turns, 27 s\n", found.stdout)
     assert "EUR 0." in found.stdout
-    assert "would have been saved at the most" in " ".join(found.stdout.split())
+    assert "are the most that it would have saved" in " ".join(found.stdout.split())
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
@@ -146,7 +146,7 @@ def test_silence_is_one_sentence() -> None:
     found = run(HEALTHY, "--a", "conservative", "--b", "balanced").stdout
 
     assert "Neither would have opened a gate." in found
-    assert "saved at the most" not in found
+    assert "the most that it would" not in found
 
 
 def test_nothing_to_judge_is_said(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_nothing_to_judge_is_said(tmp_path: Path) -> None:
     path = tmp_path / "health.jsonl"
     path.write_text(trace.lines(), encoding="utf-8")
 
-    assert run(str(path), "--b", "balanced").stdout.strip() == "Nothing to judge."
+    assert run(str(path), "--b", "balanced").stdout.strip() == "No turns to analyse."
     report = as_json(str(path), "--b", "balanced")
     assert (report["tasks"], report["turns"], report["gates"]) == (0, 0, [])
 
@@ -210,9 +210,9 @@ def test_what_has_no_price_is_named(tmp_path: Path) -> None:
         run(LOOPING, "--b", "balanced", "--prices", str(path), width=200).stdout.split()
     )
 
-    assert "EUR 0.00, and what has no price" in told
+    assert "EUR 0.00, plus models without a price" in told
     assert re.search(r"No price for gpt-4\.1-mini \(\d+ responses\)\.", told)
-    assert "There is no money without a table of prices" in run(LOOPING, "--b", "balanced").stdout
+    assert "Costs in money need a table of prices" in run(LOOPING, "--b", "balanced").stdout
 
 
 @pytest.mark.parametrize("hostile", [text for text in HOSTILE if "\ud800" not in text])

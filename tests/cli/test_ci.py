@@ -246,7 +246,7 @@ def test_many_loops_fit_where_people_read(tmp_path: Path) -> None:
         (tmp_path / f"{number}.jsonl").write_text(traces, "utf-8")
         (tmp_path / f"{number}.broken.jsonl").write_text('{"no": "request"}')
     markdown = run(str(tmp_path), "--format", "markdown").stdout
-    assert markdown.count("went round 4 times") == 100
+    assert markdown.count("repeated 4 times") == 100
     assert "and 20 more loops: all are in `--format json`" in markdown
     assert markdown.count("Skipped: ") == 20
     assert "and 100 more parts skipped" in markdown

@@ -190,7 +190,7 @@ def test_init_writes_a_file_once(elsewhere: Path) -> None:
     found = run("config", "init")
 
     assert found.exit_code == 2
-    assert "looptrace.toml is there already" in found.stderr
+    assert "looptrace.toml already exists" in found.stderr
     assert (elsewhere / "looptrace.toml").read_text() == QUIET
     assert "cannot be written" in run("config", "init", "no/folder.toml").stderr
 

@@ -78,7 +78,7 @@ def test_what_cannot_be_done_is_one_line(folder: Path, tmp_path: Path) -> None:
     assert run("gates", "resolve", folder, gate["id"], *decided).exit_code == 0
     wrong = gate["id"][:-1] + "x"
     for arguments, words in (
-        (("resolve", folder, gate["id"], *decided), "resolved already, by cancel"),
+        (("resolve", folder, gate["id"], *decided), "already resolved, by cancel"),
         (("resolve", folder, wrong, *decided), f"Did you mean {gate['id']}?"),
         (("show", folder, "nope"), "there is no gate 'nope'"),
         (("list", tmp_path), "is not a store"),
@@ -117,13 +117,13 @@ def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
     assert first in run("escalation", tmp_path / "s", "--gate", first[:12]).stdout
     resolve = ("gates", "resolve", tmp_path / "s", first[:12], "--decision", "continue")
     assert f"Gate {first} of task" in run(*resolve).stdout
-    assert f"gate {first} is resolved already" in run(*resolve).stderr
+    assert f"gate {first} is already resolved" in run(*resolve).stderr
     assert "there is no gate ''" in run("gates", "show", tmp_path / "s", "").stderr
 
 
 @pytest.mark.parametrize(
     ("token", "words"),
-    [(None, "asks for a token"), ("a-token-of-another-day", "does not take this token")],
+    [(None, "asks for a token"), ("a-token-of-another-day", "refuses this token")],
 )
 def test_a_wrong_token_says_so(token: str | None, words: str) -> None:
     """In one line, with the address and where a good one comes from."""

@@ -60,8 +60,8 @@ def test_a_sample_is_signed_and_accepted(server: Server) -> None:
     ("arguments", "exit_code", "said"),
     [
         (("https://127.0.0.1/",), 1, "127.0.0.1 is not public; allow_private can name it"),
-        (("http://hooks.example/",), 2, "http:// goes only to networks that allow_private names"),
-        (("https://hooks.example/", "--secret", "hush"), 2, "must name where each lies"),
+        (("http://hooks.example/",), 2, "http:// is only for networks that allow_private names"),
+        (("https://hooks.example/", "--secret", "hush"), 2, "must name the place of each secret"),
         (("https://hooks.example/", "--secret", "env:NONE"), 2, "env:NONE is empty or not set."),
         (("opps",), 2, "there is no webhook 'opps'. Did you mean ops? Known: ops."),
     ],
@@ -133,7 +133,7 @@ def test_a_store_without_webhooks_says_so() -> None:
     run("ingest", "trace.jsonl", "--store", "s")
     assert (
         run("webhooks", "list", "s").stdout
-        == "No endpoint yet: no event has been queued for a webhook.\n"
+        == "No endpoint yet: no event was queued for a webhook.\n"
     )
     assert "the settings have no webhooks" in run("webhooks", "send", "s").output
     assert "is not a store" in run("webhooks", "list", "none").output

@@ -515,7 +515,7 @@ def test_the_key_is_drawn_once_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     path.write_bytes(b"short")
-    with pytest.raises(StoreError, match="is no key of looptrace"):
+    with pytest.raises(StoreError, match="is not a key of looptrace"):
         content_key(tmp_path)
 
 

@@ -192,5 +192,5 @@ def test_whoever_reads_a_store_is_told_what_is_only_in_the_log(tmp_path: Path) -
     for command, past in zip(commands, before, strict=True):
         now = CliRunner().invoke(main, command)
         assert past.stderr == ""
-        assert f"{_spans().height} spans that a server took are not stored yet" in now.stderr
+        assert f"a server received {_spans().height} spans that are not stored yet" in now.stderr
         assert now.stdout == past.stdout

@@ -172,7 +172,7 @@ def test_each_target_has_its_own_progress(backend: Backend, store: Path) -> None
 def test_what_is_not_taken_is_sent_the_next_time(backend: Backend, store: Path) -> None:
     """P11: a target that refuses has got nothing, and gets it when it takes it."""
     backend.status = 400
-    with pytest.raises(ExportError, match="does not take the spans"):
+    with pytest.raises(ExportError, match="does not accept the spans"):
         export(store, Target(backend.url))
     backend.status = 200
 
@@ -283,7 +283,7 @@ def test_the_command_sends_and_says_so(backend: Backend, store: Path) -> None:
 
     assert (sent.exit_code, "spans sent 1" in sent.output) == (0, True)
     assert backend.spans().height == 1
-    assert (refused.exit_code, "does not take the spans" in refused.output) == (2, True)
+    assert (refused.exit_code, "does not accept the spans" in refused.output) == (2, True)
 
 
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://localhost", "http://", "secret-word"])

@@ -83,7 +83,7 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     assert "resolved by" in cli("gates", "show", url, gate["id"]).stdout
     again = cli("gates", "resolve", url, gate["id"], "--decision", "cancel")
     assert again.returncode == 2
-    assert "is resolved already, by reviewed" in again.stderr
+    assert "is already resolved, by reviewed" in again.stderr
     # Also whoever analyses the store beside the server sees it, though no further span came.
     until(lambda: "reviewed" in reader.read_turns_of(server.store_dir, "s1")["name"].to_list())
 

@@ -213,7 +213,7 @@ class Storm(World):
         found = await super().send(request)
         if not found.error and self.chance.random() < 0.1:
             self.spare += 1
-            return EndpointResponse(None, "there was no answer within 15 s")
+            return EndpointResponse(None, "no answer within 15 s")
         return found
 
     def tell(self, number: int) -> None:

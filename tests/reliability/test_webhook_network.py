@@ -254,7 +254,7 @@ def test_what_drips_is_cut_off() -> None:
     with serving(partial(dripping, until=over)) as server:
         answer = send(to(server.url), Http(total_s=0.5))
         over.set()
-    assert (answer.status, answer.error) == (None, "there was no answer within 0.5 s")
+    assert (answer.status, answer.error) == (None, "no answer within 0.5 s")
 
 
 def test_whatever_is_no_http_is_a_failure() -> None:

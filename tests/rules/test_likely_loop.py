@@ -134,7 +134,7 @@ def test_batch_and_live_agree_on_what_is_likely(seed: int) -> None:
 def test_it_only_ever_warns() -> None:
     """It is no proof, so that no setting makes a gate or a pivot of it."""
     for action in ACTIONS[1:]:
-        with pytest.raises(SettingError, match=f"has the action '{action}'; there is: warn"):
+        with pytest.raises(SettingError, match=f"has the action '{action}'; the actions are: warn"):
             LikelyLoop(ladder=(Rung(3, action),))
     with pytest.raises(SettingsError, match=r"x.toml:2: rules.likely_loop.ladder has the action"):
         parsed(b'[rules.likely_loop]\nladder = [{ attempts = 3, action = "gate" }]\n', "x.toml")
@@ -257,7 +257,7 @@ def test_the_command_writes_a_model_that_the_rule_reads(tmp_path: Path) -> None:
     assert rule.model == model_of(json.loads(model.read_text()))
     assert parsed(toml_of(settings).encode(), "y.toml") == settings
     model.write_text("{}")
-    with pytest.raises(SettingsError, match=r":1: model cannot be used: model is no file of"):
+    with pytest.raises(SettingsError, match=r":1: model cannot be used: model is not a file of"):
         load(file)
     few = CliRunner().invoke(main, ["train", str(traces), "--output", str(model)])
     assert few.exit_code == 2

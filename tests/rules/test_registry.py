@@ -57,10 +57,10 @@ def test_guards_frame_the_rules_that_stand_by_name(families: Path) -> None:
 @pytest.mark.parametrize(
     ("modules", "why"),
     [
-        ({"a/empty.py": ""}, "empty: it holds no rule; a module of a family holds one."),
+        ({"a/empty.py": ""}, "empty: it has no rule; a module of a family has one."),
         (
             {"a/two.py": RULE.format(name="two") + "\n\nclass More(Own):\n    pass\n"},
-            "two: it holds 2 rules; a module of a family holds one.",
+            "two: it has 2 rules; a module of a family has one.",
         ),
         ({"a/one.py": RULE.format(name="other")}, "one: its rule must have the name 'one'."),
         (

@@ -201,7 +201,7 @@ def _opinion(answer: dict[str, Any]) -> Opinion | NoOpinion:
     if missing := wanted.keys() - answer.keys():
         return no_opinion(f"the answer lacks {', '.join(sorted(missing))}.")
     if unknown := answer.keys() - wanted.keys():
-        return no_opinion(f"the answer has keys too many: {', '.join(sorted(unknown))}.")
+        return no_opinion(f"the answer has unknown keys: {', '.join(sorted(unknown))}.")
     for name, about in wanted.items():
         expected, described = _TYPES[about["type"]]
         if type(answer[name]) is not expected:

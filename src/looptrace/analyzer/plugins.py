@@ -46,5 +46,5 @@ def refusal(point: EntryPoint, why: str) -> PluginError:
     owner = f"{point.dist.name} {point.dist.version}" if point.dist else "an unnamed distribution"
     return PluginError(
         f"the plug-in {point.value!r} of {owner} cannot be used: {plain(why, _WHY_CHARS_MAX)}. "
-        f"Mend its entry point in the group {point.group}, or uninstall it."
+        f"Correct its entry point in the group {point.group}, or uninstall it."
     )

@@ -1,8 +1,8 @@
-"""The command line, one file a command, and how a command ends."""
+"""The command line, one file for each command, and the exit codes."""
 
 EXIT_FOUND = 1
 EXIT_UNREADABLE = 2
 EXIT_CRASHED = 3
-# What a shell reports of a process that a signal ended: 128 and its number.
+# A shell reports a process that a signal ended as 128 plus the signal's number.
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141

@@ -59,19 +59,19 @@ _WITH_TURNS = ("terminal", "html")
     type=click.Choice(["finding", "gate", "never"]),
     default="never",
     show_default=True,
-    help="Exit with 1 where there is a finding that no outage explains, or where a gate was opened,"
-    " resolved since or not.",
+    help="Exit with 1 if there is a finding that no outage explains, or if a gate was opened,"
+    " even if it was resolved since.",
 )
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Report of an earlier run (--format json), whose loops do not fail.",
+    help="Report of an earlier run (--format json); its loops do not count as failures.",
 )
 @click.option(
     "--prices",
     "prices_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File that says what models cost, for the money in --format html.",
+    help="File with the prices of models, for the cost in --format html.",
 )
 @select_option
 @ignore_option
@@ -98,7 +98,7 @@ def analyze(
 ) -> None:
     """Find the loops in PATHS: trace files, folders, globs, a store, or - for standard input.
 
-    Exits with 0; with 1 as --fail-on says; and with 2 if some of the input could not be read,
+    Exits with 0, with 1 as --fail-on says, and with 2 if some of the input could not be read,
     whatever was found in the rest.
     """
     settings = selected(settings, select, ignore)
@@ -126,7 +126,7 @@ def analyze(
 
 
 def _common(paths: Sequence[str]) -> str:
-    """Return the path of all the input: a loop may have its spans in several files."""
+    """Return the common path of all input: a loop may have its spans in several files."""
     try:
         return os.path.commonpath(paths) or "."
     except ValueError:  # Some are absolute, and some are not.
@@ -138,7 +138,7 @@ def _report(
 ) -> str | Iterator[str]:
     if form == "json":
         parts = json_report_parts(loops.analysis, answers, settings.directives)
-        # A template of the user's may fail, and then nothing is written.
+        # A user's template may fail; then nothing is written.
         return parts if settings.directives.folder is None else "".join(parts)
     if form == "sarif":
         return sarif_report(loops, quote(PurePath(source).as_posix()))

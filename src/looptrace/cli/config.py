@@ -1,4 +1,4 @@
-"""`looptrace config`: the settings file; and the option by which the other commands read it."""
+"""`looptrace config`: the settings file, and the option with which other commands read it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
-    """Read the file that is named, else the one that is here, and apply the environment."""
+    """Read the named file, else that of the current directory, and apply the environment."""
     return in_force(path, os.environ)
 
 
@@ -40,13 +40,13 @@ config_option = click.option(
 
 @click.group()
 def config() -> None:
-    """Show, check or write the settings, which are a file: looptrace.toml."""
+    """Show, check or write the settings file, looptrace.toml."""
 
 
 @config.command()
 @config_option
 def show(settings: Settings) -> None:
-    """Print the settings in force, as a file that says them all."""
+    """Print the settings in force, as a file with every setting."""
     if nearest := nearest_thresholds(settings, os.environ):
         values = ", ".join(f"{name} {threshold}" for name, threshold in nearest.items())
         click.echo(f"# {THRESHOLD_VARIABLE}: the nearest values within bounds are {values}.")
@@ -57,7 +57,7 @@ def show(settings: Settings) -> None:
 @click.argument("files", nargs=-1, type=_FILE)
 @click.pass_context
 def check(context: click.Context, files: tuple[Path, ...]) -> None:
-    """Say whether FILES (by default looptrace.toml) can be used; exits with 2 if one cannot."""
+    """Check FILES (by default looptrace.toml); exits with 2 if one cannot be used."""
     code = 0
     for file in files or (Path(FILE_NAME),):
         try:
@@ -78,7 +78,7 @@ def init(file: Path) -> None:
         with file.open("x", encoding="utf-8") as new:
             new.write(starter())
     except FileExistsError as error:
-        raise click.UsageError(f"{file} is there already, and is left as it is.") from error
+        raise click.UsageError(f"{file} already exists, and was not changed.") from error
     except OSError as error:
         raise click.UsageError(f"{file} cannot be written: {error.strerror}.") from error
     click.echo(f"The settings are in {file}.")

@@ -1,4 +1,4 @@
-"""`looptrace demo`: the loops of the example traces, which ship with looptrace."""
+"""`looptrace demo`: the loops of the example traces that looptrace contains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRACES = Path(looptrace.__file__).parent / "demo_traces"
     help="Folder to copy the example traces to, for commands of your own.",
 )
 def demo(folder: Path | None) -> None:
-    """Find the loops in the example traces that ship with looptrace, by the default settings."""
+    """Find the loops in the example traces of looptrace, with the default settings."""
     if folder is not None:
         _copy(folder)
     print_report(traces.analysis([str(folder or TRACES)], default()), stdout_console())
@@ -34,7 +34,7 @@ def demo(folder: Path | None) -> None:
 
 
 def _copy(folder: Path) -> None:
-    """Copy the traces; what is in the folder already stays as it is."""
+    """Copy the traces; existing files in the folder are not changed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for trace in TRACES.iterdir():

@@ -1,4 +1,4 @@
-"""`looptrace doctor`: whether looptrace can work here, and what to do where it cannot."""
+"""`looptrace doctor`: whether looptrace can work here, and what to do if it cannot."""
 
 from __future__ import annotations
 
@@ -39,16 +39,18 @@ _PORTS = {4318: "OTLP over HTTP", 4317: "OTLP over gRPC"}
 _HOST = "127.0.0.1"
 _CONNECT_S = 2.0
 _FREE_BYTES_MIN = 1 << 30  # `serve` needs room for its ingest log and the files of a day
-_CLOCK_OFF_S_MAX = 60  # a loop is told to begin or end within about so long
+_CLOCK_OFF_S_MAX = 60  # the time within which events of loops are expected
 _LIMIT_VARIABLES = ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT")
-_ATTRIBUTES_MIN = 1_000  # a message takes some seven attributes, and a conversation has many
+_ATTRIBUTES_MIN = (
+    1_000  # a message takes some seven attributes, and a conversation has many messages
+)
 _SAMPLER_VARIABLE = "OTEL_TRACES_SAMPLER"
 _TEXT_CHARS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, how it is, and what to do about it."""
+    """One check: its subject, its verdict, and what to do."""
 
     what: str
     verdict: Verdict
@@ -67,8 +69,8 @@ class Check:
 def doctor(context: click.Context, store_dir: Path | None, settings: Settings) -> None:
     """Check the installation, the provider, the ports, the store, the endpoints and the clock.
 
-    Exits with 2 where something fails. Only the endpoints that the environment names are asked,
-    and nothing of yours is sent there.
+    Exits with 2 if a check fails. Requests go only to the endpoints that the environment names,
+    and contain none of your data.
     """
     failed = False
     for check in _checks(store_dir, settings):
@@ -98,12 +100,12 @@ def _installation() -> Iterator[Check]:
         if extra not in ("dev", "frameworks", "all", None) and not _fits(requirement):
             missing.setdefault(str(extra), []).append(requirement.name)
     for extra, names in missing.items():
-        how = f"not there: {', '.join(names)}; pip install 'looptrace[{extra}]' if you need it"
+        how = f"not installed: {', '.join(names)}; pip install 'looptrace[{extra}]' if you need it"
         yield Check(f"extra {extra}", "note", how)
 
 
 def _extra_of(requirement: Requirement) -> str | None:
-    """Return the extra that asks for a distribution, None where this Python has no need of it."""
+    """Return the extra that requires a distribution; None if this Python does not need it."""
     marker = requirement.marker
     if marker is None:
         return "base"
@@ -122,14 +124,16 @@ def _fits(requirement: Requirement) -> bool:
 
 
 def _provider() -> Iterator[Check]:
-    """Yield what the environment makes of the provider that `instrument()` sets."""
+    """Yield checks of the environment of the provider that `instrument()` sets."""
     if os.environ.get(DISABLED_VARIABLE, "").lower() == "true":
-        advice = f"{DISABLED_VARIABLE} is true: no agent is watched; unset it"
+        advice = f"{DISABLED_VARIABLE} is true: looptrace watches no agent; unset it"
         yield Check("provider", "FAIL", advice)
         return
     sampler = os.environ.get(_SAMPLER_VARIABLE, "parentbased_always_on")
     if "always_on" not in sampler:
-        advice = f"{_SAMPLER_VARIABLE} is {sampler}: turns that are not sampled are not seen"
+        advice = (
+            f"{_SAMPLER_VARIABLE} is {sampler}: looptrace does not see turns that are not sampled"
+        )
         yield Check("provider", "note", advice)
     for name in _LIMIT_VARIABLES:
         limit = os.environ.get(name, "")
@@ -170,11 +174,10 @@ def _store(store_dir: Path) -> Iterator[Check]:
 def _endpoints() -> Iterator[Check]:
     names = [name for name in (ENDPOINT_VARIABLE, *OTLP_VARIABLES) if os.environ.get(name)]
     if not names:
-        advice = (
-            f"none; {ENDPOINT_VARIABLE} names a looptrace server, {OTLP_VARIABLES[0]} any other"
-        )
+        server = f"set {ENDPOINT_VARIABLE} for a looptrace server"
+        advice = f"none; {server}, {OTLP_VARIABLES[0]} for any other"
         yield Check("endpoint", "note", advice)
-        yield Check("clock", "note", "not compared, because no endpoint is named")
+        yield Check("clock", "note", "not compared, because there is no endpoint")
     for name in names:
         yield from _endpoint(name, os.environ[name])
 
@@ -182,7 +185,7 @@ def _endpoints() -> Iterator[Check]:
 def _endpoint(name: str, url: str) -> Iterator[Check]:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        yield Check(name, "FAIL", "is no address such as http://localhost:4318")
+        yield Check(name, "FAIL", "is not an address such as http://localhost:4318")
         return
     where = f"{parts.scheme}://{parts.hostname}"  # neither user nor password is shown
     try:
@@ -212,8 +215,8 @@ def _clock(where: str, date: str) -> Check:
     try:
         off_s = time.time() - parsedate_to_datetime(date).timestamp()
     except ValueError:
-        return Check("clock", "note", f"not compared, because {where} says no time that is one")
+        return Check("clock", "note", f"not compared, because {where} sends no valid time")
     if abs(off_s) > _CLOCK_OFF_S_MAX:
-        advice = f"{off_s:+.0f} s from that of {where}; let both follow a time server"
+        advice = f"{off_s:+.0f} s from the clock of {where}; synchronise both with a time server"
         return Check("clock", "FAIL", advice)
-    return Check("clock", "ok", f"as that of {where}")
+    return Check("clock", "ok", f"same time as {where}")

@@ -1,4 +1,4 @@
-"""`looptrace escalation`: hand a gate on, to a person or a debugging agent."""
+"""`looptrace escalation`: a report on a gate, for a person or a debugging agent."""
 
 from __future__ import annotations
 
@@ -27,12 +27,10 @@ _GATES_SHOWN_MAX = 10
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option(
-    "--task", help="Id of the task or its session; of several gates of one task the last is taken."
-)
+@click.option("--task", help="Id of the task or its session; the last gate of the task is used.")
 @click.option(
     "--gate",
-    help="Id of a gate, or its beginning, as in `looptrace analyze --format json`.",
+    help="Id of a gate or its first characters, as in `looptrace analyze --format json`.",
 )
 @click.option(
     "--format",
@@ -56,10 +54,10 @@ def escalation(
     judge: str | None,
     settings: Settings,
 ) -> None:
-    """Report on one gate in PATHS: what repeats, its history, and what a person can decide.
+    """Report on one gate in PATHS: the repeated turns, the history, and the possible decisions.
 
-    The report stands by itself, and may be handed to a debugging agent. It quotes what was called
-    and what came back.
+    The report needs no other context, so you can give it to a debugging agent. It quotes calls and
+    results.
     """
     asked = judge_of(judge, settings)
     analysis = traces.analysis(paths, settings)
@@ -85,7 +83,7 @@ def escalation(
 
 
 def _notes(paths: Sequence[str], gate: GateEvent, meaning: Meaning | None) -> list[PastNote]:
-    """Return what people wrote when they resolved such gates before; of a store."""
+    """Return the notes with which people resolved similar gates before, from a store."""
     folder = traces.store_of(paths)
     if folder is None:
         return []
@@ -94,7 +92,7 @@ def _notes(paths: Sequence[str], gate: GateEvent, meaning: Meaning | None) -> li
 
 
 def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent:
-    """Find the gate that is meant, or end the command and name those that there are."""
+    """Find the gate that is meant, or end the command and list the gates."""
     gates = [event for event in analysis.events if event.type == "gate_opened"]
     if not gates:
         raise click.UsageError("no gate was opened in the input.")
@@ -103,7 +101,7 @@ def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent
     ]
     tasks = {task, *session_task(task, {event.task for event in gates})} if task else None
     meant = [event for event in of_id if tasks is None or event.task in tasks]
-    # Of several gates of one task the last is meant, but for those that begin alike.
+    # The last gate of a task is meant, unless ids begin alike.
     if len({event.gate if gate else event.task for event in meant}) == 1:
         return meant[-1]
     shown = ", ".join(

@@ -1,4 +1,4 @@
-"""`looptrace explain`: the turns of a task, how far each rule got, and what would differ."""
+"""`looptrace explain`: the turns of a task, how far each rule got, and the settings that matter."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ _TASKS_SHOWN_MAX = 10
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option(
-    "--task", help="Id of the task or its session; may be left out where there is only one."
-)
+@click.option("--task", help="Id of the task or its session; needed only if there are several.")
 @click.option(
     "--format",
     "form",
@@ -44,11 +42,11 @@ def explain(
     form: str,
     settings: Settings,
 ) -> None:
-    """Print the turns of a task in PATHS, how far each rule got, and what was decided.
+    """Print the turns of a task in PATHS, how far each rule got, and the actions.
 
-    `repeated_call 2/3` says that the second of three needed attempts ends at this turn, `→ warn by
-    repeated_call` what was decided there. Below stands which setting would change what a rule or a
-    gate did; each was tried on the turns.
+    `repeated_call 2/3` means that the second of three needed attempts ends at this turn, and
+    `→ warn by repeated_call` is the action there. The end lists settings that would change the
+    result of a rule or a gate; each was tried on the turns.
     """
     parts, skipped = traces.turns(paths, settings)
     traces.warn_of(skipped)

@@ -14,18 +14,20 @@ import click
     "url",
     metavar="URL",
     required=True,
-    help="Where OTLP is taken: http[s]://HOST:PORT, or grpc[s]://HOST:PORT.",
+    help="Receiver of OTLP: http[s]://HOST:PORT, or grpc[s]://HOST:PORT.",
 )
-@click.option("--all", "every", is_flag=True, help="Also what was told without a gate.")
-@click.option("--content", is_flag=True, help="Also the reasons, in words of the agent's calls.")
-@click.option("--again", is_flag=True, help="Also what was sent before; it stays one span.")
+@click.option("--all", "every", is_flag=True, help="Also send events without a gate.")
+@click.option(
+    "--content", is_flag=True, help="Also send the reasons, which quote the agent's calls."
+)
+@click.option("--again", is_flag=True, help="Also send what was sent before; each stays one span.")
 def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -> None:
-    """Send the gates of STORE as spans into the traces of the agents that they are about.
+    """Send the gates of STORE as spans into the traces of their agents.
 
-    What was sent to this place before is not sent again. Headers, and certificates for TLS, are
-    taken from the variables of OTLP's exporters, such as OTEL_EXPORTER_OTLP_HEADERS.
+    Gates that were sent to this receiver before are not sent again. Headers, and certificates for
+    TLS, come from the variables of OTLP's exporters, such as OTEL_EXPORTER_OTLP_HEADERS.
     """
-    # Only here, because the exporters take their time to import.
+    # Only here, because the import of the exporters takes long.
     from looptrace.collector.gate_exporter import Target  # noqa: PLC0415
     from looptrace.collector.gate_exporter import export as send  # noqa: PLC0415
 

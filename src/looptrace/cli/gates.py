@@ -1,4 +1,4 @@
-"""`looptrace gates`: the gates of a store, and what a person decides about them."""
+"""`looptrace gates`: the gates of a store or a server, and people's decisions about them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from looptrace.collector.store.gates import GateDetails, StoredGate
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
 _AGENTS_SHOWN_MAX = 10
-# What is said of a note of a loop that is not the same.
+# The remark on a note of a loop that is not the same.
 _OF_LIKE: Mapping[Likeness, str] = {
     "same": "",
     "type": " (loop of the same type)",
@@ -44,23 +44,23 @@ _format = click.option(
     type=click.Choice(["terminal", "json"]),
     default="terminal",
     show_default=True,
-    help="How to print it.",
+    help="Form of the output.",
 )
 
 
 @click.group()
 def gates() -> None:
-    """Show gates, and record what a person decides about them.
+    """Show gates, and record people's decisions about them.
 
-    ID is the id of a gate, or as much of its beginning as no other has. STORE is the folder of a
-    store, URL the address of a server that runs, such as http://localhost:4318; several with commas
-    between them are shown as one. A server's token is read from LOOPTRACE_TOKEN.
+    ID is the id of a gate, or its first characters if no other id has them. STORE is the folder of
+    a store, URL the address of a running server, such as http://localhost:4318; several, separated
+    by commas, are shown as one. The token of a server is read from LOOPTRACE_TOKEN.
     """
 
 
 @gates.command(name="list")
 @_where
-@click.option("--all", "every", is_flag=True, help="Also those that are open no longer.")
+@click.option("--all", "every", is_flag=True, help="Also gates that are no longer open.")
 @_format
 def list_gates(where: str, every: bool, form: str) -> None:
     """List the open gates, the newest first."""
@@ -81,7 +81,7 @@ def list_gates(where: str, every: bool, form: str) -> None:
 def show(where: str, gate_id: str, form: str, settings: Settings) -> None:
     """Show the gate ID: why it opened, what failed before, and notes that worked.
 
-    Notes of loops that only mean the same are shown where the settings compare meaning.
+    Notes of loops that only mean the same are shown if the settings compare meaning.
     """
     details = source_at(where, settings).gate(gate_id, settings.policy.rule_set.meaning)
     if form == "json":
@@ -93,19 +93,19 @@ def show(where: str, gate_id: str, form: str, settings: Settings) -> None:
 @gates.command()
 @_where
 @click.argument("gate_id", metavar="ID")
-@click.option("--decision", required=True, type=click.Choice(DECISIONS), help="What you decide.")
-@click.option("--note", help="Note for the agent, and for people who meet this loop again.")
-@click.option("--by", "who", help="Your name; where your token has one, that is recorded.")
+@click.option("--decision", required=True, type=click.Choice(DECISIONS), help="Your decision.")
+@click.option("--note", help="Note for the agent, and for people who get this loop again.")
+@click.option("--by", "who", help="Your name; if your token has a name, that one is recorded.")
 def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str | None) -> None:
-    """Resolve the gate ID, as a message of a person to the agent would.
+    """Resolve the gate ID, like a person's message to the agent.
 
-    `continue` means with another approach, and `not_a_loop` that there was no need to stop.
+    `continue` means with another approach; `not_a_loop` means that the gate was a mistake.
     """
     gate = source_at(where, default()).resolve(gate_id, decision, note, who=who)
     effect = (
         "The agent receives it now."
         if is_url(where)
-        else "The counters begin anew with the next `looptrace ingest` into this store."
+        else "The next `looptrace ingest` into this store resets the counters."
     )
     task = plain(gate.task, _CELL_LENGTH_MAX)
     click.echo(f"Gate {gate.id} of task {task} is resolved: {decision}. {effect}")
@@ -115,7 +115,7 @@ def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str 
 @click.argument("url", metavar="URL[,...]")
 @_format
 def watch(url: str, form: str) -> None:
-    """Print what is told of loops as the server at URL tells it, until it ends or Ctrl-C.
+    """Print the events of the server at URL as they happen, until it ends or Ctrl-C.
 
     The openings of the gates that are open now come first.
     """
@@ -127,7 +127,7 @@ def watch(url: str, form: str) -> None:
 @_where
 @_format
 def metrics(where: str, form: str) -> None:
-    """Print how often the tasks of a store or a server loop, and how often they are stopped."""
+    """Print how often tasks of a store or a server loop, and how often they are stopped."""
     counts = source_at(where, default()).metrics()
     if form == "json":
         _print_json(counts)
@@ -136,7 +136,7 @@ def metrics(where: str, form: str) -> None:
 
 
 def notice_line(notice: GateNotice) -> str:
-    """Write what was told of a loop, in a line."""
+    """Write an event in one line."""
     what = notice.type.replace("_", " ")
     by = f", {notice.rule}" if notice.rule else ""
     words = [notice.decision, notice.note] if notice.decision else [notice.reason]

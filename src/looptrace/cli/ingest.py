@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json  # a log line has spaces, as its page shows it
+import json  # a log line has spaces, as its page in the docs
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from looptrace.processes import Processes
     "store_dir",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the store; it is made where there is none.",
+    help="Folder of the store; it is created if it does not exist.",
 )
 @click.option(
     "--events",
@@ -44,7 +44,7 @@ from looptrace.processes import Processes
     type=click.Choice(CONTENTS),
     default="redacted",
     show_default=True,
-    help="Texts that are stored: all, all but secrets, or only hashes.",
+    help="Texts to store: all, all except secrets, or only hashes.",
 )
 @traces.jobs_option
 @judge_option
@@ -62,9 +62,9 @@ def ingest(
 ) -> None:
     """Add the spans of PATHS to a store, with their turns, findings and gates.
 
-    What the store has already is not added twice. With other settings than the last time, all
-    that it holds is judged anew. Exits with 2 if some of the input could not be
-    read; the rest is in the store.
+    Spans that are already in the store are not added again. If the settings differ from the last
+    time, the whole store is evaluated again. Exits with 2 if some of the input could not be read;
+    the rest is in the store.
     """
     asked = judge_of(judge, settings)
     with Processes(jobs) as processes, SpanSpool() as spool:
@@ -91,7 +91,7 @@ def ingest(
 
 
 def _judged(store_dir: Path, judge: Judge, settings: Settings) -> int:
-    """Put the open gates to the judge; returns how many of them it resolved."""
+    """Ask the judge about the open gates; returns how many of them it resolved."""
     decides = settings.judge is not None and settings.judge.decides
     with traces.working("asking the judge"), reader.open_gates(store_dir) as gates:
         return judge_gates(store_dir, gates, judge, decides=decides).resolved

@@ -1,4 +1,4 @@
-"""The command line: one command a file, which is imported when it is used."""
+"""The command line: one file for each command, which is imported when it is used."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from looptrace import __version__
 from looptrace.cli import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_PIPE_CLOSED, EXIT_UNREADABLE
 from looptrace.errors import LooptraceError
 
-# Each is the command of this name, in the module of this name.
+# Each is a command; the module has the same name.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
-        "demo": "Find the loops in example traces, which ship with looptrace.",
+        "demo": "Find the loops in the example traces of looptrace.",
         "analyze": "Find the loops in traces.",
         "explain": "Show the turns of a task, and how far each rule got.",
         "escalation": "Report on one gate, for a person or a debugging agent.",
         "backtest": "Compare two settings over the same traces.",
-        "calibrate": "Propose thresholds out of tasks that were well.",
-        "train": "Learn from a store when a loop is likely to come.",
+        "calibrate": "Propose thresholds from tasks that went well.",
+        "train": "Train a model that predicts loops, from a store.",
         "ingest": "Add traces to a store, with turns, findings and gates.",
         "serve": "Receive traces, find loops as they happen, and stop them.",
-        "gates": "Show gates, and record what a person decides.",
-        "watch": "Show gates as they open, on the whole screen, and resolve them by keys.",
-        "mcp": "Let coding agents ask a store whether they go in circles.",
-        "webhooks": "Try receivers, and list, send and replay what is for them.",
+        "gates": "Show gates, and record people's decisions.",
+        "watch": "Show gates as they open, full screen, and resolve them by keys.",
+        "mcp": "Let coding agents ask a store whether they loop.",
+        "webhooks": "Test receivers of webhooks, and list, send and replay their events.",
         "export": "Send the gates of a store as spans into the agents' traces.",
-        "query": "Ask a store in SQL.",
+        "query": "Query a store with SQL.",
         "rule": "Show what a rule finds, and its settings.",
         "config": "Show, check or write the settings.",
-        "doctor": "Check the installation, and what looptrace would talk to.",
+        "doctor": "Check the installation, ports, store, endpoints and clock.",
     }
 )
 
-# Those that fit settings to traces, and those that run until they are ended, have folders.
+# The commands that fit settings to traces, and those that run until they are ended, have folders.
 _FOLDERS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("backtest", "calibrate", "train"), "looptrace.cli.tuning"),
@@ -52,13 +52,13 @@ _FOLDERS: Mapping[str, str] = MappingProxyType(
 
 _ERROR_CHARS_MAX = 500
 _REPORT = (
-    "looptrace has crashed, which is a fault of looptrace. Please report it with the lines above, "
-    "the command, and what `looptrace --version` prints. Nothing was sent anywhere."
+    "looptrace crashed; this is a bug in looptrace. Please report it with the lines above, "
+    "the command, and the output of `looptrace --version`. Nothing was sent anywhere."
 )
 
 
 class _Commands(click.Group):
-    """The commands; each error of looptrace ends one with a line on stderr and exit code 2."""
+    """The commands; an error of looptrace ends a command with a line on stderr and exit code 2."""
 
     def list_commands(self, _context: click.Context) -> list[str]:
         return [*COMMANDS, *self.commands]
@@ -83,20 +83,20 @@ class _Commands(click.Group):
         try:
             return super().invoke(context)
         except LooptraceError as error:
-            # Only here, so that `--help` comes at once.
+            # Only here, so that `--help` is fast.
             from looptrace.analyzer.text.display import plain  # noqa: PLC0415
 
             click.echo(f"Error: {plain(str(error), _ERROR_CHARS_MAX)}", err=True)
             context.exit(EXIT_UNREADABLE)
         except OSError as error:
-            if error.errno == errno.EPIPE:  # click would end with 1, which means something else.
+            if error.errno == errno.EPIPE:  # click would exit with 1, which has another meaning.
                 _end_without_reader()
             raise
 
 
 def _end_without_reader() -> NoReturn:
-    """End as other programs do whose reader is gone: in silence."""
-    # What is still buffered has nowhere to go, and would be an error at the end of the process.
+    """End silently, like other programs whose reader is gone."""
+    # The buffered output has no reader, and would cause an error at the end of the process.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(EXIT_PIPE_CLOSED)
 
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def run() -> NoReturn:
-    """Run the command of this process, and end it with the exit code of what happened."""
+    """Run the command of this process, and exit with its exit code."""
     try:
         code = main.main(standalone_mode=False)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`looptrace query`: ask a store, with the queries that ship or with SQL of one's own."""
+"""`looptrace query`: query a store, with looptrace's queries or with your own SQL."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from looptrace.collector.store.sql import QueryResult, ask, ask_typed
     "stores",
     multiple=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the store, as `looptrace ingest` made it; several are asked as one.",
+    help="Folder of a store of `looptrace ingest`; several are queried as one.",
 )
 @click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="Value of a parameter.")
-@click.option("--sql", help="SQL of your own instead of NAME: one statement, which can only read.")
+@click.option("--sql", help="Your own SQL instead of NAME: one statement, which can only read.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "json", "csv"]),
     default="table",
     show_default=True,
-    help="How to print the rows.",
+    help="Form of the rows.",
 )
 def query(
     name: str | None,
@@ -45,8 +45,8 @@ def query(
 ) -> None:
     """Run the query NAME on a store; with neither NAME nor --sql, list the queries.
 
-    SQL reads spans, turns and findings, and what was decided: events, gates, pivots and tasks.
-    "DESCRIBE turns" shows the columns of one.
+    SQL reads spans, turns, findings, events, gates, pivots and tasks. "DESCRIBE turns" shows the
+    columns of a table.
     """
     if name is None and sql is None:
         _list_queries()
@@ -54,7 +54,7 @@ def query(
     if name is not None and sql is not None:
         raise click.UsageError("Give either NAME or --sql.")
     if not stores:
-        raise click.UsageError("Missing option '--store': the folder of the store to ask.")
+        raise click.UsageError("Missing option '--store': the folder of the store to query.")
     shipped = None if name is None else _query(name)
     values = _values(shipped, params)
     for store_dir in stores:
@@ -78,16 +78,16 @@ def _query(name: str) -> queries.Query:
 
 
 def _values(query: queries.Query | None, params: tuple[str, ...]) -> dict[str, str]:
-    """Read the parameters given, and check that they are those of the query."""
+    """Read the given parameters, and check that the query has them."""
     wanted = tuple(parameter.name for parameter in query.parameters) if query else ()
     values: dict[str, str] = {}
     for param in params:
         name, equals, value = param.partition("=")
         if not equals:
-            raise click.UsageError(f"--param {param!r} is not written KEY=VALUE.")
+            raise click.UsageError(f"--param {param!r} must be KEY=VALUE.")
         if name not in wanted:
             raise click.UsageError(
-                f"There is no parameter {name!r} here. {did_you_mean(name, wanted)}"
+                f"The query has no parameter {name!r}. {did_you_mean(name, wanted)}"
             )
         values[name] = value
     for name in wanted:

@@ -1,4 +1,4 @@
-"""`looptrace rule`: what a rule finds, and its settings in force."""
+"""`looptrace rule`: the description of a rule, and its settings in force."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from looptrace.rules.docs import about, summary
 @click.argument("name", required=False)
 @config_option
 def rule(name: str | None, settings: Settings) -> None:
-    """Print what the rule NAME finds, what it leaves alone, and its settings in force.
+    """Print what the rule NAME finds, what it ignores, and its settings in force.
 
     Without NAME, the rules are listed.
     """

@@ -1,4 +1,4 @@
-"""`looptrace webhooks`: try receivers, and look after what is sent to them."""
+"""`looptrace webhooks`: test receivers, and manage the events for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=
 
 @click.group()
 def webhooks() -> None:
-    """Try the receivers of webhooks, and list, send and replay what is for them."""
+    """Test receivers of webhooks, and list, send and replay their events."""
 
 
 @webhooks.command()
@@ -43,13 +43,13 @@ def webhooks() -> None:
     "--secret",
     default=f"env:{_VARIABLE}",
     show_default=True,
-    help="Where the secret for a URL lies: env:VARIABLE or file:PATH.",
+    help="Place of the secret for a URL: env:VARIABLE or file:PATH.",
 )
 @click.option(
     "--allow-private",
     multiple=True,
     metavar="NETWORK",
-    help="Network within which a URL may lead though it is not public.",
+    help="Network that is not public in which the receiver of a URL may be.",
 )
 @config_option
 def test(
@@ -57,7 +57,7 @@ def test(
 ) -> None:
     """Send a signed sample to a URL, or to the webhook NAME of the settings.
 
-    Exits with 1 where it is not accepted.
+    Exits with 1 if it is not accepted.
     """
     with traces.needing("server", "sending"):
         from looptrace.collector.webhooks.client import Http  # noqa: PLC0415
@@ -79,22 +79,22 @@ def test(
 @webhooks.command(name="list")
 @_store
 def list_endpoints(store_dir: Path) -> None:
-    """List the endpoints that STORE has queued events for, with the state of each."""
+    """List the endpoints for which STORE has queued events, with the state of each."""
     with Outbox.open(gates_path(store_dir)) as outbox:
         endpoints = outbox.endpoints()
     for endpoint in endpoints:
         click.echo(_line(endpoint))
     if not endpoints:
-        click.echo("No endpoint yet: no event has been queued for a webhook.")
+        click.echo("No endpoint yet: no event was queued for a webhook.")
 
 
 @webhooks.command()
 @_store
 @config_option
 def send(store_dir: Path, settings: Settings) -> None:
-    """Send what is due now from STORE, and end; for those who run no server.
+    """Send the events of STORE that are due now, and end; for use without a server.
 
-    Exits with 1 where something was not accepted; that is tried again by a later send.
+    Exits with 1 if an event was not accepted; a later send tries it again.
     """
     with traces.needing("server", "sending"):
         from looptrace.collector.webhooks.dispatcher import (  # noqa: PLC0415
@@ -120,14 +120,14 @@ def send(store_dir: Path, settings: Settings) -> None:
 
 @webhooks.command()
 @_store
-@click.option("--endpoint", help="Only what was for this one.")
+@click.option("--endpoint", help="Only events for this endpoint.")
 @click.option(
     "--since",
     type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
-    help="Only what was given up since then, in UTC.",
+    help="Only events that were given up since this time, in UTC.",
 )
 def replay(store_dir: Path, endpoint: str | None, since: datetime | None) -> None:
-    """Put dead letters of STORE back among what is to be sent."""
+    """Queue dead letters of STORE to be sent again."""
     since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
     since_ns = min(since_s * NS_PER_S, _NS_MAX)
     with Outbox.open(gates_path(store_dir)) as outbox:
@@ -140,7 +140,7 @@ def replay(store_dir: Path, endpoint: str | None, since: datetime | None) -> Non
 @_store
 @click.argument("endpoint", metavar="NAME")
 def enable(store_dir: Path, endpoint: str) -> None:
-    """Let the endpoint NAME of STORE be tried again after it was disabled."""
+    """Enable the endpoint NAME of STORE again after it was disabled."""
     with Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         outbox.enable(endpoint)

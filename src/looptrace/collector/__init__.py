@@ -1,6 +1,6 @@
-"""The edge: everything that touches files, sockets, clocks or the OpenTelemetry SDK.
+"""All code that uses files, sockets, clocks or the OpenTelemetry SDK.
 
-The names here are for an agent's author, and need nothing but OpenTelemetry.
+The names here are for an agent's author, and need only OpenTelemetry.
 """
 
 from looptrace.collector.sdk.agent_gate import AgentGate, GateOpenError, GateState, TaskCancelled

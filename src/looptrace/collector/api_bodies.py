@@ -16,7 +16,7 @@ from looptrace.collector.store.gates import StoredGate
 
 
 class ApiError(msgspec.Struct):
-    """What is wrong, and what to do, in one line."""
+    """The problem, and what to do, in one line."""
 
     error: str
 
@@ -25,11 +25,11 @@ class GateList(msgspec.Struct):
     """At most 1,000 gates, the open ones first, then the newest."""
 
     gates: list[StoredGate]
-    total: Annotated[int, Meta(description="Gates that there are.")]
+    total: Annotated[int, Meta(description="Number of all gates.")]
 
 
 class ShownGate(msgspec.Struct):
-    """A gate, the event that opened it, and what people wrote of gates like it."""
+    """A gate, the event that opened it, and people's notes on similar gates."""
 
     gate: StoredGate
     event: GateEvent
@@ -37,7 +37,7 @@ class ShownGate(msgspec.Struct):
     report: Annotated[
         msgspec.Raw,
         Meta(
-            description="What `looptrace escalation --format json` prints "
+            description="The output of `looptrace escalation --format json` "
             "(docs/escalation.schema.json); null until the turns are in the store.",
             extra_json_schema={"type": ["object", "null"]},
         ),
@@ -51,17 +51,17 @@ class GateAnswer(msgspec.Struct):
 
 
 class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """How the task of a gate goes on."""
+    """The decision on a gate."""
 
-    # The store knows the decisions; its error names the nearest one.
+    # The store has the list of decisions; its error names the nearest one.
     decision: Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Decision))})]
     note: Annotated[
         str | None,
-        Meta(description="Note for the agent, and for people who meet this loop again."),
+        Meta(description="Note for the agent, and for people who get this loop again."),
     ] = None
     who: Annotated[
         str | None,
-        Meta(description="Who decides; where the token has a name, that one is recorded."),
+        Meta(description="Who decides; if the token has a name, that one is recorded."),
     ] = None
 
 
@@ -69,30 +69,26 @@ _NAMES = Meta(max_length=STREAM_NAMES_MAX)
 
 
 class FollowBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What the process behind a stream is at work on."""
+    """The tasks and traces on which the process behind a stream works."""
 
-    tasks: Annotated[
-        list[str], _NAMES, Meta(description="Tasks or sessions that it asks for.")
-    ] = []
+    tasks: Annotated[list[str], _NAMES, Meta(description="Tasks or sessions to follow.")] = []
     traces: Annotated[
-        list[str], _NAMES, Meta(description="Ids, in hex, of the traces that it runs.")
+        list[str], _NAMES, Meta(description="Ids, in hex, of the traces of the process.")
     ] = []
-    dropped: Annotated[
-        list[str], _NAMES, Meta(description="Traces of which it wants no more events.")
-    ] = []
+    dropped: Annotated[list[str], _NAMES, Meta(description="Traces to follow no longer.")] = []
     service: Annotated[
         str | None, Meta(description="Service (`service.name`) of the sessions.")
     ] = None
 
 
 class FollowAnswer(msgspec.Struct):
-    """How many names a stream was given."""
+    """The number of names of a stream."""
 
     followed: int
 
 
 class ShownTask(msgspec.Struct):
-    """How a task stands."""
+    """The state of a task."""
 
     task: str
     status: TaskStatus
@@ -103,7 +99,7 @@ class ShownTask(msgspec.Struct):
     last_attempt: Annotated[str | None, Meta(description="End of the last attempt, ISO 8601.")]
     last_status: str | None
     last_blockers: Annotated[
-        str | None, Meta(description="As it was recorded, mostly a list in JSON.")
+        str | None, Meta(description="As it was recorded, usually a list in JSON.")
     ]
     gates: list[StoredGate]
 
@@ -122,10 +118,10 @@ class ListedTask(msgspec.Struct):
 
 
 class TaskList(msgspec.Struct):
-    """At most 1,000 tasks: those that wait for a person first, then those last at work."""
+    """At most 1,000 tasks: those that wait for a person first, then the most recently active."""
 
     tasks: list[ListedTask]
-    total: Annotated[int, Meta(description="Tasks that there are.")]
+    total: Annotated[int, Meta(description="Number of all tasks.")]
 
 
 class Readiness(msgspec.Struct):
@@ -135,13 +131,13 @@ class Readiness(msgspec.Struct):
         dict[str, bool], Meta(description="The parts are `detection`, `storing` and `log`.")
     ]
     backlog_spans: Annotated[
-        int, Meta(description="Spans of before the start on which the rules have not run yet.")
+        int, Meta(description="Spans from before the start on which the rules have not run yet.")
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class WarmingTask:
-    """A task at work, and the rule that is one attempt short of a loop there."""
+    """An active task, and its rule that is one attempt short of a loop."""
 
     task: str
     agent: str
@@ -153,6 +149,6 @@ class WarmingTask:
 
 
 class WarmingList(msgspec.Struct):
-    """Tasks that have no loop yet, the last at work first."""
+    """Tasks without a loop yet, the most recently active first."""
 
     tasks: list[WarmingTask]

@@ -1,4 +1,4 @@
-"""The paths of the gates API, which the server serves and its clients ask."""
+"""The paths of the gates API, for the server and its clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ STREAM_PATH = "/v1/gates/stream"
 # One stream, by the id that its answer has in this header.
 OWN_STREAM_PATH = STREAM_PATH + "/{stream}"
 STREAM_HEADER = "Looptrace-Stream"
-# Tasks, and traces, that a stream may be told of at once.
+# Tasks, and traces, that a stream may follow at once.
 STREAM_NAMES_MAX = 1_000
 
 # Beside OTLP's own `/v1/metrics`.

@@ -1,7 +1,7 @@
-"""Links by which whoever has one may decide on one gate, until a time and after a confirmation.
+"""Links that let their holder decide on one gate, until a time and after a confirmation.
 
-A link is signed with the key of the store. It shows a form and changes nothing by itself, so that
-what fetches it for a preview decides nothing.
+A link is signed with the key of the store. It shows a form and changes nothing by itself, so a
+program that fetches it for a preview decides nothing.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _DIGITS_MAX = 12  # of a time in seconds
 
 @dataclass(frozen=True, slots=True)
 class DecisionLinks:
-    """Makes such links, and knows its own."""
+    """Makes such links, and recognises its own."""
 
     key: bytes = field(repr=False)
 
     def link(self, base_url: str, gate: str, decision: Decision, until_s: int) -> str:
-        """Return the link for one decision on a gate, which holds until a time."""
+        """Return the link for one decision on a gate, which is valid until a time."""
         sign = self._sign(gate, decision, str(until_s))
         query = urlencode({"decision": decision, "until": until_s, "sign": sign})
         return f"{base_url.rstrip('/')}{PATH}/{quote(gate, safe='')}?{query}"
 
     def holds(self, gate: str, given: Mapping[str, str], now_s: float) -> bool:
-        """Return whether the values of a link to a gate were signed here, and hold still."""
+        """Return whether the values of a link to a gate were signed here, and are still valid."""
         decision, until = given.get("decision", ""), given.get("until", "")
         if decision not in DECISIONS or not (until.isdecimal() and len(until) <= _DIGITS_MAX):
             return False

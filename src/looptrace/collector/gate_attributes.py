@@ -1,4 +1,4 @@
-"""The attributes that a gate event has on spans, live or exported."""
+"""The attributes of a gate event on spans, live or exported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def attributes_of(notice: GateNotice, *, content: bool = False) -> dict[str, Att
         semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(notice.loop_count),
         semconv.GEN_AI_EVALUATION_EXPLANATION: words,
     }
-    # A note beside a decision is meant for others; without one it is a message of the trace.
+    # A note with a decision is meant for others; a note without one is a message of the trace.
     if notice.decision or content:
         values[semconv.NOTE] = notice.note
     if not content:

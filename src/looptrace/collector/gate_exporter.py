@@ -1,8 +1,8 @@
-"""Gates back into the traces: as spans in the trace of the agent whose loop they are about.
+"""Export of gates, as spans in the traces of the agents that loop.
 
 Each event of a store becomes a span `looptrace.gate` below the span of its turn, with links to the
-turns of the loop. Its id is made from the event's, so that sending it twice makes one span. How far
-each receiver has come is kept in the store.
+turns of the loop. Its id is made from the event's, so sending it twice makes one span. The store
+keeps the position of each receiver.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from looptrace.semconv import GATE_EVENT, SCOPE
 _logger = logging.getLogger(__name__)
 
 BATCH_EVENTS = 256
-# As many as the SDK keeps of a span; of more, those in the middle are left out.
+# As many as the SDK keeps for a span; of more, those in the middle are left out.
 LINKS_MAX = 128
 TIMEOUT_S = 10.0
 RETRY_S, RETRY_S_MAX = 1.0, 60.0
@@ -57,10 +57,10 @@ class ExportError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where spans are sent, and which: of gates alone or of all that was told.
+    """The receiver of spans, and the events to send: only those of gates, or all.
 
-    The scheme of `url` is that of OTLP over HTTP, or `grpc` or with TLS `grpcs`. Without `content`
-    a signature is a hash, and no words are sent that an agent may have said.
+    The scheme of `url` is that of OTLP over HTTP, or `grpc`, or `grpcs` with TLS. Without `content`
+    a signature is a hash, and no text is sent that an agent may have written.
     """
 
     url: str
@@ -70,17 +70,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How many spans were sent, and the number of the last event that was looked at."""
+    """The number of sent spans, and the number of the last event that was read."""
 
     spans: int
     seq: int
 
 
 def exporter_of(url: str) -> SpanExporter:
-    """Return the official exporter for a URL; what else it should know the OTEL_* variables say.
+    """Return the official exporter for a URL; the OTEL_* variables set everything else.
 
     Raises:
-        InputError: if it is no URL to which spans can be sent.
+        InputError: if spans cannot be sent to the URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not parts.hostname:
@@ -100,10 +100,10 @@ def exporter_of(url: str) -> SpanExporter:
 
 
 def export(store_dir: Path, target: Target, *, again: bool = False) -> Exported:
-    """Send what was not sent yet to a target, or all of it `again`.
+    """Send the events that were not sent to a target yet, or all of them `again`.
 
     Raises:
-        ExportError: if the target does not take it; what it took before is noted.
+        ExportError: if the target does not accept them; accepted ones are recorded.
         StoreError: if the store cannot be read.
     """
     sender = _Sender(store_dir, target)
@@ -114,8 +114,8 @@ def export(store_dir: Path, target: Target, *, again: bool = False) -> Exported:
             seq, sent = batch[-1][0], sender.send(batch)
             if sent is None:
                 raise ExportError(
-                    f"{urlsplit(target.url).hostname}: does not take the spans; what it took is "
-                    "noted, so that the next export goes on from there."
+                    f"{urlsplit(target.url).hostname}: does not accept the spans; the next export "
+                    "goes on after the last accepted one."
                 )
             spans += sent
     finally:
@@ -124,20 +124,20 @@ def export(store_dir: Path, target: Target, *, again: bool = False) -> Exported:
 
 
 class GateExporter:
-    """Sends what is told as it is told, on a thread of its own, until it is closed.
+    """Sends events as they are recorded, on a thread of its own, until it is closed.
 
-    What is not sent stays in the store, so that nothing piles up in memory, and whatever is killed
-    when, the next one goes on where it was. A target that is away is tried again ever more rarely.
+    Unsent events stay in the store, so nothing piles up in memory, and after a kill the next
+    exporter goes on from there. The pauses between tries of an unreachable target grow.
     """
 
     def __init__(self, store_dir: Path, target: Target) -> None:
         """Prepare to send.
 
         Raises:
-            InputError: if it is no URL to which spans can be sent.
+            InputError: if spans cannot be sent to the URL.
         """
         self.spans = 0  # sent
-        self.failures = 0  # batches that were not taken
+        self.failures = 0  # batches that were not accepted
         self._sender = _Sender(store_dir, target)
         self._worker = Worker("looptrace-export", self._run)
 
@@ -150,7 +150,7 @@ class GateExporter:
         self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
-        """Stop, and say whether it ended within the time; what it can it sends before."""
+        """Send what is possible, stop, and return whether it ended in time."""
         self._worker.close(timeout_s / 2)
         self._sender.close()  # Ends the waiting within an export.
         return self._worker.close(timeout_s / 2)
@@ -168,7 +168,7 @@ class GateExporter:
                 yield 0.0
 
     def _round(self) -> bool:
-        """Send what there is; says whether all of it was taken."""
+        """Send all waiting events; returns whether all were accepted."""
         try:
             for batch in self._sender.batches(self._sender.seq()):
                 sent = self._sender.send(batch)
@@ -182,7 +182,7 @@ class GateExporter:
 
 
 class _Sender:
-    """Sends events of one store to one target, and notes how far it came."""
+    """Sends events of one store to one target, and records its position."""
 
     def __init__(self, store_dir: Path, target: Target) -> None:
         self._dir = store_dir
@@ -193,7 +193,7 @@ class _Sender:
         self._exporter.shutdown()
 
     def seq(self) -> int:
-        """Return the number of the last event that the target took."""
+        """Return the number of the last event that the target accepted."""
         return _progress(self._dir).get(_name(self._target), 0)
 
     def batches(self, after_seq: int) -> Iterator[list[tuple[int, GateEvent]]]:
@@ -203,7 +203,7 @@ class _Sender:
                 yield batch
 
     def send(self, batch: list[tuple[int, GateEvent]]) -> int | None:
-        """Send a batch, and note that; returns how many spans it was, None if it was not taken."""
+        """Send a batch, and record it; returns its number of spans, None if it was not accepted."""
         events = [event for _, event in batch if self._is_wanted(event)]
         turns = _turns_of(self._dir, {event.task for event in events})
         spans = spans_of(events, turns, content=self._target.content)
@@ -251,7 +251,7 @@ def _span(event: GateEvent, turns: pl.DataFrame | None, *, content: bool) -> Rea
 
 
 def _linked(event: GateEvent, turns: pl.DataFrame | None) -> list[tuple[int, int]]:
-    """Return trace and span of a loop's turns, each once; of the event where none is known."""
+    """Return trace and span of a loop's turns, each once; those of the event if none is known."""
     known: list[tuple[str, str]] = []
     if turns is not None:
         within = pl.col("turn").is_between(event.turn_first, event.turn)
@@ -284,7 +284,9 @@ def _progress(store_dir: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read; delete it, and all is sent again.") from error
+        raise StoreError(
+            f"{path}: cannot be read; delete it, and all events are sent again."
+        ) from error
 
 
 def _note(store_dir: Path, name: str, seq: int) -> None:

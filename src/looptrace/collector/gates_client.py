@@ -1,4 +1,4 @@
-"""The gates of a server that runs, asked over HTTP."""
+"""The gates of a running server, over HTTP."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _JSON_BYTES_MAX = 64 << 20
 
 
 class RemoteGates:
-    """What `GateStore` tells of gates and takes, of a server.
+    """The methods of `GateStore`, for a server.
 
     Raises:
-        GateError: by every method, if the server says that it is asked for what cannot be.
-        StoreError: if it cannot be asked.
+        GateError: by every method, if the server refuses the request.
+        StoreError: if the server cannot be reached.
     """
 
     def __init__(self, server: Server) -> None:
@@ -50,13 +50,13 @@ class RemoteGates:
         return self._asked("GET", _GATES + query, GateList).gates
 
     def gate(self, gate_id: str, _meaning: Meaning | None = None) -> GateDetails:
-        """Return a gate with what led to it; how meaning is compared is the server's setting."""
+        """Return a gate with its history; the server's settings decide how meaning is compared."""
         return self._asked("GET", f"{_GATES}/{quote(gate_id, safe='')}", GateDetails)
 
     def resolve(
         self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
     ) -> StoredGate:
-        """Record what a person decided, and who; returns the gate."""
+        """Record a person's decision and name; returns the gate."""
         body = msgspec.json.encode(DecisionBody(decision, note, who)).decode()
         path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
         return self._asked("POST", path, GateAnswer, body).gate
@@ -70,7 +70,7 @@ class RemoteGates:
         return self._asked("GET", WARMING_PATH, WarmingList).tasks
 
     def watch(self) -> Iterator[GateNotice]:
-        """Follow what is told, beginning with the gates that are open, until the server ends."""
+        """Follow the events, beginning with the openings of open gates, until the server ends."""
         try:
             for _, data in events_of(self._server):
                 yield msgspec.json.decode(data, type=GateNotice)
@@ -95,6 +95,5 @@ class RemoteGates:
             return StoreError(str(error))
         why = getattr(error, "strerror", None) or error
         return StoreError(
-            f"{self._server.url}: cannot be asked for gates ({why}); is `looptrace serve` running "
-            "there?"
+            f"{self._server.url}: gates cannot be read ({why}); is `looptrace serve` running there?"
         )

@@ -1,4 +1,4 @@
-"""The header by which a server says when to come back."""
+"""The header with which a server says when to try again."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def seconds(retry_after: str, default_s: float) -> float:
     try:
         date = parsedate_tz(retry_after)
         return max(mktime_tz(date) - time.time(), 0.0) if date else default_s
-    except (ValueError, OverflowError):  # There is no such day.
+    except (ValueError, OverflowError):  # The date does not exist.
         return default_s

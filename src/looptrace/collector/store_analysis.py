@@ -1,7 +1,7 @@
-"""The loops of a store, found anew bucket by bucket, by whatever does the work on buckets.
+"""Analysis of a store, bucket by bucket, by any engine that works on buckets.
 
-Of a bucket whose findings the store made by the same settings and code, only the tasks that have
-some are judged again; of the others only what they add to the counts is read.
+If the store made the findings of a bucket with the same settings and code, only tasks with findings
+are evaluated again; for other tasks only their counts are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class _BucketAnalysis:
-    """What was found in a bucket; the turns are those of tasks with findings."""
+    """The findings of a bucket; the turns are those of tasks with findings."""
 
     analysis: Analysis
     sessions: pl.Series
@@ -43,11 +43,11 @@ def analyse_store(
 ) -> Analysis:
     """Find the loops of a store by these settings, whatever rules its findings were made with.
 
-    `engine` does the work on each bucket, as `map` does; the work and the buckets can be pickled.
+    `engine` does the work on each bucket, like `map`; the work and the buckets can be pickled.
     Without turns, which are those of tasks with findings, memory hardly grows with the store.
 
     Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
+        StoreError: if the folder is not a store, or a file in it cannot be read.
     """
     spans = reader.count_spans(store_dir)
     columns = tuple(TURN_SCHEMA) if with_turns else CALL_COLUMNS
@@ -63,10 +63,10 @@ def analyse_store(
 def work_on_buckets(
     store_dir: Path, settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine = map
 ) -> Iterator[R]:
-    """Do this work for the turns of whole tasks, part by part, which compare by the settings.
+    """Do some work for the turns of whole tasks, part by part, compared by these settings.
 
     Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
+        StoreError: if the folder is not a store, or a file in it cannot be read.
     """
     of_bucket = reader.BucketWork(settings.policy.sameness, work)
     return chain.from_iterable(engine(of_bucket, reader.buckets(store_dir)))
@@ -75,7 +75,7 @@ def work_on_buckets(
 def _analysis_of_bucket(
     settings: Settings, columns: Sequence[str], bucket: reader.Bucket
 ) -> _BucketAnalysis:
-    """Find the loops of a bucket; of the turns these columns are kept."""
+    """Find the loops of a bucket; only these columns of the turns are kept."""
     source = detection_source(settings.policy)
     with reader.reading_bucket(bucket):
         if is_judged_by(bucket.store_dir, bucket.number, source):
@@ -93,7 +93,7 @@ def _analysis_of_bucket(
 def _of_judged(
     bucket: reader.Bucket, settings: Settings, columns: Sequence[str]
 ) -> _BucketAnalysis:
-    """Find the loops of a bucket where the store says which tasks have some."""
+    """Find the loops of a bucket for which the store says which tasks have some."""
     turns = scan_bucket(bucket.store_dir, "turns", bucket.number)
     counts = _counts(turns)
     found = read_bucket(bucket.store_dir, "findings", bucket.number, ["task"])
@@ -124,7 +124,7 @@ def _joined(parts: Sequence[Analysis], columns: Sequence[str]) -> Analysis:
 
 
 def _counts(turns: pl.LazyFrame) -> pl.DataFrame:
-    """Count what a summary has of the turns of each task and session."""
+    """Add up the counts of a summary for each task and session."""
     return (
         turns.group_by("task", "session")
         .agg(

@@ -1,4 +1,4 @@
-"""Links into the tracing system, out of the template of the settings."""
+"""Links into the tracing system, from the template in the settings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from looptrace.analyzer.settings.page import SESSION, SPAN, TRACE
 
 @dataclass(frozen=True, slots=True)
 class TraceLinks:
-    """Where a trace is shown; nowhere where the settings do not say."""
+    """Maker of links to traces; without a template it makes none."""
 
     template: str
 
     def to(self, trace_id: str, span_id: str = "", session: str = "") -> str:
-        """Return the address of a trace, of a span or of a session; empty where there is none."""
+        """Return the address of a trace, of a span or of a session; empty if there is none."""
         values = {TRACE: trace_id, SPAN: span_id, SESSION: session}
         address = self.template
         for name, value in values.items():

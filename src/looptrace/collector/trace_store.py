@@ -34,7 +34,7 @@ from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import InputError
 from looptrace.processes import Engine, Processes
 
-# Loops that a notebook shows of a store; `findings` has all.
+# Loops of a store that a notebook shows; `findings` has all.
 LOOPS_SHOWN_MAX = 5
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ _GATE_SCHEMA = pl.Schema(
 
 
 class Records(Sequence[T], Generic[T]):
-    """Objects of one type, made out of the rows of a frame when they are asked for."""
+    """Objects of one type, made from the rows of a frame when they are read."""
 
     def __init__(self, frame: pl.DataFrame, make: Callable[..., T]) -> None:
         self._frame = frame
@@ -87,7 +87,7 @@ class Records(Sequence[T], Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task with its turns, and with what was found and decided; a notebook shows its strip."""
+    """A task with its turns, findings and gates; a notebook shows its strip."""
 
     id: str
     turns: Records[Turn]
@@ -99,7 +99,7 @@ class Task:
 
 
 class TraceStore:
-    """A store, read again at each look, so that it shows what a server has written meanwhile."""
+    """A store, read again at each access, so that it shows what a server wrote meanwhile."""
 
     def __init__(self, folder: Path, skipped: Sequence[Skipped] = ()) -> None:
         self.folder = folder
@@ -112,7 +112,7 @@ class TraceStore:
 
     @property
     def turns(self) -> Records[Turn]:
-        """The turns of all tasks, which must fit in memory; `task` reads those of one."""
+        """The turns of all tasks, which must fit in memory; `task` reads the turns of one."""
         return Records(
             pl.concat([pl.DataFrame(schema=TURN_SCHEMA), *reader.read_turns(self.folder)]), Turn
         )
@@ -152,10 +152,10 @@ class TraceStore:
         return Task(task, Records(turns, Turn), tuple(findings), tuple(events))
 
     def judge(self, settings: Settings | None = None, engine: Engine = map) -> Analysis:
-        """Find the loops anew by these settings, without writing to the store.
+        """Find the loops with these settings, without writing to the store.
 
-        `engine` is called as `map` is, with a function and the 16 buckets of the store, which share
-        no task; both can be pickled, so that a cluster may do the work.
+        `engine` is called like `map`, with a function and the 16 buckets of the store, which share
+        no task; both can be pickled, so a cluster may do the work.
 
         Raises:
             InputError: if a file of the store cannot be read.
@@ -163,9 +163,9 @@ class TraceStore:
         return analyse_store(self.folder, settings or default(), engine)
 
     def sql(self, sql: str) -> pl.DataFrame:
-        """Return the answer to one statement of DuckDB's SQL, which can only read.
+        """Return the result of one statement of DuckDB's SQL, which can only read.
 
-        It sees `spans`, `turns`, `findings`, `events`, `gates`, `pivots`, `opinions` and `tasks`.
+        Its tables: `spans`, `turns`, `findings`, `events`, `gates`, `pivots`, `opinions`, `tasks`.
 
         Raises:
             InputError: if DuckDB refuses the statement, or it takes too much time or memory.
@@ -174,10 +174,10 @@ class TraceStore:
             return _frame(answer)
 
     def query(self, name: str, **parameters: str) -> pl.DataFrame:
-        """Return the answer to a query that ships with looptrace, as `looptrace query` does.
+        """Return the result of a query of looptrace, like `looptrace query`.
 
         Raises:
-            InputError: if there is no query of this name, or its parameters are others.
+            InputError: if there is no query of this name, or if it has other parameters.
         """
         if name not in queries.names():
             raise InputError(f"There is no query {name!r}. {did_you_mean(name, queries.names())}")
@@ -202,10 +202,10 @@ class TraceStore:
 
 
 def open(store: StrPath) -> TraceStore:  # noqa: A001 - read as `looptrace.open`
-    """Open a store that `looptrace ingest` or `looptrace serve` has made; needs `[analyzer]`.
+    """Open a store of `looptrace ingest` or `looptrace serve`; needs `[analyzer]`.
 
     Raises:
-        StoreError: if the folder is no store.
+        StoreError: if the folder is not a store.
     """
     folder = Path(store)
     require_store(folder)
@@ -213,10 +213,10 @@ def open(store: StrPath) -> TraceStore:  # noqa: A001 - read as `looptrace.open`
 
 
 def analyze(paths: StrPath | Sequence[StrPath], settings: Settings | None = None) -> TraceStore:
-    """Find the loops in files, folders and patterns, by these settings; needs `[analyzer]`.
+    """Find the loops in files, folders and patterns, with these settings; needs `[analyzer]`.
 
-    What is found is kept in a temporary folder for as long as the answer is. Input that cannot be
-    read is in `skipped`.
+    The result uses a temporary folder, which is deleted with it. Input that cannot be read is in
+    `skipped`.
 
     Raises:
         InputError: if a path is a store, which `open` reads.

@@ -1,1 +1,1 @@
-"""Rules: one file each in the folder of its family, pure functions over columns."""
+"""Rules: pure functions over columns, one file each in the folder of its family."""

@@ -1,4 +1,4 @@
-"""What a finding may ask for. It imports nothing that an agent's process lacks."""
+"""The actions that a finding may ask for; imports only what an agent's process has."""
 
 from __future__ import annotations
 

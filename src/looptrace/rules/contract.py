@@ -1,4 +1,4 @@
-"""What a rule is: settings, a lane, and one pure function over the turns of that lane."""
+"""The contract of a rule: settings, a lane, and one pure function over the turns of that lane."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 Checked = Literal["before_loops", "with_loops", "after_loops"]
 CHECKED: tuple[Checked, ...] = get_args(Checked)
 
-RUNGS_MAX = 8  # A ladder of more says nothing that fewer would not.
+RUNGS_MAX = 8  # More rungs are of no use.
 RUNG_ATTEMPTS_MAX = 1_000  # A loop of more attempts has been gated long before.
 
 
@@ -45,11 +45,11 @@ Number = TypeVar("Number", int, float)
 
 
 class SettingError(InputError):
-    """A setting has a value that it cannot have; the message begins with its name and a space."""
+    """A setting has a wrong value; the message begins with its name and a space."""
 
 
 def setting(default: Number, *, ge: Number, le: Number, doc: str) -> Number:
-    """Declare a setting: its default, the least and the greatest value, and what it means."""
+    """Declare a setting: its default, its least and greatest value, and its meaning."""
     result: Number = field(default=default, metadata={"ge": ge, "le": le, "doc": doc})
     return result
 
@@ -61,10 +61,10 @@ def numbers(owner: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 
 def check_bounds(name: str, settings: Mapping[str, tuple[Any, Mapping[str, Any]]]) -> None:
-    """Refuse a value outside its bounds, by the owner's name and its own.
+    """Check that all values are within their bounds.
 
     Raises:
-        SettingError: if there is one.
+        SettingError: if a value is not; the message has the owner's name and the setting's.
     """
     for key, (value, about) in settings.items():
         if not about["ge"] <= value <= about["le"]:
@@ -74,7 +74,7 @@ def check_bounds(name: str, settings: Mapping[str, tuple[Any, Mapping[str, Any]]
 
 
 class Bounds(TypedDict):
-    """What `setting` declares of a number: its least and greatest value, and what it means."""
+    """The declaration of a number by `setting`: its least and greatest value, and its meaning."""
 
     ge: int
     le: int
@@ -90,14 +90,14 @@ class Rung:
 
 
 def ladder_setting(default: tuple[Rung, ...]) -> tuple[Rung, ...]:
-    """Declare the ladder of a rule, which is a setting too: its default, with rising attempts."""
+    """Declare the ladder of a rule, which is also a setting: its default, with rising attempts."""
     result: tuple[Rung, ...] = field(default=default)
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop as a rule puts it into words."""
+    """A loop, as input for a rule's sentence."""
 
     labels: tuple[str, ...]  # of the turns that the others repeat, such as run_tests(a.py)
     attempts: int
@@ -105,23 +105,23 @@ class Loop:
     phase: str | None = None  # of the last turn, and the one before it
     phase_before: str | None = None
     phases: tuple[str, ...] = ()  # of the turns that the others repeat
-    reworded: bool = False  # some of what was asked means the same, but in other words
+    reworded: bool = False  # some requests mean the same in other words
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a rule finds at every turn of a lane; all columns have one element a turn.
+    """The result of a rule at every turn of a lane; all columns have one element for each turn.
 
     A loop fires at a turn when `reached` is at least `needed`. It then spans the last `length`
-    turns of the lane, and goes on where a later turn sees a loop of the same period and the same
+    turns of the lane. It continues if a later turn sees a loop of the same period and the same
     `what` that begins within it.
     """
 
-    reached: Codes  # how many attempts, or rounds of a cycle, end here
-    needed: int | Codes  # one for all turns, or one a turn where settings differ between them
+    reached: Codes  # number of attempts, or rounds of a cycle, that end here
+    needed: int | Codes  # one for all turns, or one for each turn if settings differ between them
     period: Codes  # turns in one round; 1 where one thing repeats
     length: Codes  # turns from the first of the loop to this one
-    what: Codes  # code of what repeats, the same at every turn that sees the same loop
+    what: Codes  # code of the repeated turns, the same at every turn that sees the same loop
     # Which turns of its span belong to a loop: all, those with the same `what`, or those at which
     # it fired. The last is for a `reached` that counts from the start of the task: such a loop goes
     # on however far its turns lie apart, and its attempts are what its last turn has reached.
@@ -137,26 +137,26 @@ class Evaluation:
 class Rule(ABC):
     """A rule: a frozen dataclass whose fields are its settings.
 
-    Its docstring says in one sentence what it finds, and under *Looping* and *Not looping* gives
-    turns in the notation of `looptrace.analyzer.testing.notation`, which are run as tests.
+    The first sentence of its docstring says what the rule finds. *Looping* and *Not looping* list
+    turns in the notation of `looptrace.analyzer.testing.notation`; tests run them.
 
     Raises:
-        SettingError: if a setting lies outside its bounds.
+        SettingError: if a setting is outside its bounds.
     """
 
     name: ClassVar[str]
     lane: ClassVar[LaneSpec]
-    # Whether what it finds is the same beyond doubt. Of what is not, a judge may be asked.
+    # Whether its findings are exact matches. A judge may be asked about other findings.
     exact: ClassVar[bool] = True
     # Whether, where the settings ask for it, what means the same is the same; then what it finds is
     # exact only where it is the same word by word.
     compares_meaning: ClassVar[bool] = False
-    # Whether it holds where no settings say otherwise.
+    # Whether it is on by default.
     on_by_default: ClassVar[bool] = True
     # Whether it reads the texts of its lane, which are kept for such rules only.
     reads_texts: ClassVar[bool] = False
     checked: ClassVar[Checked] = "with_loops"
-    # What its ladder may ask for; what is only a guess may ask for little.
+    # The actions that its ladder may have; a rule that only guesses may have few.
     actions: ClassVar[tuple[Action, ...]] = ACTIONS
 
     def __post_init__(self) -> None:
@@ -164,9 +164,9 @@ class Rule(ABC):
         check_bounds(self.name, self.settings())
 
     if TYPE_CHECKING:
-        # Which action from how many attempts on; each rule has a field of `ladder_setting`.
+        # The actions by number of attempts; each rule has a field of `ladder_setting`.
         ladder: tuple[Rung, ...] = field(init=False)
-    else:  # Type checkers refuse a field in the place of a property.
+    else:  # Type checkers refuse a field in place of a property.
 
         @property
         @abstractmethod
@@ -176,28 +176,28 @@ class Rule(ABC):
     @property
     @abstractmethod
     def lookback(self) -> int:
-        """On how many turns of its lane, its own included, what it finds at a turn depends."""
+        """The number of turns of its lane, including the turn itself, on which a result depends."""
 
     @abstractmethod
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Return how far a loop has got at every turn of the lane."""
+        """Return the state of a loop at every turn of the lane."""
 
     def may_fire(self, turn: NewTurn) -> bool:  # noqa: ARG002
-        """Return whether the rule can fire at a turn of its lane, as far as one turn tells.
+        """Return whether the rule can fire at a turn of its lane, as far as one turn shows.
 
-        Live, a rule is asked to evaluate the lane only where it can. False must be sure; a rule
-        that does not say is always asked.
+        Live, a rule evaluates its lane only if it can fire. False must be certain; a rule without
+        this method always evaluates.
         """
         return True
 
     @abstractmethod
     def say(self, loop: Loop) -> str:
-        """Return a loop in a person's words, without its turn numbers."""
+        """Return a sentence about a loop, without its turn numbers."""
 
     def action(self, attempts: int, seconds: float = inf) -> Action:  # noqa: ARG002
         """Return the highest rung of the ladder that this many attempts reach.
 
-        `seconds` is how long the loop has lasted; most rules do not ask.
+        `seconds` is the duration of the loop; most rules ignore it.
         """
         reached = [rung.action for rung in self.ladder if attempts >= rung.attempts]
         return reached[-1] if reached else self.ladder[0].action
@@ -209,9 +209,9 @@ class Rule(ABC):
 
 @lru_cache
 def constant(value: int, count: int) -> Codes:
-    """Return one value as often as asked, in the room of one; it cannot be written to.
+    """Return a read-only array that repeats one value, in the memory of one.
 
-    `np.broadcast_to` takes as long as a rule does to look at a few turns.
+    `np.broadcast_to` takes as long as a rule needs for a few turns.
     """
     return np.ndarray(count, np.int64, np.int64(value).tobytes(), strides=(0,))
 
@@ -253,13 +253,13 @@ def check_window(rule: Rule, attempts_min: int, window: int, of: str) -> None:
 
 
 def _check_ladder(name: str, ladder: tuple[Rung, ...], actions: tuple[Action, ...]) -> None:
-    """Refuse a ladder that is empty or too long, names no action, or leads downwards."""
+    """Refuse a ladder that is empty or too long, has an unknown action, or leads downwards."""
     if not 1 <= len(ladder) <= RUNGS_MAX:
         raise SettingError(f"{name} has {len(ladder)} rungs; it must have 1 to {RUNGS_MAX}.")
     for rung in ladder:
         if rung.action not in actions:
             known = ", ".join(actions)
-            raise SettingError(f"{name} has the action {rung.action!r}; there is: {known}.")
+            raise SettingError(f"{name} has the action {rung.action!r}; the actions are: {known}.")
         if not 1 <= rung.attempts <= RUNG_ATTEMPTS_MAX:
             raise SettingError(
                 f"{name} has a rung at {rung.attempts} attempts; "
@@ -273,5 +273,5 @@ def _check_ladder(name: str, ladder: tuple[Rung, ...], actions: tuple[Action, ..
         if ACTIONS.index(upper.action) < ACTIONS.index(lower.action):
             raise SettingError(
                 f"{name} goes from {lower.action} to {upper.action}; "
-                f"an action must not be gentler than the one before it ({' < '.join(ACTIONS)})."
+                f"an action must not be milder than the one before it ({' < '.join(ACTIONS)})."
             )

@@ -15,7 +15,9 @@ _WHOSE = {
     "subtask": "each sub-task",
 }
 _GENERATED = "<!-- Made from the rule's docstring by `make docs`; edit it there. -->"
-_JUDGED = "What it finds is no exact match: a [judge](../judge.md) may be asked, if there is one."
+_JUDGED = (
+    "Its findings are not exact matches: looptrace may ask a [judge](../judge.md), if there is one."
+)
 
 
 def summary(rule: type[Rule]) -> str:

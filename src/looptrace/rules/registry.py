@@ -1,7 +1,7 @@
-"""The rules there are: each module of each family beside this one holds one.
+"""The registry of rules: each module of each family beside this one has one rule.
 
-A family is a folder. Its docstring says in one sentence what its rules look at. Nothing lists the
-rules: a module that is put into a family is found.
+A family is a folder. Its docstring says in one sentence what its rules look at. There is no list
+of the rules: a module in a family is found.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACKAGE = "looptrace.rules"
 
 
 class RegistryError(InstallError):
-    """A module among the rules is none; the message names it."""
+    """A module among the rules has no rule; the message names the module."""
 
 
 def discover(package: str = PACKAGE) -> tuple[type[Rule], ...]:
@@ -29,8 +29,8 @@ def discover(package: str = PACKAGE) -> tuple[type[Rule], ...]:
     their names. No verdict depends on the order.
 
     Raises:
-        RegistryError: if a module holds no rule or several, or one of another name than its own, or
-            if two families have a rule of the same name.
+        RegistryError: if a module has no rule or several, or one with another name than the
+            module's, or if two families have a rule of the same name.
     """
     rules: dict[str, type[Rule]] = {}
     for family in _inside(package, packages=True):
@@ -50,7 +50,7 @@ def family_of(rule: type[Rule]) -> ModuleType:
 
 
 def _inside(package: str, *, packages: bool) -> Iterator[ModuleType]:
-    """Import the packages, or the modules, that stand directly in a package, by name."""
+    """Import the packages, or the modules, that are directly in a package, by name."""
     for entry in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):
         if entry.ispkg == packages:
             yield import_module(entry.name)
@@ -68,7 +68,7 @@ def _rule_of(module: ModuleType) -> type[Rule]:
     ]
     if len(rules) != 1:
         count = f"{len(rules)} rules" if rules else "no rule"
-        raise RegistryError(f"{module.__name__}: it holds {count}; a module of a family holds one.")
+        raise RegistryError(f"{module.__name__}: it has {count}; a module of a family has one.")
     rule: type[Rule] = rules[0]
     own_name = module.__name__.rpartition(".")[2]
     if getattr(rule, "name", None) != own_name:
@@ -80,5 +80,5 @@ RULES = discover()
 
 
 def default_rules() -> tuple[Rule, ...]:
-    """Return the rules that hold where no settings say otherwise, with their default settings."""
+    """Return the rules that are on by default, with their default settings."""
     return tuple(rule() for rule in RULES if rule.on_by_default)

@@ -48,14 +48,14 @@ Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "use
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
-    """Which turns a rule looks at: each agent's within the task, the whole task's, or a sub-task's.
+    """The turns that a rule looks at: those of each agent of a task, of the task, or of a sub-task.
 
-    `failures` leaves only those that are known to have failed, `entering` those that enter a phase,
-    and `measured` those with figures. Of equal calls that one response asked for in parallel only
-    the first is there: they are one try.
+    `failures` keeps only known failures, `entering` only turns that enter a phase, and `measured`
+    only turns with figures. Of equal calls that one response asked for in parallel only the first
+    is in the lane: they are one try.
 
-    A lane ends where the counts of its task begin anew: at a person's message, after a long
-    pause, and, unless it is one of attempts, where the task was completed.
+    A lane ends where the counts of its task are reset: at a person's message, after a long pause,
+    and, unless it is a lane of attempts, where the task was completed.
     """
 
     by: Literal["agent", "task", "subtask"]
@@ -66,16 +66,16 @@ class LaneSpec:
 
     @property
     def outlasts_completion(self) -> bool:
-        """Whether the lane goes on where an attempt completes the task."""
+        """Whether the lane goes on after an attempt that completes the task."""
         return all(kind in ("attempt", "switch") for kind in self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class Meanings:
-    """What requests mean; two with the same subject mean the same where their sketches are alike.
+    """The meaning of requests; two with the same subject mean the same if their sketches are alike.
 
-    `subject` and `place` have one element a turn. A subject is what must be equal, and unknown
-    where a turn is compared by its codes only.
+    `subject` and `place` have one element for each turn. A subject must be equal; it is unknown if
+    a turn is compared by its codes only.
     """
 
     subject: Codes
@@ -85,7 +85,7 @@ class Meanings:
 
 
 class NewTurn(Protocol):
-    """The last turn of its task, as `Rule.may_fire` sees it: some of the columns of `Turns`."""
+    """The last turn of its task, for `Rule.may_fire`: some of the columns of `Turns`."""
 
     began_ns: int
     chant_times: int
@@ -105,32 +105,32 @@ class NewTurn(Protocol):
     def again(self, *columns: str) -> bool:
         """Return whether an earlier turn of its task is known to equal it in all these columns.
 
-        That is among the turns that rules look back on; the columns are codes.
+        Only turns within the rules' lookback are compared; the columns are codes.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Columns of one length, one element a turn."""
+    """Columns of one length, with one element for each turn."""
 
     task: Codes
     agent: Codes
-    subtask: Codes  # the declared task, where its counters are those of another
+    subtask: Codes  # the declared task, if its counters are those of another
     epoch: Codes  # counts the resets up to the turn, within the task: `counters.RESETS`
-    resets_seen: Codes  # counts those of them that are no completions of the task
+    resets_seen: Codes  # counts those of them that are not completions of the task
     kind: Codes  # index into KINDS
     end_ns: Codes
     failed: Flags  # known to have failed
-    external: Flags  # known to be a failure of the outside, not the agent's own
+    external: Flags  # known to be an external failure, not the agent's own
     status: Codes  # of an attempt: index into STATUSES, counted from 1; 0 for other turns
     task_kind: Codes
-    untested: Flags  # the kind of its task is one that tests cannot judge
+    untested: Flags  # the kind of its task is one that tests cannot measure
     phase: Codes
     phase_before: Codes  # the last known phase before the turn
-    enters: Flags  # the turn's phase is another than the one before it, or declared anew
+    enters: Flags  # the turn's phase differs from the one before it, or is declared again
     converging: Codes  # counts the improvements of the metric that its phase converges on
-    iteration: Codes  # of the orchestrator, as its author declares it
+    iteration: Codes  # of the orchestrator, as declared by its author
     visits: Codes  # how often the phase was entered in the epoch
     transitions_seen: Codes  # how often from `phase_before`
     twin: Flags  # the same call and outcome as the turn before it, in one parallel step
@@ -142,13 +142,13 @@ class Turns:
     tests_total: Figures
     coverage: Figures  # percent
     looks: Flags  # a call that only looks at something, until it has done so for too long
-    pauses: Flags  # a call of a tool that does nothing but wait
-    waits_seen: Codes  # counts the times that the task stood still or paused, up to this turn
+    pauses: Flags  # a call of a tool that only waits
+    waits_seen: Codes  # counts the times that the task was idle or paused, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
     works_seen: Codes  # counts the calls of the task that did more than look or wait, up to it
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
-    figures_compared: Codes  # counts the figures of the epoch that others came before
+    figures_compared: Codes  # counts the figures of the epoch that have earlier ones
     turns_since_best: Codes  # counts those since the last that were the best so far
     turns_since_best_before: Codes  # those before
     tries_since_progress: Codes  # attempts, recorded figures, own failures since progress
@@ -159,19 +159,19 @@ class Turns:
     look_chars: Codes  # length of a call's result or error; 0 where its tool makes changes
     search_result: Codes  # tool and result of a single call that only looks something up
     error: Codes  # message of a failure that is the agent's own; of a look with its target
-    mendable: Codes  # message of a failure of the outside that its edits may mend
+    mendable: Codes  # message of an external failure that its edits may fix
     signature: Codes
     response: Codes  # text and calls of a model
-    silent: Flags  # a response that neither says nor asks for anything
+    silent: Flags  # a response without text and calls
     only_calls: Flags  # a response without a text
-    chant_times: Codes  # how often a model's text says its last words, one after the other
-    chant_chars: Codes  # and how many characters these are in all
-    texts: tuple[str | None, ...]  # outputs and requests; none at all where no rule reads them
-    talks_on: Codes  # the response that a model goes on from, where neither asks for calls
-    meanings: Meanings | None = None  # where the settings ask for it
+    chant_times: Codes  # how often a model's text repeats its last words in a row
+    chant_chars: Codes  # and the number of characters of these repeats
+    texts: tuple[str | None, ...]  # outputs and requests; none if no rule reads them
+    talks_on: Codes  # the response that a model continues, if neither asks for calls
+    meanings: Meanings | None = None  # if the settings ask for it
 
     def among(self, spec: LaneSpec) -> Flags:
-        """Mark the turns of `spec`."""
+        """Return which turns are in `spec`."""
         seen = _chosen(spec.kinds)[self.kind]
         if self.twin.any():
             seen = seen & ~self.twin
@@ -184,7 +184,7 @@ class Turns:
         return seen
 
     def lane(self, spec: LaneSpec) -> Lane:
-        """Return the turns of `spec`, each lane's standing together in their order."""
+        """Return the turns of `spec`, lane by lane, each in its order."""
         rows = self.among(spec).nonzero()[0]
         by = self.task[rows]
         if spec.by != "task":
@@ -204,7 +204,7 @@ class Turns:
 
 @lru_cache
 def _chosen(kinds: tuple[Kind, ...]) -> Flags:
-    """Return of each kind whether it is among these."""
+    """Return for each kind whether it is one of these."""
     return np.array([kind in kinds for kind in KINDS])
 
 
@@ -223,19 +223,19 @@ class Lane:
     turns: Turns
     rows: Codes  # index into the columns of `turns`
     position: Codes
-    # What words have said of it, by their name and what they were asked about.
+    # Cached results of words, by their name and arguments.
     kept: dict[tuple[str, bytes], object] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def following(self) -> Codes:
-        """How many turns of its lane come after each turn."""
+        """The number of turns of its lane after each turn."""
         lengths = _lengths((self.position == 0).nonzero()[0], len(self.position))
         after: Codes = lengths.repeat(lengths) - 1 - self.position
         return after
 
     @property
     def subtask(self) -> Codes:
-        """The declared task of each turn of the lane; a task is one of its own."""
+        """The declared task of each turn of the lane."""
         declared = self.turns.subtask[self.rows]
         return np.where(declared == UNKNOWN, 1, declared)
 
@@ -246,7 +246,7 @@ class Lane:
 
     @property
     def external(self) -> Flags:
-        """Which turns of the lane are known to be failures of the outside."""
+        """Which turns of the lane are known to be external failures."""
         return self.turns.external[self.rows]
 
     @property
@@ -256,17 +256,17 @@ class Lane:
 
     @property
     def pauses(self) -> Flags:
-        """Which turns of the lane do nothing but wait."""
+        """Which turns of the lane only wait."""
         return self.turns.pauses[self.rows]
 
     @property
     def waits_seen(self) -> Codes:
-        """How often the task had stood still, or paused, up to each turn of the lane."""
+        """How often the task was idle, or paused, up to each turn of the lane."""
         return self.turns.waits_seen[self.rows]
 
     @property
     def improvements(self) -> Codes:
-        """How many turns had brought progress up to each turn of the lane."""
+        """The number of turns with progress up to each turn of the lane."""
         return self.turns.improvements[self.rows]
 
     @property
@@ -276,7 +276,7 @@ class Lane:
 
     @property
     def call(self) -> Codes:
-        """What each turn of the lane asked for: call, news, request, or blockers."""
+        """The request of each turn of the lane: call, new input, request, or blockers."""
         return self.turns.call[self.rows]
 
     @property
@@ -301,7 +301,7 @@ class Lane:
 
     @property
     def measured(self) -> Codes:
-        """What the figures of each turn of the lane are of."""
+        """The subject of the figures of each turn of the lane."""
         return self.turns.measured[self.rows]
 
     @property
@@ -311,17 +311,17 @@ class Lane:
 
     @property
     def mendable(self) -> Codes:
-        """Message of each failure of the outside that edits may mend; unknown for all others."""
+        """Message of each external failure that edits may fix; unknown for all others."""
         return self.turns.mendable[self.rows]
 
     @property
     def changes_seen(self) -> Codes:
-        """How many calls of the task had changed something up to each turn of the lane."""
+        """The number of the task's calls that changed something, up to each turn of the lane."""
         return self.turns.changes_seen[self.rows]
 
     @property
     def works_seen(self) -> Codes:
-        """How many calls of the task had worked up to each turn of the lane."""
+        """The number of the task's calls that worked, up to each turn of the lane."""
         return self.turns.works_seen[self.rows]
 
     @property
@@ -331,22 +331,22 @@ class Lane:
 
     @property
     def texts(self) -> list[str | None]:
-        """What each turn of the lane put out: a tool's result, a model's words, a request."""
+        """The output of each turn of the lane: a tool's result, a model's words, a request."""
         if len(self.rows) and not self.turns.texts:
             raise InstallError("A rule asks for texts without saying `reads_texts = True`.")
         return [self.turns.texts[row] for row in self.rows.tolist()]
 
     @property
     def response(self) -> Codes:
-        """What each model turn of the lane said and asked for."""
+        """The text and calls of each model turn of the lane."""
         return self.turns.response[self.rows]
 
     @property
     def only_calls(self) -> Flags:
-        """Which model turns of the lane say nothing and only ask for calls."""
+        """Which model turns of the lane have no text and only ask for calls."""
         return self.turns.only_calls[self.rows]
 
     @property
     def talks_on(self) -> Codes:
-        """The response that each model turn of the lane goes on from without asking for calls."""
+        """The response that each model turn of the lane continues without asking for calls."""
         return self.turns.talks_on[self.rows]

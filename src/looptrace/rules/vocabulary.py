@@ -1,8 +1,8 @@
-"""The words that rules are written in.
+"""The vocabulary of rules: functions over a lane.
 
-Each is a function over a lane and columns of one element a turn of it. A word keeps to the borders
-of its lane and never takes unknown for equal. It looks back only, so that its value at a turn
-does not change when later turns arrive.
+Their columns have one element for each turn of the lane. A function respects the borders of its
+lane and never treats unknown as equal. It only looks back, so its value at a turn does not change
+when later turns arrive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What goes round at each turn: how many rounds end there, and how many turns make one."""
+    """The pattern at each turn: the number of rounds that end there, and the turns of one."""
 
     reached: Codes
     period: Codes
@@ -50,21 +50,21 @@ class Pattern:
 
 NS_PER_S = 1_000_000_000
 
-# Back-offs mostly double the pause; what the calls themselves take makes it look less.
+# Back-offs usually double the pause; the time of the calls themselves makes it look less.
 BACK_OFF = 1.5
 
-# So many turns before its own decide on the code of a turn that `own` returns: as many looks may
-# be one round of polling.
+# So many earlier turns decide on the code of a turn that `own` returns: as many looks may be one
+# round of polling.
 OWN_LOOKBACK = 8
 
-# As few answers as can be a loop.
+# The fewest answers that can be a loop.
 _PAIR = 2
 
-# Sketches that are compared at once, so that memory does not grow with the turns.
+# Sketches that are compared at once; the limit keeps memory from growing with the turns.
 _SKETCHES_AT_ONCE = 4_096
 
-# Turns of a lane up to which it is kept what words say of it: live, where many rules ask the same
-# of few turns. Of more turns it would take the memory of as many columns.
+# Turns of a lane up to which results are cached, for live detection, where many rules ask the same
+# of few turns. With more turns it would take the memory of as many columns.
 _KEPT_TURNS_MAX = 1_000
 
 _MIX = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, so that multiplying loses nothing
@@ -74,7 +74,7 @@ Said = TypeVar("Said")
 
 
 def _kept(word: Callable[[Lane, Codes], Said]) -> Callable[[Lane, Codes], Said]:
-    """Let a word say of few codes only once what they are; what it says must not be written to."""
+    """Cache the result of a function for lanes of few turns; the result is read-only."""
 
     @wraps(word)
     def say(lane: Lane, codes: Codes) -> Said:
@@ -93,7 +93,7 @@ def _kept(word: Callable[[Lane, Codes], Said]) -> Callable[[Lane, Codes], Said]:
 
 @_kept
 def _all_differ(lane: Lane, codes: Codes) -> bool:  # noqa: ARG001
-    """Return whether few codes surely differ from each other, so that none comes again."""
+    """Return whether a few codes all differ for sure, so that none repeats."""
     if len(codes) > _KEPT_TURNS_MAX:
         return False
     in_order = np.sort(codes)
@@ -102,7 +102,7 @@ def _all_differ(lane: Lane, codes: Codes) -> bool:  # noqa: ARG001
 
 
 def pair(first: Codes, second: Codes) -> Codes:
-    """Return one code for two: equal where both are, unknown where either is."""
+    """Return one code for two: equal if both are, unknown if either is."""
     mixed = (first * _MIX) ^ (second + (first >> 7))
     return np.where(
         (first == UNKNOWN) | (second == UNKNOWN), UNKNOWN, np.where(mixed == 0, 1, mixed)
@@ -110,38 +110,38 @@ def pair(first: Codes, second: Codes) -> Codes:
 
 
 def same_as(lane: Lane, codes: Codes, back: int) -> Flags:
-    """Mark the turns that are known to equal the one `back` turns before them in their lane."""
+    """Return which turns are known to equal the turn `back` turns before them in their lane."""
     same = np.zeros(len(codes), dtype=np.bool_)
-    places = (codes[back:] == codes[:-back]).nonzero()[0] + back  # Few, as a rule.
+    places = (codes[back:] == codes[:-back]).nonzero()[0] + back  # Usually few.
     same[places] = (codes[places] != UNKNOWN) & (lane.position[places] >= back)
     return same
 
 
 @_kept
 def own(lane: Lane, codes: Codes) -> Codes:
-    """Return the codes of what an agent may be repeating: others after each turn of progress.
+    """Return the codes of turns that an agent may repeat; they change after progress.
 
-    They are unknown for failures of the outside, which count for no agent, and for polls. A code
-    depends on `OWN_LOOKBACK` turns before its own.
+    They are unknown for external failures, which count for no agent, and for polls. A code depends
+    on `OWN_LOOKBACK` turns before its own.
     """
     counted = np.where(lane.external | polls(lane, codes), UNKNOWN, codes)
     better = lane.improvements
-    # By turn, because what other tasks did must not change the code of a turn.
+    # By turn, because other tasks must not change the code of a turn.
     return np.where(better > 0, pair(counted, better + 1), counted) if better.any() else counted
 
 
 def polls(lane: Lane, codes: Codes) -> Flags:
-    """Mark the turns that only look again at what did not change, after a wait.
+    """Return which turns are polls: they look again, after a wait, at something unchanged.
 
-    Since the equal look the agent did nothing but look and wait: its task stood still for long, a
-    call paused, a look took long or said that something goes on, or the time between looks grows as
-    it does in a back-off. What it looked at in between may be several things.
+    Since the equal look the agent only looked and waited: its task was idle for long, a call
+    paused, a look took long or said that something is running, or the time between looks grows as
+    in a back-off. The agent may have looked at several things in between.
     """
     polling = np.zeros(len(codes), dtype=np.bool_)
     quiet = streak(lane, lane.looks | lane.pauses)
     places = (lane.looks & (quiet > 1) & (codes != UNKNOWN)).nonzero()[0]
     waits, asked = lane.waits_seen, places
-    for back in range(1, OWN_LOOKBACK + 1):  # Few places, so that only these are compared.
+    for back in range(1, OWN_LOOKBACK + 1):  # Only a few places are compared.
         asked = asked[quiet[asked] > back]
         if not len(asked):
             break
@@ -162,7 +162,7 @@ def polls(lane: Lane, codes: Codes) -> Flags:
 def streak(lane: Lane, holds: Flags) -> Codes:
     """Count the turns in a row, up to each turn of its lane, for which `holds` is true."""
     counts = np.zeros(len(holds), dtype=np.int64)
-    places = holds.nonzero()[0]  # Few as a rule, so that only these are worked on.
+    places = holds.nonzero()[0]  # Usually few, so only these are processed.
     if len(places):
         begins = np.ones(len(places), dtype=np.bool_)
         begins[1:] = (np.diff(places) > 1) | (lane.position[places[1:]] == 0)
@@ -173,16 +173,17 @@ def streak(lane: Lane, holds: Flags) -> Codes:
 
 @_kept
 def in_a_row(lane: Lane, codes: Codes) -> Codes:
-    """Count the equal turns in a row up to each turn, itself included; 0 where it is unknown."""
+    """Count the equal turns in a row up to and including each turn; 0 if it is unknown."""
     known: Codes = (codes != UNKNOWN).astype(np.int64)
     return known if _all_differ(lane, codes) else streak(lane, same_as(lane, codes, 1)) + known
 
 
 def answers_in_a_row(lane: Lane, responses: Codes, least: int) -> Codes:
-    """Count equal responses in a row up to each, as far back as the news stayed the same.
+    """Count equal responses in a row up to each, back to the last new input.
 
-    The news before the first one is free: that was the task. Where two of them are enough (`least`)
-    none has free news, or any two equal responses would do. Known responses to unknown news are 1.
+    The input before the first response may be anything: it is the task. If two responses are enough
+    (`least`), both must have the same input, or any two equal responses would do. Known responses
+    to unknown input count 1.
     """
     nothing_new = streak(lane, same_as(lane, lane.call, 1))
     answering = nothing_new + 1 + (least > _PAIR)
@@ -191,10 +192,10 @@ def answers_in_a_row(lane: Lane, responses: Codes, least: int) -> Codes:
 
 
 def alike_in_a_row(lane: Lane, codes: Codes, limit: int) -> Codes:
-    """Count the turns in a row that equal each or mean the same, up to it; 0 where it is unknown.
+    """Count the turns in a row that equal each turn or mean the same, up to it; 0 if unknown.
 
-    Each of them is compared with the last one, so that a row cannot drift from what it began with.
-    Where meanings are compared, no more than `limit` are counted.
+    Each of them is compared with the last one, so a row cannot drift away from its beginning. If
+    meanings are compared, at most `limit` are counted.
     """
     meanings = lane.turns.meanings
     if meanings is None:
@@ -207,7 +208,7 @@ def alike_in_a_row(lane: Lane, codes: Codes, limit: int) -> Codes:
 
 
 def _means_same(lane: Lane, meanings: Meanings, back: int) -> Flags:
-    """Mark the turns that mean the same as the one `back` turns before them."""
+    """Return which turns mean the same as the turn `back` turns before them."""
     same = same_as(lane, meanings.subject[lane.rows], back)
     places, sketches = meanings.place[lane.rows], meanings.sketches
     every = same.nonzero()[0]
@@ -219,9 +220,9 @@ def _means_same(lane: Lane, meanings: Meanings, back: int) -> Flags:
 
 
 def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None) -> Codes:
-    """Count the turns equal to each among the last `window` of its lane, itself included.
+    """Count the turns equal to each turn among the last `window` of its lane, including itself.
 
-    Where seconds are given, only those count that ended no longer before it.
+    If seconds are given, only turns count that ended at most so long before it.
     """
     counts: Codes = (codes != UNKNOWN).astype(np.int64)
     if _all_differ(lane, codes):
@@ -233,7 +234,7 @@ def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None
 
 
 def attempts_among(lane: Lane, codes: Codes, window: int, seconds: int) -> Codes:
-    """Count as `same_among` does; equal turns with no change between them are one attempt."""
+    """Count like `same_among`; equal turns without a change between them are one attempt."""
     counts: Codes = (codes != UNKNOWN).astype(np.int64)
     if not counts.any() or _all_differ(lane, codes):  # As in most traces.
         return counts
@@ -248,7 +249,7 @@ def attempts_among(lane: Lane, codes: Codes, window: int, seconds: int) -> Codes
 
 
 def within(lane: Lane, back: int, seconds: int) -> Flags:
-    """Mark the turns that end at most so long after the one `back` turns before them."""
+    """Return which turns end at most so long after the turn `back` turns before them."""
     ended = lane.end_ns
     near = np.zeros(len(ended), dtype=np.bool_)
     near[back:] = ended[back:] - ended[: max(len(ended) - back, 0)] <= seconds * NS_PER_S
@@ -256,14 +257,14 @@ def within(lane: Lane, back: int, seconds: int) -> Flags:
 
 
 def rises(lane: Lane, figures: Figures) -> Flags:
-    """Mark the turns whose figure is known to be above that of the turn before them."""
+    """Return which turns have a figure that is known to be above that of the turn before them."""
     above = np.zeros(len(figures), dtype=np.bool_)
     above[1:] = figures[1:] > figures[:-1]  # False where either is NaN.
     return above & (lane.position > 0)
 
 
 def recent(lane: Lane, counts: Codes, needed: int, seconds: int) -> Codes:
-    """Cut counts below `needed` where the last `needed` turns do not lie within so many seconds."""
+    """Cut counts below `needed` if the last `needed` turns are not within so many seconds."""
     return np.where(within(lane, needed - 1, seconds), counts, np.minimum(counts, needed - 1))
 
 
@@ -276,7 +277,7 @@ def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
 
 
 def mirrored(codes: Codes, places: Codes, period: int) -> Flags:
-    """Mark the places at which the `period` turns up to there, as a ring, read alike backwards."""
+    """Return where the `period` turns up to a place, as a ring, are the same backwards."""
     ring = codes[places[:, None] - np.arange(period)]
     turned = [np.roll(ring[:, ::-1], shift, axis=1) for shift in range(period)]
     alike: Flags = np.any([(ring == one).all(axis=1) for one in turned], axis=0)
@@ -288,8 +289,8 @@ def shortest(
 ) -> Pattern:
     """Find at each turn the first of the periods with enough rounds, else the one with most.
 
-    One thing in a row is no pattern of several: a round holds at least two different codes. Where a
-    period is above `straight_max`, its pattern must go back and forth.
+    A round has at least two different codes: one thing in a row is not a pattern. If a period is
+    above `straight_max`, its pattern must go back and forth.
     """
     reached, period = np.zeros_like(codes), np.ones_like(codes)
     if _all_differ(lane, codes):
@@ -308,9 +309,9 @@ def shortest(
 
 
 def gathered(codes: Codes, length: Codes) -> Codes:
-    """Return one code for the last `length` turns up to each, whatever their order.
+    """Return one code for the last `length` turns up to each, independent of their order.
 
-    It is the same for every turn of a pattern that goes round.
+    It is the same for every turn of a repeating pattern.
     """
     mixed = (codes ^ (codes >> 29)) * _MIX
     sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(mixed ^ (mixed >> 31))])

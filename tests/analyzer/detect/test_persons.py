@@ -207,5 +207,5 @@ def test_explain_names_persons() -> None:
     print_explanation("t", turns, explanation, console)
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert "person Fix it. a person, in new words" in lines
-    assert "prompt Fix it. no person: in words that came before" in lines
+    assert "prompt Fix it. not a person: words that came before" in lines
     assert "person Stop. a person stepped in" in lines

@@ -123,7 +123,7 @@ def end(_part: int) -> None:
 def test_a_killed_process_is_an_error_that_says_so() -> None:
     """The work neither hangs nor goes on with a part missing."""
     with (
-        pytest.raises(UnavailableError, match=r"ended from outside.*--jobs 1"),
+        pytest.raises(UnavailableError, match=r"process was killed.*--jobs 1"),
         Processes(2) as started,
     ):
         list(started.map(end, [1, 2]))

@@ -93,7 +93,7 @@ def test_requests_in_other_words_are_a_loop() -> None:
     (finding,) = findings_of(turns, judging(SENTENCES))
 
     assert (finding.rule, finding.attempts, finding.action) == ("collaboration_loop", 4, "gate")
-    assert "was handed on 4 times, some in other words" in finding.reason
+    assert "was requested 4 times, some in other words" in finding.reason
     assert findings_of(turns, judging(None)) == []
 
 

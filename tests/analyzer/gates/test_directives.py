@@ -119,7 +119,7 @@ def test_a_template_that_cannot_be_used_is_named(tmp_path: Path, text: str, why:
 
 def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
     """At the start a team learns that its folder is not there, or a template is broken."""
-    with pytest.raises(DirectiveError, match="is no folder"):
+    with pytest.raises(DirectiveError, match="is not a folder"):
         Directives(tmp_path / "none").check()
     (tmp_path / "gate.txt.j2").write_text("{% for %}")
     with pytest.raises(DirectiveError, match=r"gate\.txt\.j2: cannot be used"):

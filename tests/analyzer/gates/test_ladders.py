@@ -33,7 +33,7 @@ def test_every_rung_of_a_profile_can_be_reached(profile: str) -> None:
         (
             rungs((3, "pivot"), (10, "gate")),
             "",
-            "has gate at 10 attempts, which no loop can reach: recovery.max_pivots is 2, so that a "
+            "has gate at 10 attempts, which no loop can reach: recovery.max_pivots is 2, so a "
             "gate opens at 9.",
         ),
         (
@@ -60,7 +60,7 @@ def test_every_rung_of_a_profile_can_be_reached(profile: str) -> None:
         (
             rungs((3, "pivot"), (4, "gate")),
             "[recovery]\nmax_pivots = 0\n",
-            "has gate at 4 attempts, which no loop can reach: recovery.max_pivots is 0, so that a "
+            "has gate at 4 attempts, which no loop can reach: recovery.max_pivots is 0, so a "
             "gate opens at 3.",
         ),
     ],

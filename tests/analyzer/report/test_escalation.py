@@ -254,7 +254,10 @@ def test_opinion_and_notes_are_shown_where_there_are_some() -> None:
 
     assert "judge" not in plain
     assert "helped" not in plain
-    assert "It was asked, and has `no opinion: it is away`\n\nIt decides nothing." in text
+    assert (
+        "The judge was asked, and has `no opinion: it is away`\n\nThe opinion decides nothing."
+        in text
+    )
     assert "- `2026-03-14`: `` Pin `x`. ``" in text
 
 

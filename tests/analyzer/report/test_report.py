@@ -402,12 +402,12 @@ def test_terminal_report_shows_what_was_decided() -> None:
     assert "1 loop in 1 of 3 tasks; 1 gate open.\n" in text
     assert (
         "\n"
-        "  what was decided:\n"
+        "  events:\n"
         "  turn 6: warn by repeated_call, loop count 2\n"
         "  turn 10: gate by repeated_call, loop count 4: the rule's limit is reached\n"
         "  The gate is open: a person must decide how the task goes on.\n"
     ) in text
-    assert text.endswith("To hand a gate on: looptrace escalation PATH --task ID\n")
+    assert text.endswith("For a report on a gate: looptrace escalation PATH --task ID\n")
 
 
 def test_gate_that_is_resolved_waits_for_nobody() -> None:
@@ -483,7 +483,11 @@ def test_silence_is_said() -> None:
 @pytest.mark.parametrize(
     ("spans", "why"),
     [
-        (38, "38 spans, but none is a tool call or a model response in a dialect looptrace knows."),
+        (
+            38,
+            "38 spans, but none is a tool call or a model response in a dialect that looptrace "
+            "knows.",
+        ),
         (0, "No spans were read."),
     ],
 )
@@ -493,7 +497,7 @@ def test_input_without_turns_is_no_clean_bill(spans: int, why: str) -> None:
 
     text = printed(content, width=120)
 
-    assert "Nothing to judge." in text
+    assert "No turns to analyse." in text
     assert why in text
     assert "explain" not in text
     assert why in Page(html_report(content)).text
@@ -654,7 +658,7 @@ def test_costs_are_what_people_read() -> None:
     # Of six responses four are within turns 2 to 10, and 790 of 2,520 tokens are the loop's.
     assert "790 tokens, EUR 2.00, 46 s in the loop, 31 % of the task" in page
     assert "EUR" not in Page(html_report(content)).text
-    assert "what has no price" in Page(html_report(content, prices=Prices("EUR", ()))).text
+    assert "models without a price" in Page(html_report(content, prices=Prices("EUR", ()))).text
     assert "Loops by rule and agent" in page
 
 

@@ -102,7 +102,7 @@ def test_it_only_reads_unless_told(store_dir: Path) -> None:
     gate = json.loads(text)
     assert (failed, gate["decision"], gate["note"]) == (False, "continue", "Card 2.")
     assert gate["resolved_by"] == "an agent, over MCP"
-    assert (failed_again, "is resolved already" in why) == (True, True)
+    assert (failed_again, "is already resolved" in why) == (True, True)
 
 
 def test_what_cannot_be_answered_is_said(store_dir: Path) -> None:

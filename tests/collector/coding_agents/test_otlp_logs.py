@@ -257,7 +257,7 @@ def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
     assert decode_json(good[:-9]).problems[0].where == "the request"
     assert "whole number, found 'soon'" in decode_json(bad).problems[0].why
     assert "log record 1 was left out" in decode_json(late, "logs.jsonl:3").problems[0].why
-    assert decode_proto(b"\x0a\xff").problems[0].why.startswith("it is no protobuf of logs")
+    assert decode_proto(b"\x0a\xff").problems[0].why.startswith("it is not a protobuf of logs")
     snake = good.replace(b"resourceLogs", b"resource_logs").replace(b"logRecords", b"log_records")
     assert decode_json(snake.replace(b"scopeLogs", b"scope_logs")) == decode_json(good)
 

@@ -115,9 +115,9 @@ def test_every_form_gives_the_same_spans(write: Write, form: str, packing: str) 
 
 
 BAD = {
-    "empty": (b"", "", "there is nothing in it"),
-    "blank": (b"\n \n\n\n", "", "there is nothing in it"),
-    "empty gzip": (gzip.compress(b""), "", "there is nothing in it"),
+    "empty": (b"", "", "the file is empty"),
+    "blank": (b"\n \n\n\n", "", "the file is empty"),
+    "empty gzip": (gzip.compress(b""), "", "the file is empty"),
     "noise": (NOISE, ":1", "neither OTLP/JSON nor OTLP/protobuf"),
     "noise like protobuf": (b"\n\x05\n\x03" + NOISE, "", "protobuf"),
     "noise like a prefix": (b"\0\1\0\0\n\x05\x1a\x03" + NOISE, " message 1", "cut off"),

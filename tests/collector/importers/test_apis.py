@@ -208,11 +208,14 @@ def test_what_cannot_be_had_is_said(answer: Any, why: str, serve: Any) -> None:
     [
         (
             "http://127.0.0.1:1",
-            "say which system answers there: jaeger+http://… or langfuse+http://… or "
+            "name the system that answers there: jaeger+http://… or langfuse+http://… or "
             "phoenix+http://… or tempo+http://…",
         ),
-        ("jaeger+http://h?since=soon", "since must be a number and a unit, as in 30m, 12h or 7d"),
-        ("phoenix+http://h?service=a", "phoenix takes no 'service' here; it takes project, since"),
+        ("jaeger+http://h?since=soon", "since must be a number and a unit, such as 30m, 12h or 7d"),
+        (
+            "phoenix+http://h?service=a",
+            "phoenix has no parameter 'service' here; it has project, since",
+        ),
     ],
 )
 def test_a_wrong_address_is_refused(path: str, why: str) -> None:

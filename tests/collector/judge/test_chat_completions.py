@@ -283,27 +283,27 @@ def test_servers_without_strict_schemas_are_asked_for_any_object(endpoint: Endpo
 BIG = b'{"choices":[],"x":"' + b"x" * 2_000 + b'"}'
 NONSENSE: list[tuple[Reply, str]] = [
     (said("It loops."), "the answer is not one JSON object: It loops."),
-    (said(json.dumps(ANSWER | {"confidence": 1})), "the answer has keys too many: confidence."),
+    (said(json.dumps(ANSWER | {"confidence": 1})), "the answer has unknown keys: confidence."),
     (said(json.dumps(ANSWER | {"no_progress": "yes"})), "no_progress is 'yes'; it must be true or"),
     (said(json.dumps(ANSWER)[:40], "length"), "the answer was cut off at 400 tokens_max."),
     (said(None, "content_filter"), "the message is empty; it ended with content_filter."),
-    (said([{"type": "text"}]), "the response is no chat completion: Expected `str | null`, got"),
+    (said([{"type": "text"}]), "the response is not a chat completion: Expected `str | null`, got"),
     (
         completion({"role": "assistant", "content": None, "refusal": "I cannot say."}),
         "the model refused: I cannot say.",
     ),
     (Reply(b'{"choices":[]}'), "the response has no choices."),
-    (Reply(b'{"choices":[{}]}'), "the response is no chat completion: Object missing required"),
-    (Reply(b"null"), "the response is no chat completion: Expected `object`, got `null`"),
-    (Reply(b"{"), "the response is no chat completion: Input data was truncated"),
-    (Reply(b""), "the response is no chat completion"),
-    (Reply(b'{"x":' + b"[" * 100_000), "the response is no chat completion"),
-    (Reply(GOOD.body.replace(b"announces", b"\xff\xfe")), "the response is no chat completion"),
+    (Reply(b'{"choices":[{}]}'), "the response is not a chat completion: Object missing required"),
+    (Reply(b"null"), "the response is not a chat completion: Expected `object`, got `null`"),
+    (Reply(b"{"), "the response is not a chat completion: Input data was truncated"),
+    (Reply(b""), "the response is not a chat completion"),
+    (Reply(b'{"x":' + b"[" * 100_000), "the response is not a chat completion"),
+    (Reply(GOOD.body.replace(b"announces", b"\xff\xfe")), "the response is not a chat completion"),
     (replace(GOOD, headers={"Content-Type": "text/html"}), "the server answered text/html and no"),
     (replace(GOOD, headers={"Content-Type": ""}), "the server answered without a type and not"),
     (
         Reply(gzip.compress(GOOD.body), headers={"Content-Encoding": "gzip"}),
-        "the response is no ch",
+        "the response is not a ch",
     ),
     (Reply(BIG), "the response has more than 1024 bytes."),
     (Reply(BIG, 400), "the response has more than 1024 bytes."),
@@ -318,7 +318,10 @@ NONSENSE: list[tuple[Reply, str]] = [
     (failed(401), f"the server refused the key in {VARIABLE} (401)."),
     (failed(403), f"the server refused the key in {VARIABLE} (403)."),
     (failed(404, "no model small"), 'the server answered 404: {"error": {"message": "no model s'),
-    (failed(302, Location="/elsewhere"), "the server redirects (302), which is not followed; set"),
+    (
+        failed(302, Location="/elsewhere"),
+        "the server redirects (302), which is not followed; correct",
+    ),
     (failed(502, "bad gateway"), "tried 2 times; the server answered 502: "),
     (failed(429, "slow down", **{"Retry-After": "60"}), "no time for another try in 60 s; the ser"),
 ]
@@ -354,7 +357,7 @@ def test_slow_answers_are_cut_off(endpoint: Endpoint, reply: Reply) -> None:
     """The time is for the whole question: each byte may come soon, and the last one never."""
     given = judge_at(endpoint, reply, timeout_s=SHORT_S).opinion(QUESTION)
 
-    assert given == NoOpinion("there was no answer within 0.3 s.")
+    assert given == NoOpinion("no answer within 0.3 s.")
     assert len(endpoint.requests) == 1
     if reply.how is dripping:
         assert endpoint.left.wait(5), "the connection was left open"
@@ -400,7 +403,7 @@ def test_a_key_that_is_wanted_and_not_named_is_said(endpoint: Endpoint) -> None:
     """Whoever forgot the key is told which setting names it."""
     given = judge_at(endpoint, failed(401), api_key_variable=None).opinion(QUESTION)
 
-    assert given == NoOpinion("the server wants a key (401); api_key_variable names none.")
+    assert given == NoOpinion("the server requires a key (401); set api_key_variable.")
 
 
 ESCAPED = "".join(f"\\u{ord(character):04x}" for character in KEY)

@@ -307,9 +307,12 @@ def test_array_holds_requests() -> None:
     [
         (
             '{"session": 1, "step": 2}',
-            "JSON, but no OTLP: it has no resourceSpans but session, step;",
+            "JSON, but not OTLP: it has no resourceSpans but session, step;",
         ),
-        (json.dumps({"x" * 500: 1}), f"JSON, but no OTLP: it has no resourceSpans but {'x' * 60};"),
+        (
+            json.dumps({"x" * 500: 1}),
+            f"JSON, but not OTLP: it has no resourceSpans but {'x' * 60};",
+        ),
         ("5", "neither OTLP/JSON nor OTLP/protobuf;"),
         ("trace_id,span_id", "neither OTLP/JSON nor OTLP/protobuf;"),
         (b"{\x00\xff", "neither OTLP/JSON nor OTLP/protobuf;"),
@@ -350,7 +353,7 @@ def test_known_problem_is_told_once() -> None:
 
     assert len(out.rows) == 1
     assert [
-        Problem("t.json:1", "the gzip data is cut off; whole spans read of it: 1")
+        Problem("t.json:1", "the gzip data is cut off; complete spans read from it: 1")
     ] == out.problems
 
 
@@ -362,7 +365,7 @@ def test_requests_that_run_together_are_read(between: str) -> None:
 
     assert [int(row[1], 16) for row in out.rows] == [1, 3, 1, 2]
     assert len(out.problems) == 1
-    assert "whole spans read of it: 1" in out.problems[0].why
+    assert "complete spans read from it: 1" in out.problems[0].why
 
 
 def test_text_before_a_request_is_reported() -> None:
@@ -371,5 +374,5 @@ def test_text_before_a_request_is_reported() -> None:
 
     assert len(out.rows) == 1
     assert [problem.why for problem in out.problems] == [
-        "what stands before the export request is no JSON; remove it"
+        "the text before the export request is not JSON; remove it"
     ]

@@ -57,7 +57,7 @@ def test_a_link_asks_and_then_decides(server: Served, stranger: Browser) -> None
         assert "Use the other key." in text
         again = stranger.post(f"/decide/{gate}", data=form, headers=headers)
         assert again.status_code == 409
-        assert "is resolved already" in again.text
+        assert "is already resolved" in again.text
 
 
 @pytest.mark.parametrize("change", ["decision=continue", "until=99999999999", "sign=00", ""])

@@ -40,7 +40,7 @@ def test_a_gate_shows_what_is_needed_to_decide(browser: Browser, where: str) -> 
         "Rule repeated_failure , 3 attempts",
         "Cost so far",
         "turn 3 run_tests(tests/test_cart.py) Error: 1 failed",
-        "How does it go on?",
+        "How should the task go on?",
     ):
         assert part in text, part
     page = Page(browser.get(path).text)
@@ -83,7 +83,7 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     fields = {"sign": sign, "decision": "continue", "note": "too late"}
     again = browser.post(f"{path}/resolve", data=fields, headers=headers)
     assert again.status_code == 409
-    assert f"is resolved already, by {decision}" in again.text
+    assert f"is already resolved, by {decision}" in again.text
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> No
 
     assert note in words(browser, "/")
     text = words(browser, f"/gates/{gate_ids(browser)[0]}")
-    assert "What resolved the like before" in text
+    assert "What resolved similar loops before" in text
     assert f"{note} Go on," in text
 
 

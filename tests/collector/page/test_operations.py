@@ -116,7 +116,7 @@ def test_health_says_whether_each_part_works(operator: Browser) -> None:
 
     assert text.count("works") >= 3
     assert "All parts work" in text
-    assert "Spans that were taken." in text
+    assert "Spans that were accepted." in text
 
 
 def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
         until(lambda: browser.get("/readyz").status_code == OK)
         for path, says in (
             ("/", "No gate is open"),
-            ("/tasks", "No task fits"),
+            ("/tasks", "No task matches"),
             ("/overview", "No gate has opened yet."),
-            ("/webhooks", "The settings have none"),
+            ("/webhooks", "The settings have no webhook"),
             ("/health", "All parts work"),
         ):
             assert says in words(browser, path), path

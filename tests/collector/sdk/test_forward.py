@@ -439,7 +439,7 @@ def test_a_wrong_token_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         stream.close()
         server.shutdown()
     (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert "does not take this token" in warning.getMessage()
+    assert "refuses this token" in warning.getMessage()
     assert TOKEN not in caplog.text
 
 
@@ -459,7 +459,7 @@ def test_a_server_that_is_away_is_not_felt() -> None:
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://host", "http://"])
 def test_an_address_that_is_none_is_an_error(url: str) -> None:
     """It is found when the processor is made, not when the first gate is missed."""
-    with pytest.raises(ValueError, match="is no address; it must be like http"):
+    with pytest.raises(ValueError, match="is not an address such as http"):
         Server(url)
 
 

@@ -643,7 +643,7 @@ def test_what_cannot_be_resolved(gates: GateStore) -> None:
     with pytest.raises(GateError, match="more than"):
         gates.resolve(gate.id, "continue", "x" * (NOTE_CHARS_MAX + 1), NOW_NS)
     gates.resolve(gate.id, "continue", "not a text: \udcff", NOW_NS)
-    with pytest.raises(GateError, match="resolved already, by continue"):
+    with pytest.raises(GateError, match="already resolved, by continue"):
         gates.resolve(gate.id, "cancel", None, NOW_NS)
 
 

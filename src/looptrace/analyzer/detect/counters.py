@@ -63,29 +63,29 @@ class Counting:
     """
 
     idle_s: int = setting(
-        DAY_S, ge=60, le=2_592_000, doc="Seconds of silence after which counts begin anew."
+        DAY_S, ge=60, le=2_592_000, doc="Seconds of silence after which counts are reset."
     )
     converging: Converging = field(default_factory=dict)
     poll_wait_s: int = setting(
         30,
         ge=1,
         le=86_400,
-        doc="Seconds in which nothing was done that make a poll of a call that only looks again; "
-        "also those that the call itself took.",
+        doc="Seconds of idle time after which a call that only looks again is a poll; "
+        "the time of the call itself counts, too.",
     )
     pending_wait_s: int = setting(
         5,
         ge=1,
         le=86_400,
-        doc="Seconds between two looks that make a poll of the second where its result says that "
+        doc="Seconds between two looks after which the second is a poll if its result says that "
         "something is running, pending or queued.",
     )
     poll_limit_s: int = setting(
         3_600,
         ge=60,
         le=2_592_000,
-        doc="Seconds after which looking again, at one thing or at several in turn, is no poll "
-        "where nothing changes.",
+        doc="Seconds after which looking again, at one thing or at several in turn, is no longer a "
+        "poll if nothing changes.",
     )
 
     persons: Persons = field(default_factory=Persons)

@@ -1,7 +1,7 @@
-"""Who spoke where a trace shows a message to the agent: a person, or an orchestrator once more.
+"""Authors of the messages to the agent: a person, or an orchestrator that repeats itself.
 
-An orchestrator that starts its agent anew, with the prompt that it always sends, is no person. Its
-messages reset nothing and resolve nothing.
+An orchestrator that starts its agent again with the same prompt is not a person. Its messages reset
+nothing and resolve nothing.
 """
 
 from __future__ import annotations
@@ -28,24 +28,27 @@ _USER = KINDS.index("user")
 
 @dataclass(frozen=True, slots=True)
 class Persons:
-    """Who is taken for a person."""
+    """Who counts as a person."""
 
     messages: Annotated[
         Literal["new", "all", "none"],
         Meta(
-            description="Whose messages are a person's: `new` those in other words than the "
+            description="Which messages are a person's: `new` for those in other words than the "
             "earlier ones of the task, `all`, or `none`, so that only decisions and "
-            "`looptrace.human_intervention` are."
+            "`looptrace.human_intervention` count."
         ),
     ] = "new"
     messages_kept: int = setting(
-        50, ge=1, le=1_000, doc="Different messages of a task that a new one is compared with."
+        50,
+        ge=1,
+        le=1_000,
+        doc="Last different messages of a task with which a new one is compared.",
     )
     resolved_by: Annotated[
         Literal["message", "decision"],
         Meta(
             description="What resolves an open gate: a person's `message`, or only a `decision` "
-            "and `looptrace.human_intervention`."
+            "or `looptrace.human_intervention`."
         ),
     ] = "message"
 
@@ -56,7 +59,7 @@ class Persons:
 def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
     """Return the `Speaker` of each message in ordered turns, as `SPEAKERS` counts from 1; else 0.
 
-    They are told in a loop, because each depends on the messages before it.
+    This is a loop, because each result depends on the messages before it.
     """
     speakers = np.zeros(len(rows["task"]), dtype=np.int64)
     messages = (rows["kind"] == _USER).nonzero()[0]
@@ -71,13 +74,13 @@ def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
         speaker = speaker_of(how, has_id=has_id, again=again, attempted=after)
         speakers[row] = SPEAKERS.index(speaker) + 1
         if not has_id and words != UNKNOWN:
-            earlier.pop(words, None)  # What came last is forgotten last.
+            earlier.pop(words, None)  # The newest message is forgotten last.
             earlier[words] = None
     return speakers
 
 
 def _after_attempts(rows: Columns, tasks: Parts) -> Flags:
-    """Mark the turns of which the one before is in the trace of the task's last attempt."""
+    """Return which turns come directly after one of the trace of the task's last attempt."""
     last = tasks.last(_tried(rows["kind"]))
     tried = (last >= 0) & (rows["trace_code"][last] == rows["trace_code"])
     after = np.zeros(len(tried), dtype=np.bool_)
@@ -86,13 +89,13 @@ def _after_attempts(rows: Columns, tasks: Parts) -> Flags:
 
 
 def _tried(kind: Codes) -> Flags:
-    """Mark attempts; `np.isin` takes longer than all else that is counted of a turn."""
+    """Return which turns are attempts; `np.isin` takes longer than all other counts of a turn."""
     marked: Flags = (kind == _ATTEMPTS[0]) | (kind == _ATTEMPTS[1])
     return marked
 
 
 def speaker_of(how: Persons, *, has_id: bool, again: bool, attempted: bool) -> Speaker:
-    """Return who wrote a message, by the settings and by what came before it."""
+    """Return who wrote a message, by the settings and the earlier messages."""
     if has_id:
         return "intervention"
     if how.messages != "new":

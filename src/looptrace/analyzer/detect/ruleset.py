@@ -1,4 +1,4 @@
-"""The rules that are on, what differs for some turns, and how their counts are made."""
+"""The rules that are on, their overrides for some turns, and how turns are counted."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from looptrace.rules.contract import Rule
 from looptrace.rules.registry import default_rules
 from looptrace.rules.turns import LaneSpec
 
-# What an override can ask of a turn.
+# The fields of a turn that an override can match.
 SELECTORS = ("phase", "agent", "task_kind", "tool")
 
-# In place of an index into the forms of a rule: it is off there.
+# In place of an index into the forms of a rule: the rule is off.
 OFF = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Rules that are set otherwise where a turn is of this phase, agent, kind of task, and tool.
+    """Other settings of rules for turns with this phase, agent, kind of task, and tool.
 
-    What is None holds for every turn; at least one is given. A rule that is None is off there.
+    None matches every turn; at least one is given. A rule that is None is off for these turns.
     """
 
     rules: Mapping[str, Rule | None]
@@ -41,14 +41,14 @@ class Override:
 
     @property
     def selectors(self) -> dict[str, str]:
-        """What a turn must be for the override to hold there."""
+        """The values that a turn must have to match the override."""
         every = {name: getattr(self, name) for name in SELECTORS}
         return {name: value for name, value in every.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """What decides the findings in turns; of several overrides the last that fits wins."""
+    """The rules that decide the findings; of several overrides the last match wins."""
 
     rules: tuple[Rule, ...] = field(default_factory=default_rules)
     overrides: tuple[Override, ...] = ()
@@ -56,7 +56,7 @@ class RuleSet:
     meaning: Meaning | None = None  # None compares requests word by word
 
     def forms(self) -> list[RuleForms]:
-        """Return every rule that is on anywhere, in all the forms that overrides give it."""
+        """Return every rule that is on for some turns, in all the forms that overrides give it."""
         bases: list[tuple[str, Rule | None]] = [(rule.name, rule) for rule in self.rules]
         on = {rule.name for rule in self.rules}
         named = dict.fromkeys(name for override in self.overrides for name in override.rules)
@@ -67,11 +67,11 @@ class RuleSet:
 
 @dataclass(frozen=True, slots=True)
 class RuleForms:
-    """One rule as it is set: its forms that differ, and which of them holds where."""
+    """One rule with its settings: its different forms, and where each applies."""
 
     rules: tuple[Rule, ...]
     base: int  # index into `rules`, or `OFF`, of turns that no override changes
-    overridden: tuple[tuple[int, int], ...]  # index of an override, and of what holds in it
+    overridden: tuple[tuple[int, int], ...]  # index of an override, and of the form that it uses
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class RuleForms:
 
     @property
     def lookback(self) -> int:
-        """On how many turns of its lane what any form finds at a turn depends."""
+        """The number of turns of its lane on which the result of any form depends."""
         return max(rule.lookback for rule in self.rules)
 
 

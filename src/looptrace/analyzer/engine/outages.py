@@ -1,9 +1,9 @@
-"""Outages: one failure that many sessions meet at once, told once and not as many loops.
+"""Outages: one failure of many sessions at once, reported once and not as many loops.
 
-No rule sees this, because a rule looks at one task. Failures of one signature, with no pause longer
-than `within_s` between them, are a row; a row in which at some time enough sessions failed within
-`within_s` is an outage. Only failures that may have a cause outside the agent count. What a loop's
-agent did wrong itself, such as a failing test, is its own, however many agents do it.
+No rule can find this, because a rule looks at one task. Failures of one signature, without a pause
+longer than `within_s` between them, are a row. A row is an outage if enough sessions failed within
+`within_s` at some time. Only failures that may have an external cause count. An agent's own
+failure, such as a failing test, does not count, however many agents have it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.vocabulary import NS_PER_S
 
-# One agent's timeout or unknown failure may be its own; the same in many sessions is not.
+# One agent's timeout or unknown failure may be its own fault; the same in many sessions is not.
 SHARED = (*EXTERNAL, "timeout", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class OutageSettings:
-    """When a failure that several sessions have in common is an outage."""
+    """When a failure of several sessions is an outage."""
 
     sessions_min: int = setting(
-        3, ge=2, le=1_000, doc="Sessions that fail in the same way at once, so that it is one."
+        3, ge=2, le=1_000, doc="Sessions that must fail in the same way to make an outage."
     )
     within_s: int = setting(
         300,
         ge=1,
         le=86_400,
-        doc="Seconds within which they fail; after so many without a failure it is over.",
+        doc="Seconds within which they must fail; after as many without a failure the outage ends.",
     )
 
     def __post_init__(self) -> None:
@@ -48,13 +48,13 @@ DEFAULT = OutageSettings()
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
-# What `with_outages` reads of the turns of an analysis, and of which turns.
+# The columns that `with_outages` reads from the turns of an analysis, and the filter.
 IS_CALL = pl.col("kind") == "tool"
 CALL_COLUMNS = ("task", "session", "kind", "turn", "agent", "signature", "end_ns")
 
 
 class SharedFailure(NamedTuple):
-    """A failed call whose cause may lie outside."""
+    """A failed call that may have an external cause."""
 
     signature: str
     end_ns: int
@@ -71,7 +71,7 @@ class SharedFailure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutageRun:
-    """Failures of one signature in a row: the first, how many, and who failed within the time."""
+    """A row of failures with one signature: the first, the number, and the sessions in time."""
 
     first: SharedFailure
     last_ns: int
@@ -82,7 +82,7 @@ class OutageRun:
 
     @property
     def outage(self) -> Outage | None:
-        """The outage that the row is, if it is one."""
+        """The outage of the row, or None."""
         if self.known_ns is None:
             return None
         first = self.first
@@ -103,9 +103,9 @@ class OutageRun:
 def rows_of(
     before: OutageRun | None, failures: Iterable[SharedFailure], settings: OutageSettings
 ) -> list[OutageRun]:
-    """Take one signature's row, if there is one, through failures in their order.
+    """Add failures in their order to the row of one signature, if there is one.
 
-    Returned are all rows that there were; the last of them may go on.
+    Return all rows; the last of them may go on.
     """
     rows = [] if before is None else [before]
     for failure in failures:
@@ -134,7 +134,7 @@ def _grown(row: OutageRun, failure: SharedFailure, since_ns: int, sessions_min: 
 
 
 def failures_of(turns: Frame) -> Frame:
-    """Return the failures (`SharedFailure`) of turns (`TURN_SCHEMA`) that outages are made of."""
+    """Return the failures (`SharedFailure`) of turns (`TURN_SCHEMA`) that can make an outage."""
     is_shared = pl.col("failed") & pl.col("error_kind").is_in(SHARED)
     return turns.filter(is_shared & pl.col("signature").is_not_null()).select(SharedFailure._fields)
 
@@ -150,7 +150,7 @@ def by_signature(failures: pl.DataFrame) -> dict[str, list[SharedFailure]]:
 
 def outages_of(failures: pl.DataFrame, settings: OutageSettings = DEFAULT) -> list[Outage]:
     """Return the outages among failures (as `failures_of`) of any tasks, by time and signature."""
-    # Most signatures are met by too few sessions to be looked at.
+    # Most signatures have too few sessions to be an outage.
     common = failures.filter(
         pl.col("session").n_unique().over("signature") >= settings.sessions_min
     )
@@ -166,7 +166,7 @@ def in_order(outages: Iterable[Outage]) -> list[Outage]:
 def with_outages(
     analysis: Analysis, failures: pl.DataFrame, settings: OutageSettings = DEFAULT
 ) -> Analysis:
-    """Add to an analysis the outages among its failures, and which findings they explain."""
+    """Add the outages among the failures of an analysis, and which findings they explain."""
     outages = outages_of(failures, settings)
     calls = _calls(analysis.turns, outages)
     explained = {finding.id: _explaining(finding, calls) for finding in analysis.findings}
@@ -181,11 +181,11 @@ def with_outages(
     )
 
 
-_Call = tuple[int, str, str | None]  # turn, agent, and the outage that it is a failure of
+_Call = tuple[int, str, str | None]  # turn, agent, and the outage to which the failure belongs
 
 
 def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Call]]:
-    """Return the calls of each task that an outage met, in their order."""
+    """Return the calls of each task that an outage affected, in their order."""
     spans: dict[str, list[Outage]] = {}
     for outage in outages:
         spans.setdefault(outage.signature, []).append(outage)
@@ -201,7 +201,7 @@ def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Ca
 
 
 def _explaining(finding: Finding, calls: dict[str, list[_Call]]) -> set[str]:
-    """Return the outages that explain a finding, none where any call of it is not theirs."""
+    """Return the outages that explain a finding; none if any of its calls is not part of them."""
     if finding.attempts * finding.period > len(finding.turns):
         return set()  # It counts from the start of its task, long before.
     within = [

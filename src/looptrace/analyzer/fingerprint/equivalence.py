@@ -1,8 +1,8 @@
-"""What a team declares about sameness, and which arguments make a call the same one.
+"""Declared equivalence, and the arguments that make two calls the same.
 
-Beside what is declared, a few keys are dropped by their names: those under which clients send a
-fresh token with every call. All other arguments count, because another id is other work. How they
-are written does not: a key without a value is as good as none, and "16" is the number 16.
+Besides declared keys, a few keys are dropped by their names: clients send a fresh token in them
+with every call. All other arguments count, because a different id is different work. Their notation
+does not count: a key without a value equals a missing key, and "16" is the number 16.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from looptrace.analyzer.text.session_names import session_name
 PATTERN_CHARS_MAX = 500
 TOOL_KEYS_MAX = 50
 
-# Fresh with every call by their very purpose; in any case, with "_", "-" or nothing between words.
-# A call that has no other argument looks such a thing up, so that there it counts.
+# Keys whose purpose is a new value with every call; in any letter case, with "_", "-" or nothing
+# between words. A call without other arguments looks the value up, so it counts there.
 VOLATILE_KEYS = frozenset(
     {
         *("requestid", "correlationid", "idempotencykey", "nonce"),
         *("toolcallid", "traceid", "traceparent", "timestamp"),
     }
 )
-# Fresh with every result by what they are: when it was made, how long that took, its number.
+# Keys whose value is new with every result: its time, its duration, its number.
 VOLATILE_RESULT_KEYS = frozenset(
     {
         *("duration", "duration_ms", "duration_s", "duration_seconds", "elapsed", "elapsed_ms"),
@@ -44,18 +44,18 @@ _MAY_BE_VOLATILE = (
     r'(?i)"(?:request|correlation|tool[_-]?call|trace)[_-]?id"|"idempotency[_-]?key"'
     r'|"nonce"|"traceparent"|"timestamp"'
 )
-# No number with a leading zero, which is a code, and none that a JSON reader may round.
+# Not numbers with a leading zero, which are codes, and none that a JSON reader may round.
 _WHOLE_NUMBER = r"-?(?:0|[1-9][0-9]{0,14})"
 _MAY_BE_LOOSE = rf':\s*(?:null|""|\[\]|\{{\}}|"{_WHOLE_NUMBER}")'
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What a team knows of one tool; a key is one of the top level, or a path with dots.
+    """Declarations about one tool; a key is one of the top level, or a path with dots.
 
-    `same_call` names the only keys that make the call, and then no key is volatile by its name. The
-    calls of a `polling` tool are unknown as calls and have no signature, so that no rule sees them
-    repeat; their failures still count.
+    If `same_call` names the only keys that count, no key is volatile by its name. The calls of a
+    `polling` tool are unknown as calls and have no signature, so no rule sees them repeat; their
+    failures still count.
     """
 
     volatile_keys: Annotated[
@@ -74,38 +74,35 @@ class Tool:
     ] = ()
     polling: Annotated[
         bool,
-        Meta(
-            description="Whether asking again is what the tool is for, so that its calls never "
-            "repeat."
-        ),
+        Meta(description="Whether the tool is meant to be polled, so that its calls never repeat."),
     ] = False
 
 
 @dataclass(frozen=True, slots=True)
 class TextMask:
-    """A part of results and errors that does not make them differ, and what stands for it."""
+    """A part of results and errors that is not compared, and its placeholder."""
 
     pattern: Annotated[
         str,
         Meta(
             min_length=1,
             max_length=PATTERN_CHARS_MAX,
-            description="A regular expression in the syntax of Rust's regex, which takes linear "
+            description="A regular expression in the syntax of Rust's regex, which runs in linear "
             "time.",
         ),
     ]
-    name: Annotated[Name, Meta(description="What stands for the part.")]
+    name: Annotated[Name, Meta(description="The placeholder of the part.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Which keys in results have values that do not make two of them differ."""
+    """The keys in results whose values are not compared."""
 
     volatile_keys: Annotated[
         tuple[Name, ...],
         Meta(
             max_length=TOOL_KEYS_MAX,
-            description="Further keys whose values are fresh with every result: ids, times, "
+            description="Further keys whose values are new with every result: ids, times, "
             "durations and counters.",
         ),
     ] = ()
@@ -113,7 +110,7 @@ class Results:
         tuple[Name, ...],
         Meta(
             max_length=TOOL_KEYS_MAX,
-            description=f"Keys of which looptrace thinks so and which do count, of: "
+            description=f"Keys that looptrace ignores by default but that do count, of: "
             f"{', '.join(sorted(VOLATILE_RESULT_KEYS))}.",
         ),
     ] = ()
@@ -131,13 +128,13 @@ class Sessions:
     join_services: Annotated[
         bool,
         Meta(
-            description="Whether one session id that several services give is one task, also where "
-            "they share no trace."
+            description="Whether the same session id of several services is one task even if they "
+            "share no trace."
         ),
     ] = False
 
     def name_of(self, session: str, service: str | None) -> str:
-        """Return the name of the task of a session, as one span of a service says it."""
+        """Return the name of the task of a session, for a span of a service."""
         return session_name(session, None if self.join_services else service)
 
 
@@ -146,7 +143,7 @@ PER_SERVICE = Sessions()
 
 @dataclass(frozen=True, slots=True)
 class Sameness:
-    """What a team declares: its tools by name, masks in their order, results, sessions."""
+    """The declarations of a team: tools by name, masks in their order, results, sessions."""
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     masks: tuple[TextMask, ...] = ()
@@ -161,7 +158,7 @@ def check_pattern(pattern: str) -> None:
     """Accept a pattern for a mask.
 
     Raises:
-        ValueError: in one line, if it is empty, too long, or not one of the linear-time engine.
+        ValueError: in one line, if it is empty, too long, or refused by the linear-time engine.
     """
     if not 1 <= len(pattern) <= PATTERN_CHARS_MAX:
         raise ValueError(f"a pattern has 1 to {PATTERN_CHARS_MAX} characters, not {len(pattern)}")
@@ -173,13 +170,13 @@ def check_pattern(pattern: str) -> None:
         reason = message.removeprefix("regex error: ").removeprefix("error: ")
         raise ValueError(f"cannot compile {pattern!r}: {reason}") from error
     if empty:
-        raise ValueError(f"{pattern!r} matches an empty text, so that it would match everywhere")
+        raise ValueError(f"{pattern!r} matches an empty text, so it would match everywhere")
 
 
 def compared_arguments(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
     """Return the arguments (canonical JSON or text) that make the calls of turns the same.
 
-    Arguments that are no JSON object stay as they are.
+    Arguments that are not a JSON object stay as they are.
     """
     declared = pl.col("name").is_in([n for n, t in sameness.tools.items() if _reduces(t)])
     may_differ = pl.col("arguments").str.starts_with("{") & (
@@ -212,7 +209,7 @@ def _reduce(arguments: str, tool: Tool) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """Return a value in the one way of writing it: without empty keys, whole numbers as such."""
+    """Return the canonical form of a value: without empty keys, whole numbers as such."""
     if isinstance(value, str) and re.fullmatch(_WHOLE_NUMBER, value):
         return int(value)
     if isinstance(value, list):

@@ -1,14 +1,14 @@
 """Near sameness: which requests say the same in other words.
 
-A request is a hand-off's, or what a search looks for. Two mean the same where they ask the same
-agent or tool, the figures, names and the like in them are equal, and a measure of the rest says
-that it is alike. What is the same word by word is the same in any case.
+A request is that of a hand-off, or the query of a search. Two requests mean the same if they ask
+the same agent or tool, their figures and names are equal, and a measure says that the rest is
+alike. Requests that are the same word by word always mean the same.
 
-The measures, each of one text at a time, so that no verdict depends on which texts come together:
+Each measure works on one text at a time, so no verdict depends on which texts come together:
 
 - `sentences`: the cosine of sentence embeddings (`sentences`), which needs the extra `semantic`;
-- `letters`: the cosine of counts of three letters in a row within words, which sees that words are
-  the same but not that other words say the same.
+- `letters`: the cosine of counts of three letters in a row within words, which finds the same words
+  but not synonyms.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Measure = Literal["sentences", "letters"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 SENTENCES, LETTERS = MEASURES
 
-# Longer requests are compared word by word only: a model sees but the beginning of a long text,
-# and what tells two long ones apart may be anywhere.
+# Longer requests are only compared word by word: a model reads only the beginning of a long text,
+# and the difference between two long texts may be anywhere.
 CHARS_MAX = 1_000
-# Sketches that are remembered. One has some 4 kB.
+# Cached sketches; one has some 4 kB.
 SKETCHES_MAX = 4_096
 
-# Embeddings are rounded to this part of their length, so that the last digits of a sum, in which
-# processors differ, hardly ever decide.
+# Embeddings are rounded to this part of their length, because processors differ in the last digits
+# of a sum, which should hardly ever decide.
 _GRID = 4_096
 _PERCENT = 100
 
@@ -61,7 +61,7 @@ _CODE = re.compile(r"\d|[_/\\@=.:#$%&+*]|\w\(\)")
 _APOSTROPHE = "\u2019"  # as it is printed
 _I = ("i", "i'm", "i'd", "i'll", "i've")
 
-# Words of a request that do not tell what is asked for.
+# Words that do not say what a request asks for.
 _FILLERS = frozenset(
     {
         *("a", "again", "an", "and", "can", "could", "do", "for", "give", "have", "i", "if"),
@@ -70,7 +70,7 @@ _FILLERS = frozenset(
         *("will", "would", "you", "your"),
     }
 )
-# Words that tell as much as a figure does.
+# Words that matter as much as a figure.
 _TELLING = frozenset(
     {
         *("no", "not", "never", "none", "nothing", "without", "except", "only", "first"),
@@ -83,18 +83,18 @@ _TELLING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How requests are compared that are not the same word by word."""
+    """How requests are compared if they are not the same word by word."""
 
     measure: Annotated[
         Measure,
         Meta(
             description="sentences: embeddings of a language model, which need the extra "
-            "`semantic`; letters: three letters in a row, which only sees the same words in "
+            "`semantic`; letters: three letters in a row, which only finds the same words in "
             "another order or form."
         ),
     ]
     similar_percent: int = setting(
-        85, ge=50, le=100, doc="How alike two requests must be to be the same, as a cosine."
+        85, ge=50, le=100, doc="Cosine in percent from which two requests are the same."
     )
 
     def __post_init__(self) -> None:
@@ -107,16 +107,16 @@ class Meaning:
 
 
 class Sketch(NamedTuple):
-    """What is compared of a request: what must be equal, and what must be alike."""
+    """The compared parts of a request: those that must be equal, and those that must be alike."""
 
     marks: tuple[str, ...]
     vector: npt.NDArray[np.int32]
 
 
 def meanings_of(table: pl.DataFrame, meaning: Meaning) -> Meanings:
-    """Return what requests among turns mean; turns are ordered and coded.
+    """Return the meanings of requests among turns; turns are ordered and coded.
 
-    Searches are compared where they have the same result, which no failure of the outside is.
+    Searches are compared if they have the same result, which is not an external failure.
     """
     subject = np.full(table.height, UNKNOWN, dtype=np.int64)
     place = np.zeros(table.height, dtype=np.int64)
@@ -137,7 +137,7 @@ def meanings_of(table: pl.DataFrame, meaning: Meaning) -> Meanings:
 
 
 def _requests(table: pl.DataFrame) -> Iterator[tuple[int, str, str, str, str, int]]:
-    """Yield row and text of each request, and what must be equal: kind, name, the rest, result."""
+    """Yield row, text and the equal parts of each request: kind, name, the rest, result."""
     handed = pl.col("kind") == "handoff"
     search = pl.col("searches") & ~pl.col("external") & (pl.col("outcome_code") != UNKNOWN)
     plain = ~pl.col("arguments").str.starts_with("{")
@@ -167,10 +167,10 @@ def _requests(table: pl.DataFrame) -> Iterator[tuple[int, str, str, str, str, in
 
 
 def sketch(measure: Measure, text: str) -> Sketch | None:
-    """Return what is compared of a text; None where it says nothing or is too long.
+    """Return the compared parts of a text; None if it is empty of meaning or too long.
 
     Raises:
-        SentencesError: where sentences are to be embedded and cannot be.
+        SentencesError: if sentences cannot be embedded.
     """
     return _sketch(measure, text) if len(text) <= CHARS_MAX else None
 
@@ -187,14 +187,14 @@ def _sketch(measure: Measure, text: str) -> Sketch | None:
 
 
 def bare(text: str) -> list[str]:
-    """Return the words that tell what a request asks for."""
+    """Return the words that say what a request asks for."""
     return [word for word in _WORD.findall(text.casefold()) if word not in _FILLERS]
 
 
 def marks(text: str) -> tuple[str, ...]:
-    """Return what must be equal in requests that mean the same, in its order.
+    """Return the parts that must be equal in requests with the same meaning, in their order.
 
-    That are figures, names, code, what is quoted, and words that negate or count. A name is a word
+    These are figures, names, code, quoted text, and words that negate or count. A name is a word
     with a capital letter that does not begin a sentence.
     """
     text = text.replace(_APOSTROPHE, "'")
@@ -220,7 +220,7 @@ def _tells(word: str, *, begins: bool) -> bool:
 
 
 def _letters(words: list[str]) -> Figures:
-    """Count three letters in a row, the borders of a word among them."""
+    """Count sequences of three letters, including the borders of a word."""
     counts = np.zeros(_LETTER_KINDS, dtype=np.float64)
     for word, times in Counter(words).items():
         edged = f" {word} "

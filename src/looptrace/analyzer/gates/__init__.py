@@ -1,1 +1,1 @@
-"""What follows from findings: gate events, the state of a task, and directives."""
+"""Consequences of findings: gate events, the state of a task, and directives."""

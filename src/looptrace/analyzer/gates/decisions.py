@@ -1,4 +1,4 @@
-"""What a person may decide about a gate. It imports neither Polars nor DuckDB."""
+"""The decisions on a gate. The module imports neither Polars nor DuckDB."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from looptrace.errors import InputError
 Decision = Literal["continue", "reviewed", "cancel", "not_a_loop"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 
-# What each means, in a word or two and in a sentence, for the person who decides.
+# The title and the meaning of each decision, for the person who decides.
 DECISION_TEXTS: dict[Decision, tuple[str, str]] = {
-    "continue": ("Go on", "The agent goes on in another way, with your note. Counts begin anew."),
-    "reviewed": ("Go on, the cause is gone", "The agent may do the same again. Counts begin anew."),
-    "not_a_loop": ("This is no loop", "The agent goes on; the gate counts as a false alarm."),
-    "cancel": ("Cancel the task", "The agent is stopped for good. What is done stays done."),
+    "continue": (
+        "Go on",
+        "The agent goes on with another approach and your note. Counts are reset.",
+    ),
+    "reviewed": ("Go on, the cause is gone", "The agent may do the same again. Counts are reset."),
+    "not_a_loop": ("This is not a loop", "The agent goes on; the gate counts as a false alarm."),
+    "cancel": ("Cancel the task", "The agent stops for good. Finished work stays."),
 }
 
-# A judge's, where the settings let it decide; a person says `continue` or `not_a_loop`.
+# A judge's decision, if the settings let it decide; people use `continue` or `not_a_loop`.
 PROGRESS = "progress"
 
 NOTE_CHARS_MAX = 4_000
 
 
 def decision_text(decision: str) -> str:
-    """Return a decision in a word or two; one that is not a person's stays as it is."""
+    """Return the title of a decision; a decision that is not a person's stays as it is."""
     known = next((name for name in DECISIONS if name == decision), None)
     return DECISION_TEXTS[known][0] if known else decision
 
@@ -39,10 +42,10 @@ class NoGateError(GateError):
 
 
 def check_decision(decision: str, note: str | None) -> None:
-    """Refuse a decision that there is not, and a note that is too long.
+    """Refuse an unknown decision, and a note that is too long.
 
     Raises:
-        GateError: if there is one.
+        GateError: if the decision or the note is refused.
     """
     if decision not in DECISIONS:
         raise GateError(f"there is no decision {decision!r}. {did_you_mean(decision, DECISIONS)}")

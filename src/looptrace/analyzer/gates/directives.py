@@ -1,9 +1,9 @@
-"""Directives: the texts that tell an agent to change course, out of templates.
+"""Directives: the texts that tell an agent to change course, made from templates.
 
-A template is a file `<name>.txt.j2`, named by the rule or, where a rule has none, by the action; of
-a person's decision it is `resolved`. It may use what `text_of` passes and nothing else. Nothing of
-earlier turns is quoted, so that an agent does not read its own mistakes once more; the blockers of
-a task are what its author recorded, and the note of a decision is meant for the agent.
+A template is a file `<name>.txt.j2`, named after the rule or, if the rule has none, the action; for
+a person's decision it is `resolved`. It may use only the values that `text_of` passes. Earlier
+turns are not quoted, so an agent does not read its own mistakes again; the blockers of a task are
+those that its author recorded, and the note of a decision is meant for the agent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
 
 SUFFIX = ".txt.j2"
-# The template of what a person decided.
+# The template of a person's decision.
 RESOLVED = "resolved"
 # A blocker is a name or a sentence.
 BLOCKER_LENGTH_MAX = 200
@@ -37,7 +37,7 @@ TEXTS_KEPT_MAX = 1_000
 _TASK = "\0"  # In place of the name; in no other value.
 
 _OWN = PackageLoader("looptrace.analyzer.gates", "templates")
-# What a template is tried with before it is needed.
+# Sample values with which a template is tried in advance.
 _SAMPLE = {
     "task": "task",
     "rule": "repeated_call",
@@ -53,7 +53,7 @@ _SAMPLE = {
     "note": "Use the other key.",
 }
 
-# A rule's own text is for when the agent goes on; a gate says that it must not.
+# A rule's own text is for an agent that goes on; a gate says that it must not.
 _OF_RULES = ("warn", "pivot")
 
 
@@ -69,7 +69,7 @@ class Directives:
     recovery: Recovery = DEFAULT
 
     def text_of(self, event: GateEvent) -> str | None:
-        """Return the directive of an event; None where it asks nothing of the agent.
+        """Return the directive of an event; None if the agent need not do anything.
 
         A template may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
         `entropy_count`, `max_pivots`, `blockers` (a list), `retry_after_s`, `decision` and `note`.
@@ -99,7 +99,9 @@ class Directives:
         if self.folder is None:
             return
         if not self.folder.is_dir():
-            raise DirectiveError(f"{self.folder}: is no folder; directives are read from one.")
+            raise DirectiveError(
+                f"{self.folder}: is not a folder; directives must be a folder of templates."
+            )
         environment = self._environment
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             try:
@@ -144,7 +146,7 @@ OWN = Directives()
 def _own_text(
     names: tuple[str, ...], values: tuple[tuple[str, Any], ...], blockers: tuple[str, ...]
 ) -> str:
-    """Return a directive of looptrace's own, which says of its task only the name."""
+    """Return a directive of looptrace's own, which contains only the name of its task."""
     template = OWN._environment.select_template(names)
     return template.render(task=_TASK, blockers=list(blockers), **dict(values))
 
@@ -154,7 +156,7 @@ _COPIED = [field.name for field in fields(GateNotice) if field.name not in _MADE
 
 
 def notice_of(event: GateEvent, directives: Directives, names: Iterable[str] = ()) -> GateNotice:
-    """Return what an agent needs of an event; `names` are other names of its task."""
+    """Return the notice of an event for an agent; `names` are other names of its task."""
     copied = {name: getattr(event, name) for name in _COPIED}
     text = directives.text_of(event)
     return GateNotice(**copied, directive=text, note=_note_of(event), names=tuple(names))

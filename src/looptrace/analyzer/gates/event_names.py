@@ -1,7 +1,7 @@
-"""What a gate event looks like outside: a table of its types, and one of its fields.
+"""The public form of gate events: a table of their types, and one of their fields.
 
-Log lines, webhooks, notices to agents, spans and JSON reports are made from these. It imports
-nothing that an agent's process lacks. The order of each is the order in what is written.
+Log lines, webhooks, notices to agents, spans and JSON reports are made from these. The module
+imports only what an agent's process has. The tables have the order of the output.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from looptrace import semconv
 
 
 class TypeNames(NamedTuple):
-    """What one type of event is called: in logs, webhooks, headlines, and as an evaluation."""
+    """The names of one type of event: in logs, webhooks, headlines, and as an evaluation."""
 
     log: str
     webhook: str
@@ -21,7 +21,7 @@ class TypeNames(NamedTuple):
     label: str
 
 
-# A log tells a loop that was detected, whatever was asked of the agent.
+# A log reports a detected loop, whatever the action.
 NAMES: Mapping[str, TypeNames] = {
     "loop_detected": TypeNames(
         "loop_detected", "looptrace.loop.detected", "Loop detected", "loop_detected"
@@ -36,7 +36,7 @@ NAMES: Mapping[str, TypeNames] = {
     ),
 }
 
-# What a person or a tool wrote; a report leaves it out.
+# Texts of people and tools; a report leaves them out.
 CONTENT = frozenset({"note", "error"})
 
 # Attributes of spans, by the field.
@@ -54,7 +54,7 @@ ATTRIBUTES: Mapping[str, str] = {
     semconv.DECISION: "decision",
 }
 
-# Fields of a webhook: those as they are, then those that hold a text, which is cut.
+# Fields of a webhook: unchanged fields, then fields with a text, which is cut.
 WEBHOOK_VALUES = (
     *("id", "turn", "turn_first", "status", "status_before", "action", "finding", "gate", "why"),
     *("attempts", "loop_count", "entropy_count", "pivots", "retry_after_s", "exact"),

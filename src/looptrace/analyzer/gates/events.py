@@ -1,4 +1,4 @@
-"""Gate events: what is sent to agents and people about a loop."""
+"""Gate events, which are sent to agents and people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EventType = Literal[
 TaskStatus = Literal["active", "paused_for_intervention", "blocked"]
 
 
-# Why there is a gate; the first is the ladder of a rule.
+# The reasons of a gate; the first is the ladder of a rule.
 GateCause = Literal[
     "LADDER", "MAX_PIVOTS_EXCEEDED", "MAX_FORCED_EXCEEDED", "UNBLOCKING_OFF", "UNBLOCKING_FAILED"
 ]
@@ -23,7 +23,7 @@ GateCause = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed turn, as a gate's history shows it."""
+    """A failed turn in a gate's history."""
 
     turn: int
     at_ns: int
@@ -39,11 +39,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class GateEvent:
-    """Something told to an agent or a person: what, of which loop, and how the task stands.
+    """A gate event: its type, its loop, and the state of the task.
 
-    `attempts` and `loop_count` are since the last reset or order to move on, and `entropy_count`
-    since the last pivot before, too. The id is the same whenever and in however many parts the same
-    turns are judged.
+    `attempts` and `loop_count` count since the last reset or order to move on, and `entropy_count`
+    also since the last pivot before the event. The id is the same whenever and in however many
+    parts the same turns are evaluated.
     """
 
     id: str
@@ -75,5 +75,5 @@ class GateEvent:
     decision: str | None = None
     note: str | None = None
     history: tuple[Failure, ...] = ()  # of a gate: the last failures before it
-    exact: bool = True  # the loop's turns are the same beyond doubt
-    signature_coarse: str = ""  # by which notes of like loops are looked for; "" where none are
+    exact: bool = True  # the loop's turns are an exact match
+    signature_coarse: str = ""  # the key to notes of similar loops; "" if there is none

@@ -1,4 +1,4 @@
-"""Which rungs of a ladder can be reached."""
+"""Checks that the rungs of a ladder can be reached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.rules.contract import Rule, Rung, SettingError
 
-# Settings that say at how many attempts a rule finds a loop; other rules count something else.
+# Settings with the attempts at which a rule finds a loop; other rules count something else.
 _NEEDED = ("attempts_min", "rounds_min")
 
 
@@ -35,11 +35,11 @@ def _end_after(rung: Rung, needed: int, recovery: Recovery) -> tuple[int | None,
     ends: dict[str, tuple[int, str]] = {
         "gate": (first, f"the gate at {first} stops the task"),
         "force_next": (first, f"the order to move on at {first} clears the count"),
-        "pivot": (last_pivot, f"{pivots}, so that a gate opens at {last_pivot}"),
+        "pivot": (last_pivot, f"{pivots}, so a gate opens at {last_pivot}"),
         "unblock_authority": (
             (first + 1, f"authority is given at {first}, and the next attempt opens a gate")
             if recovery.unblock
-            else (first, f"recovery.unblock is false, so that a gate opens at {first}")
+            else (first, f"recovery.unblock is false, so a gate opens at {first}")
         ),
     }
     return ends.get(rung.action, (None, ""))

@@ -1,4 +1,4 @@
-"""Notes that people wrote when they resolved gates, for gates of loops like theirs."""
+"""People's notes on resolved gates, for later gates of similar loops."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Literal, NamedTuple, get_args
 
 from looptrace.analyzer.fingerprint.similarity import Meaning, sketch
 
-# How like the loop of a gate is to that of another, from the most to the least.
+# The likeness of the loops of two gates, from the most to the least alike.
 Likeness = Literal["same", "type", "meaning"]
 LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
 
-# What of a signature is no word: digests, and all signs between words.
+# The parts of a signature that are not words: digests, and punctuation.
 _NO_WORDS = re.compile(r"#[0-9a-f]{16}|[^\w.]+|_")
 
 
 class Signs(NamedTuple):
-    """By what the loops of two gates are compared; each is "" where it is unknown."""
+    """The values by which the loops of two gates are compared; "" if unknown."""
 
     signature: str
     coarse: str
@@ -26,7 +26,7 @@ class Signs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResolutionNote:
-    """What a person wrote when resolving an earlier gate, and how like its loop was."""
+    """A person's note on an earlier gate, and the likeness of its loop."""
 
     gate: str
     task: str
@@ -39,7 +39,7 @@ class ResolutionNote:
 def notes_like(
     signs: Signs, notes: Iterable[tuple[ResolutionNote, Signs]], meaning: Meaning | None
 ) -> list[ResolutionNote]:
-    """Return the notes on loops like one, in their order, but by how like they are."""
+    """Return the notes on loops similar to one, the most similar first."""
     like = [
         replace(note, likeness=found)
         for note, others in notes
@@ -49,9 +49,9 @@ def notes_like(
 
 
 def likeness(first: Signs, second: Signs, meaning: Meaning | None) -> Likeness | None:
-    """Return how like two loops are; None where they are not.
+    """Return the likeness of two loops; None if they are not alike.
 
-    Signatures are compared by meaning, as requests are, where a meaning is given.
+    If a meaning is given, signatures are compared by meaning, like requests.
     """
     if not first.signature or not second.signature:
         return None

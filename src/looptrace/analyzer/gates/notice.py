@@ -1,4 +1,4 @@
-"""Notices: a gate event as an agent's process needs it. It imports neither Polars nor DuckDB."""
+"""Notices: gate events for an agent's process. The module imports neither Polars nor DuckDB."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GateNotice:
-    """One gate event, as an agent needs it; `analyzer.gates.GateEvent` says more."""
+    """One gate event for an agent; `analyzer.gates.GateEvent` has more fields."""
 
     id: str
     type: str

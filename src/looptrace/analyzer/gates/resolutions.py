@@ -1,4 +1,4 @@
-"""What people decided of gates, as turns that are judged."""
+"""People's decisions on gates, as turns for the rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def decisions_on(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator
 def resolution_turns(decided: Iterable[Resolution], sameness: Sameness) -> pl.DataFrame:
     """Return decisions as messages of a person (`TURN_SCHEMA`).
 
-    They are not numbered: that is done together with the turns that they are added to.
+    They are not numbered: that is done together with the other turns.
     """
     rows = [
         {
@@ -69,6 +69,6 @@ def resolution_turns(decided: Iterable[Resolution], sameness: Sameness) -> pl.Da
 def with_decisions(
     turns: pl.DataFrame, decided: Iterable[Resolution], sameness: Sameness
 ) -> pl.DataFrame:
-    """Add to turns (`TURN_SCHEMA`) what people decided of their tasks, where it is not there."""
+    """Add people's decisions on tasks to turns (`TURN_SCHEMA`) that do not have them yet."""
     said = resolution_turns(decisions_on(decided, turns), sameness)
     return pl.concat([turns, said.join(turns, on="call_id", how="anti")])

@@ -1,13 +1,13 @@
 """The gate: a pure state machine over the findings of one task.
 
-A reset is a *moment*, and so is a turn at which loops grow. Each moment takes the state of its task
-to the next, and may bring events: a warning, advice to try later, a pivot, authority, an order to
-move on, or a gate. Of one turn the strongest comes first. While a gate is open nothing is told but
-its resolution. The state depends on the moments in their order alone, so that batch, live and a
-restart come to the same.
+A *moment* is a reset, or a turn at which loops grow. Each moment changes the state of its task, and
+may cause events: a warning, advice to try later, a pivot, authority, an order to move on, or a
+gate. The strongest event of a turn comes first. While a gate is open the only event is its
+resolution. The state depends only on the moments and their order, so batch, live and a restart
+reach the same state.
 
-The count that a ladder names goes on until a reset or an order to move on. A pivot has a count of
-its own, which begins anew with each pivot of the task.
+The count of a ladder goes on until a reset or an order to move on. Pivots have a count of their
+own, which each pivot of the task resets.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.rules.contract import ACTIONS, CHECKED, Action
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Loops of one task whose counts are held, for the longest of them; of more the oldest go.
+# Loops of one task whose counts are kept; of more, the oldest are dropped.
 LOOPS_KEPT_MAX = 200
-# Loops that a task was told of; beyond, the oldest might be told once more.
+# Known loops of a task; beyond, the oldest might cause an event again.
 EVENTS_KEPT_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A moment: what was counted begins anew (`counts.RESETS`)."""
+    """A moment: counts are reset (`counts.RESETS`)."""
 
     turn: int
     at_ns: int
@@ -69,7 +69,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """How a task stands."""
+    """The state of a task."""
 
     task: str
     status: TaskStatus = "active"
@@ -80,7 +80,9 @@ class TaskState:
     cleared_turn: int = 0  # of the last order to move on; attempts up to it do not count
     retries: int = 0
     retry_ns: int = 0  # before this, no further retry is advised
-    granted: frozenset[str] = frozenset()  # signatures of what authority was given for
+    granted: frozenset[str] = (
+        frozenset()
+    )  # signatures of the blockers for which authority was granted
     warnings: Mapping[str, bool] = field(default_factory=dict)  # given; outlast completions or not
     loops: Mapping[str, Counter] = field(default_factory=dict)  # by the id of the finding
 
@@ -96,7 +98,7 @@ T = TypeVar("T")
 
 
 class _Demand(NamedTuple):
-    """What a loop asks for at a turn, and how far it has come."""
+    """The action that a loop asks for at a turn, and how far it has grown."""
 
     growth: Growth
     action: Action
@@ -106,7 +108,7 @@ class _Demand(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, str, str]:
-        """The strongest comes first; of as strong ones, guards in the order of their check."""
+        """The strongest comes first; equally strong ones are in the order of their check."""
         rule = self.growth.loop.rule
         strength = ACTIONS.index(self.action)
         return (-strength, CHECKED.index(rule.checked), rule.name, self.growth.loop.id)
@@ -115,7 +117,7 @@ class _Demand(NamedTuple):
 def advance(
     state: TaskState, moments: Iterable[Moment], recovery: Recovery
 ) -> tuple[TaskState, list[GateEvent]]:
-    """Take a task through its moments, in their order; returns its state and what was told."""
+    """Apply the moments of a task in their order; returns its state and the events."""
     all_events: list[GateEvent] = []
     for moment in moments:
         state, events = advance_by_one(state, moment, recovery)
@@ -124,19 +126,19 @@ def advance(
 
 
 def advance_by_one(state: TaskState, moment: Moment, recovery: Recovery) -> Step:
-    """Take a task through one moment."""
+    """Apply one moment to a task."""
     if isinstance(moment, Reset):
         return _reset(state, moment)
     return _grown(state, moment, recovery)
 
 
 def _reset(state: TaskState, moment: Reset) -> Step:
-    """Begin to count anew. An open gate is resolved by a person and by nothing else."""
+    """Reset the counts. Only a person resolves an open gate."""
     if state.gate and moment.reason != "person":
         return state, ()
     after = TaskState(state.task)
     counted = state
-    if moment.reason == "completed":  # Attempts at a task that is done are counted on.
+    if moment.reason == "completed":  # Attempts at a completed task keep their counts.
         warnings = {key: outlasts for key, outlasts in state.warnings.items() if outlasts}
         after = replace(
             after, forced=state.forced, loops=_loops(state, outlast=True), warnings=warnings
@@ -155,14 +157,14 @@ def _reset(state: TaskState, moment: Reset) -> Step:
 
 
 def _grown(state: TaskState, moment: Growths, recovery: Recovery) -> Step:
-    """Count loops on, and do what the ladders of their rules ask for, the strongest first."""
+    """Add to the counts of loops, and apply the ladders of their rules, the strongest first."""
     if state.gate:
         return state, ()
     state = _counted(state, moment)
     demands = [demand for growth in moment if (demand := _demand(state, growth, recovery))]
     events: list[GateEvent] = []
     for demand in sorted(demands, key=lambda demand: demand.rank):
-        # What was told at this turn may have answered the next demand, too.
+        # An event of this turn may also satisfy the next demand.
         again = _demand(state, demand.growth, recovery)
         if again and again.action == demand.action:
             state, new = _ACTS[demand.action](state, demand, recovery)
@@ -182,7 +184,7 @@ def _counted(state: TaskState, moment: Growths) -> TaskState:
 
 
 def _demand(state: TaskState, growth: Growth, recovery: Recovery) -> _Demand | None:
-    """Return what a loop asks for; None where that was told, or it has not come far enough."""
+    """Return the demand of a loop; None if its event was sent, or the loop is too short."""
     loop, fired = growth
     attempts = loop.attempts_since(state.cleared_turn, fired)
     if attempts < fired.needed:
@@ -203,7 +205,7 @@ def _demand(state: TaskState, growth: Growth, recovery: Recovery) -> _Demand | N
 def _cause(
     state: TaskState, action: Action, signature: str, recovery: Recovery
 ) -> GateCause | None:
-    """Return why a person must decide; None where an action is tried instead."""
+    """Return why a person must decide; None if an action is tried instead."""
     causes: dict[GateCause, bool] = {
         "LADDER": action == "gate",
         "MAX_PIVOTS_EXCEEDED": action == "pivot" and state.pivots >= recovery.max_pivots,
@@ -215,28 +217,28 @@ def _cause(
 
 
 def _attempts_of_pivot(fired: Firing) -> int:
-    """Return how many attempts since the last pivot make the next one."""
+    """Return the attempts since the last pivot that cause the next one."""
     rungs = (rung.attempts for rung in fired.rule.ladder if rung.action == "pivot")
     return max(next(rungs, 0), fired.needed)
 
 
 def _key(growth: Growth) -> str:
-    """Return by what a warning is known: rules that see the same warn once."""
+    """Return the key of a warning: rules that see the same loop warn once."""
     loop = growth.loop
-    # Figures have no signature, and what a rule sees in them no other does.
+    # Figures have no signature, and no other rule sees the same in them.
     known = all(row.sign for row in loop.first)
     return f"{loop.agent} {loop.signature if known else loop.rule.name}"
 
 
 def _warn(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
-    """Warn once, however many rules see the same."""
+    """Warn once, however many rules see the same loop."""
     outlasts = demand.growth.loop.rule.lane.outlasts_completion
     warnings = _last({**state.warnings, _key(demand.growth): outlasts}, EVENTS_KEPT_MAX)
     return _emit(state, replace(state, warnings=warnings), demand, "loop_detected")
 
 
 def _retry_later(state: TaskState, demand: _Demand, recovery: Recovery) -> Step:
-    """Advise to wait; again, and for longer, when it failed after the wait."""
+    """Advise to wait; again, and longer, after a failure following the wait."""
     wait_s = recovery.wait_s(state.retries)
     retry_ns = demand.growth.fired.end_ns + wait_s * NS_PER_S
     after = replace(state, retries=state.retries + 1, retry_ns=retry_ns)
@@ -245,14 +247,14 @@ def _retry_later(state: TaskState, demand: _Demand, recovery: Recovery) -> Step:
 
 
 def _pivot(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
-    """Ask for another approach, and count towards the next pivot anew."""
+    """Ask for another approach, and reset the count for the next pivot."""
     turn = demand.growth.fired.turn
     after = replace(state, pivots=state.pivots + 1, pivot_turn=turn)
     return _emit(state, after, demand, "pivot_issued")
 
 
 def _force_next(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
-    """Send the agent to its next task, and clear what every rule has counted."""
+    """Send the agent to its next task, and clear the counts of every rule."""
     turn = demand.growth.fired.turn
     after = TaskState(state.task, forced=state.forced + 1, cleared_turn=turn)
     return _emit(state, after, demand, "loop_detected")
@@ -287,7 +289,7 @@ _ACTS: Mapping[Action, Callable[[TaskState, _Demand, Recovery], Step]] = {
     "unblock_authority": _unblock,
     "gate": _open,
 }
-# After these nothing more is told of a turn: the task waits, or is left.
+# After these a turn causes no more events: the task waits, or is left.
 _LAST = ("gate", "force_next")
 
 
@@ -327,7 +329,7 @@ def _of_reset(
     before: TaskState, after: TaskState, moment: Reset, kind: EventType, gate: str = ""
 ) -> GateEvent:
     at = f"{moment.trace_id} {moment.span_id} {moment.call_id}"
-    # A message is of one task, whose name may come late; an attempt is of its session as well.
+    # A message belongs to one task, whose name may come late; an attempt also to its session.
     whose = "" if moment.reason in ("person", "message") else after.task
     return GateEvent(
         id=digest(f"{kind} {whose} {at} {moment.reason} {gate}"),

@@ -1,4 +1,4 @@
-"""What happened to a task, in its order: the moments that `gates` decides upon."""
+"""The moments of a task in their order, as input for the state machine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from looptrace.analyzer.text.display import label
 # A task, the kind of its turn, and the reset there.
 TaskReset = tuple[str, str, Reset]
 
-# At one turn what begins anew comes before what grows; a person's message has the number of the
-# turn before it, and comes after it.
+# At one turn resets come before growths; a person's message has the number of the turn before it,
+# and comes after it.
 _RESET_BEFORE, _GROWTH, _RESET_AFTER = range(3)
 
 

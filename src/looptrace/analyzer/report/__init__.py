@@ -1,1 +1,1 @@
-"""What people read: terminal, HTML, JSON, Markdown, log lines."""
+"""Reports: terminal, HTML, JSON, Markdown, log lines."""

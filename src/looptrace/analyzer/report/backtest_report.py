@@ -28,18 +28,18 @@ from looptrace.rules.contract import ACTIONS
 
 SCHEMA = 1
 AT_MOST = (
-    "A gate would have stopped its task until a person decides. What came after it, up to the next"
-    " message of a person or to the end of the task, is what would have been saved at the most."
+    "A gate would have stopped its task until a person decides. The turns after it, up to the next"
+    " message of a person or to the end of the task, are the most that it would have saved."
 )
-NO_PRICES = "There is no money without a table of prices: --prices FILE."
+NO_PRICES = "Costs in money need a table of prices: --prices FILE."
 
-# More models than this say no more to a reader; the JSON has them all.
+# A reader needs no more models; the JSON has all of them.
 _MODELS_SHOWN_MAX = 10
-# Fewer than a float holds, so that sums in JSON read as they were meant.
+# Fewer than a float has, so that sums in JSON look exact.
 _MONEY_DECIMALS = 6
 _INDENT_COLUMNS = 2
 _GAP_COLUMNS = 2
-# What is piped has no width; nobody reads across more than this.
+# Piped output has no width; nobody reads wider lines than this.
 _HALF_COLUMNS_MAX = 80
 
 
@@ -98,9 +98,9 @@ def _spent_json(spent: Spent, currency: str | None) -> dict[str, object]:
 
 
 def print_backtest(backtest: Backtest, names: tuple[str, str], console: Console) -> None:
-    """Print each task with a gate, A at the left and B at the right, and what both come to."""
+    """Print each task with a gate, A at the left and B at the right, and the totals of both."""
     if not backtest.turns:
-        _print(["Nothing to judge."], console)
+        _print(["No turns to analyse."], console)
         return
     counts = f"{counted(backtest.tasks, 'task')}, {counted(backtest.turns, 'turn')}"
     _print([counts, *_verdict(backtest)], console)
@@ -173,7 +173,7 @@ def _money_text(spent: Spent, currency: str) -> str:
 
 
 def _notes(backtest: Backtest) -> list[str]:
-    """Write how the figures are meant, and what is not in them."""
+    """Write the meaning of the figures, and what is missing in them."""
     if not backtest.rows:
         return []
     notes = [AT_MOST]

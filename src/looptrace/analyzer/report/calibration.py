@@ -1,4 +1,4 @@
-"""Thresholds that were calibrated, and a model that was trained, at a terminal."""
+"""Reports of `calibrate` and `train` for a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RADIUS_PX = (3, 14)  # of the fewest and of the most turns
 
 
 def print_calibration(calibration: Calibration, alarms_per_day: float, console: Console) -> None:
-    """Print the thresholds that are proposed, and the false alarms with and without them."""
+    """Print the proposed thresholds, and the false alarms with and without them."""
     tasks = ", ".join(
         f"{plain(kind, NAME_LENGTH_MAX) if kind else _OTHERS} {count:,}"
         for kind, count in calibration.tasks.items()
@@ -28,7 +28,7 @@ def print_calibration(calibration: Calibration, alarms_per_day: float, console: 
     if calibration.left_out:
         lines.append(
             f"{counted(calibration.left_out, 'task')} left out: silent for less than"
-            f" {FINISHED_AFTER_S // 60} minutes, with a gate that nobody decided upon, or of a kind"
+            f" {FINISHED_AFTER_S // 60} minutes, with an unresolved gate, or of a kind"
             f" with fewer than {TASKS_MIN}."
         )
     _print_lines(lines, console)
@@ -44,7 +44,7 @@ def print_calibration(calibration: Calibration, alarms_per_day: float, console: 
         else f"The settings in force stay: {now:.2f} false alarms a day."
     ]
     if then > alarms_per_day:
-        alarms.append(f"No thresholds keep to {alarms_per_day:g} a day; these are the nearest.")
+        alarms.append(f"No thresholds reach {alarms_per_day:g} a day; these are the nearest.")
     if calibration.loops:
         alarms.append(
             f"Of {counted(calibration.loops, 'loop')} that a person confirmed,"
@@ -52,7 +52,7 @@ def print_calibration(calibration: Calibration, alarms_per_day: float, console: 
             f" and {calibration.loops_found_then:,} with these settings."
         )
     else:
-        alarms.append("No loop was confirmed by a person, so that nobody knows what is missed.")
+        alarms.append("No person confirmed a loop, so the number of missed loops is unknown.")
     _print_lines(alarms, console)
 
 
@@ -78,7 +78,7 @@ def _table(calibration: Calibration) -> Table:
 
 
 def model_card_text(card: Any) -> str:
-    """Write in a few lines how good a model is; its file has the whole card."""
+    """Write in a few lines how good a model is; its file has all figures."""
     lines = [
         f"{card['tasks']['loop']} tasks with a loop, {card['tasks']['well']} without. On tasks it"
         f" did not learn from, before the loop was complete:",
@@ -95,7 +95,7 @@ def model_card_text(card: Any) -> str:
 
 
 def calibration_svg(bins: Sequence[Mapping[str, Any]]) -> str:
-    """Draw what was predicted against what came; the larger a dot, the more turns it stands for."""
+    """Draw predictions against outcomes; a larger dot means more turns."""
     most = max((each["turns"] for each in bins), default=1)
     least, span = _RADIUS_PX[0], _RADIUS_PX[1] - _RADIUS_PX[0]
     points = [

@@ -34,16 +34,16 @@ SARIF_VERSION = "2.1.0"
 _SARIF_SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-# What makes a loop the same one in the next run; the second name is the one that GitHub reads.
+# The identity of a loop across runs; GitHub reads the second name.
 _FINGERPRINTS = ("looptraceLoop/v1", "primaryLocationLineHash")
-# GitHub takes more results than this of no file, and more annotations than these of no step.
+# GitHub accepts at most so many results of a file, and so many annotations of a step.
 _RESULTS_MAX = 5_000
 _ANNOTATIONS_MAX = 10
 # A job summary, a comment or the failure of a test is read by a person.
 _ROWS_MAX = 100
 _LINES_MAX = 20
 
-# What is the same in the next run of an agent: the rule and the signature, or without one the task.
+# A loop is the same in the next run by its rule and signature, or without one by its task.
 LoopKey = tuple[str, str]
 
 
@@ -59,7 +59,7 @@ class _Baseline(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops of an analysis, and which of them a baseline knows."""
+    """The loops of an analysis, and which of them are in a baseline."""
 
     analysis: Analysis
     groups: tuple[Group, ...]
@@ -76,7 +76,7 @@ class Loops:
 
     @property
     def new_gates(self) -> int:
-        """How many gates were opened, but for those of known loops."""
+        """The number of opened gates, except those of known loops."""
         known = {
             finding.id
             for group in self.groups
@@ -96,7 +96,7 @@ def baseline_of(file: Path) -> frozenset[LoopKey]:
     """Return the loops of a report that `--format json` wrote.
 
     Raises:
-        InputError: if the file cannot be read, or is no such report.
+        InputError: if the file cannot be read, or is not such a report.
     """
     try:
         report = msgspec.json.decode(file.read_bytes(), type=_Baseline)
@@ -104,7 +104,7 @@ def baseline_of(file: Path) -> frozenset[LoopKey]:
         raise InputError(f"{file} cannot be read: {error.strerror}.") from error
     except msgspec.DecodeError as error:
         raise InputError(
-            f"{file} is no baseline ({error}); write one with --format json --output {file}."
+            f"{file} is not a baseline ({error}); write one with --format json --output {file}."
         ) from error
     return frozenset(map(_key, report.findings))
 
@@ -154,14 +154,14 @@ def sarif_report(loops: Loops, source: str) -> str:
 
 def _rule(name: str, text: str) -> dict[str, Any]:
     about = {"text": text}
-    how = {"text": f"`looptrace rule {name}` shows its settings, and what is no loop for it."}
+    how = {"text": f"`looptrace rule {name}` shows its settings, and what it ignores."}
     return {"id": name, "shortDescription": about, "fullDescription": about, "help": how}
 
 
 def _result(group: Group, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
     lead, known = group.lead, loops.is_known(group)
     place: dict[str, Any] = {
-        # GitHub takes no result without a line, and spans of a task are on many.
+        # GitHub accepts no result without a line, and the spans of a task are on many lines.
         "physicalLocation": {"artifactLocation": {"uri": source}, "region": {"startLine": 1}},
         "logicalLocations": [{"name": plain(lead.task, NAME_LENGTH_MAX), "kind": "task"}],
     }
@@ -245,7 +245,8 @@ def _escaped(text: str) -> str:
 
 
 def known_text(loops: Loops) -> Iterable[str]:
-    """Yield the sentence about loops that are in the baseline, where there are any."""
+    """Yield the sentence about loops that are in the baseline, if there are any."""
     count = len(loops.groups) - len(loops.new)
     if count:
-        yield f"{count:,} of {len(loops.groups):,} loops are in the baseline, and fail nothing."
+        known = f"{count:,} of {len(loops.groups):,} loops"
+        yield f"{known} are in the baseline, and do not count as failures."

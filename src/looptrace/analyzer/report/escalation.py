@@ -1,6 +1,6 @@
-"""The escalation of a gate: all that a person or a debugging agent needs in order to decide.
+"""The escalation of a gate: the facts that a person or a debugging agent needs to decide.
 
-It says what was known when the gate opened, and is bounded however long the task is.
+It has the facts at the opening of the gate, and is bounded however long the task is.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from looptrace.analyzer.text.times import utc_day
 from looptrace.rules.docs import summary
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Turns of the loop: its start, its end at the gate, and some of what lies between.
+# Turns of the loop: its start, its end at the gate, and some in between.
 _HEAD_MAX = 12
 _MIDDLE_MAX = 6
 _TAIL_MAX = 12
 
-# What was told before; of more the last are given.
+# Earlier events; of more only the last.
 BEFORE_MAX = 20
 
 NOTES_MAX = 10
 
-# An error that somebody is to understand needs more than the line of a report.
+# An error needs more text than the line of a report if somebody must understand it.
 TEXT_LENGTH_MAX = 500
 DONE_LENGTH_MAX = 300
 
@@ -44,25 +44,25 @@ Role = Literal["first", "repeat", "between"]
 class Iteration:
     """A turn between the first of the loop and the gate.
 
-    `first` is what the others repeat, and `between` what lies between without being in the loop. A
-    message to the agent is no turn, and has no number.
+    `first` marks turns that the others repeat, and `between` turns that are not in the loop. A
+    message to the agent is not a turn, and has no number.
     """
 
-    left_out: int  # turns before this one that are not given
+    left_out: int  # turns before this one that are left out
     turn: int | None
     role: Role
     agent: str
     kind: str
     label: str
     failed: bool
-    outcome: str | None  # the error or the result; None where the trace says none
+    outcome: str | None  # the error or the result; None if the trace has none
     trace_id: str
     span_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Something that a person can decide, and what it means."""
+    """A possible decision of a person, and its meaning."""
 
     name: str
     title: str
@@ -71,7 +71,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class PastNote:
-    """What helped with such a loop before, in a person's words, the day, and how like it was."""
+    """A person's note on an earlier, similar loop: text, day, and likeness."""
 
     text: str
     date: str
@@ -79,25 +79,25 @@ class PastNote:
 
     @classmethod
     def of(cls, note: ResolutionNote) -> Self:
-        """Return a note that a store keeps as it is shown."""
+        """Return a stored note in the form for reports."""
         return cls(note.note, utc_day(note.resolved_ns), note.likeness)
 
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """A gate, and what led to it. Texts are on one line each, and of bounded length."""
+    """A gate and its history. Each text is on one line, and of bounded length."""
 
     gate: GateEvent  # its history are the last failures before it
     rule_says: str  # what the rule finds
-    is_exact: bool  # whether the turns are the same beyond doubt
+    is_exact: bool  # whether the turns are an exact match
     period: int
     goal: str | None  # the last message to the agent before the gate
     iterations: tuple[Iteration, ...]
-    before: tuple[GateEvent, ...]  # what was decided of the task before the gate
+    before: tuple[GateEvent, ...]  # events of the task before the gate
     before_left_out: int
     cost: Cost  # from the first turn of the loop to the gate
     options: tuple[Option, ...]
-    opinion: Opinion | NoOpinion | None  # None where nobody was asked
+    opinion: Opinion | NoOpinion | None  # None if no judge was asked
     notes: tuple[PastNote, ...]
 
 
@@ -105,19 +105,19 @@ OPTIONS = (
     Option(
         "different_approach",
         "Continue with a different approach",
-        "Tell the agent what to do otherwise, and what to leave. That resolves the gate; the "
-        "counts begin anew, and the same again leads to a new gate.",
+        "Tell the agent what to do differently, and what to avoid. That resolves the gate and "
+        "resets the counts; the same loop again leads to a new gate.",
     ),
     Option(
         "review",
         "Review and debug",
-        "Leave the gate open and look for the cause, by hand or with a debugging agent that is "
-        "given this report. Resolve the gate when the cause is gone.",
+        "Leave the gate open and look for the cause, by hand or with a debugging agent that "
+        "gets this report. Resolve the gate when the cause is gone.",
     ),
     Option(
         "cancel",
         "Cancel",
-        "End the task as it is. What it has done so far stays, and what is not done is not done.",
+        "End the task as it is. Finished work stays; the rest is not done.",
     ),
 )
 
@@ -130,10 +130,10 @@ def escalation_of(
     opinion: Opinion | NoOpinion | None = None,
     notes: Iterable[PastNote] = (),
 ) -> Escalation:
-    """Return what led to a gate that was opened.
+    """Return the escalation of a gate.
 
     `finding` is that of the gate, however far it has grown since; `turns` (`TURN_SCHEMA`, numbered)
-    and `events` may be those of many tasks; `notes` are what helped before.
+    and `events` may be those of many tasks; `notes` are people's notes on similar loops.
     """
     mine = turns.filter((pl.col("task") == gate.task) & (pl.col("turn") <= gate.turn))
     mine = mine.filter(~IS_USER | (pl.col("turn") < gate.turn))
@@ -195,7 +195,7 @@ def _iteration(row: dict[str, Any], roles: dict[int, Role], left_out: int) -> It
 
 
 def _cost(loop: pl.DataFrame, gate: GateEvent) -> Cost:
-    """Add up what the loop's agent, or all agents of its task, spent up to the gate."""
+    """Add up the cost of the loop's agent, or of all agents of its task, up to the gate."""
     spent = loop.filter(pl.col("agent") == gate.agent) if gate.agent else loop
     start_ns = loop.filter(~IS_USER)["start_ns"].first()
     return Cost(

@@ -1,7 +1,7 @@
 """An escalation as Markdown and as JSON.
 
-In the Markdown every text of a trace stands in code, inline or fenced, whose fence is longer than
-any run of backticks in it. Such texts are on one line each, so that none can end the code early.
+In the Markdown every text of a trace is in code, inline or fenced, with a fence longer than any run
+of backticks in it. Each such text is on one line, so none can end the code early.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMA = 1
 
 
 def escalation_json(escalation: Escalation, directives: Directives = OWN) -> str:
-    """Write an escalation as JSON: the same one always gives the same text."""
+    """Write an escalation as JSON; the same escalation always gives the same text."""
     report = asdict(escalation) | {
         "gate": event_object(escalation.gate, escalation.opinion, directives),
         "failures": [failure_object(failure) for failure in escalation.gate.history],
@@ -33,7 +33,7 @@ def escalation_json(escalation: Escalation, directives: Directives = OWN) -> str
 
 
 def escalation_markdown(escalation: Escalation) -> str:
-    """Write an escalation as one Markdown page that stands by itself."""
+    """Write an escalation as one Markdown page that needs no other context."""
     turns = escalation.iterations
     return template("escalation.md.j2").render(
         escalation=escalation,

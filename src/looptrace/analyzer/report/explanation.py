@@ -1,4 +1,4 @@
-"""The explanation of a task at a terminal: its turns, how far each rule got, what would differ."""
+"""The explanation of a task at a terminal: turns, how far each rule got, settings that matter."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from looptrace.analyzer.tuning.counterfactuals import Change, Move, MovedGate
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 _CELL_LENGTH_MAX = 60
-# A result may be a whole file, which would push the other columns out of sight.
+# A result may be a whole file, which would leave no room for the other columns.
 _PIPED_CELL_LENGTH_MAX = 500
 _INDENT_COLUMNS = 2
-# A rule that counts every turn is named from this part of what it needs on.
+# A rule that counts every turn is named from this share of its needed count.
 _NEAR = 5
-# Who wrote a message, a person or not; and why somebody was taken for one.
+# The author of a message, a person or not, and the reason.
 _WRITERS = {True: "person", False: "prompt"}
 _SPEAKERS: dict[str | None, str] = {
     "intervention": "a person stepped in",
     "message": "a person, in new words",
-    "same_words": "no person: in words that came before",
-    "attempts": "no person: after a recorded attempt",
-    "setting": "no person: as persons.messages says",
+    "same_words": "not a person: words that came before",
+    "attempts": "not a person: after a recorded attempt",
+    "setting": "not a person: by persons.messages",
 }
 
 
 def print_explanation(
     name: str, turns: pl.DataFrame, explanation: Explanation, console: Console
 ) -> None:
-    """Print a task (numbered turns), a turn a line, and below it what each rule did and why."""
+    """Print a task (numbered turns), one turn a line, and below it the result of each rule."""
     is_piped = console.width == PIPED_COLUMNS
     length_max = _PIPED_CELL_LENGTH_MAX if is_piped else _CELL_LENGTH_MAX
     console.print(Text(f"task {plain(name, length_max)}", style="bold"))
@@ -83,7 +83,7 @@ def print_explanation(
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What a rule or a gate did, and what would have changed it, a line each."""
+    """The result of a rule or a gate, and the settings that would change it, a line each."""
 
     text: Text
     more: list[str]
@@ -128,7 +128,7 @@ def _print_indented(console: Console, lines: list[str]) -> None:
 
 
 def _with_decided(reached: Text, decided: list[GateEvent]) -> Text:
-    """Return the decisions of a turn, to stand below how far the rules got."""
+    """Return the events of a turn, for the line below how far the rules got."""
     lines = [reached] if reached else []
     for event in decided:
         style = ACTION_STYLE[event.action] if event.action else "bold"
@@ -137,7 +137,7 @@ def _with_decided(reached: Text, decided: list[GateEvent]) -> Text:
 
 
 def _changes(rule: Progress, changes: tuple[Change, ...]) -> list[str]:
-    """Write by which settings a rule would fire, or be silent."""
+    """Write the settings with which a rule would fire, or be silent."""
     if not changes:
         return [f"no setting of its own would {'silence it' if rule.fired else 'make it fire'}"]
     effect = "would be silent" if rule.fired else "would fire"
@@ -169,7 +169,7 @@ def _outcome(row: dict[str, Any], length_max: int) -> Text:
 
 
 def _reached(row: dict[str, Any], rules: Sequence[Progress], index: int) -> Text:
-    """Name the rules that see a repetition here, and what keeps them from seeing one."""
+    """Name the rules that see a repetition here, and the unknown values that prevent one."""
     text = Text()
     if row["kind"] == "tool":
         missing = {"arguments": row["arguments"], "result": row["outcome"]}
@@ -185,7 +185,7 @@ def _reached(row: dict[str, Any], rules: Sequence[Progress], index: int) -> Text
 
 
 def _furthest(rule: Progress, index: int, turns: pl.DataFrame) -> Text:
-    """Write in one line how far a rule got in the task, which is at the turn of this index."""
+    """Write in one line how far a rule got in the task, at the turn with this index."""
     most, needed = rule.reached[index] or 0, rule.needed[index]
     text = Text(f"{rule.rule}: ")
     if most < needed:

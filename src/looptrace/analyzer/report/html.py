@@ -1,4 +1,4 @@
-"""The report as one HTML file: it holds no script, loads nothing, and prints well."""
+"""The report as one HTML file: it has no script, loads nothing, and prints well."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from looptrace.analyzer.tuning.backtest import money_of
 from looptrace.analyzer.tuning.prices import Prices
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Turns shown before and after a loop, to see how the agent came in and out.
+# Turns shown before and after a loop, for context.
 _CONTEXT_TURNS = 3
 
 # Rows of the table of turns. Of a longer loop the start and the end are shown.
@@ -60,7 +60,7 @@ _OUTCOME_LENGTH_MAX = 160
 
 @dataclass(frozen=True, slots=True)
 class ShownEvent:
-    """What was decided at a turn, in words; `name` is what `text` begins with."""
+    """An event at a turn, in words; `text` begins with `name`."""
 
     turn: int
     badge: str  # class of the badge
@@ -71,7 +71,7 @@ class ShownEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What was decided of a task, as a section lists it."""
+    """The events of a task, for the list in a section."""
 
     head: list[ShownEvent]
     between: int
@@ -83,7 +83,7 @@ class _Decided:
 class TurnRow:
     """One turn in the table of a loop; `place` tells the turns of a longer period apart.
 
-    A person's message is no turn: it has no number, and is in no loop.
+    A person's message is not a turn: it has no number, and is in no loop.
     """
 
     turn: int | None
@@ -109,7 +109,7 @@ class _Section:
     head: list[TurnRow]
     turns_between: int
     tail: list[TurnRow]
-    decided: _Decided | None  # None where an earlier section of the same task has it
+    decided: _Decided | None  # None if an earlier section of the same task has it
 
     @property
     def rows(self) -> list[TurnRow]:
@@ -135,7 +135,7 @@ class _OfRule:
 def html_report(
     analysis: Analysis, opinions: Opinions = NOBODY_ASKED, prices: Prices | None = None
 ) -> str:
-    """Write the analysis as one self-contained HTML page, with money where there are prices."""
+    """Write the analysis as one self-contained HTML page, with money if there are prices."""
     groups = grouped(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
@@ -169,7 +169,7 @@ def _sections(
     opinions: Opinions,
     prices: Prices | None,
 ) -> list[_Section]:
-    """Make a section of each loop; what was decided of a task stands in its first."""
+    """Make a section of each loop; the first one of a task has the task's events."""
     turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
     events_of_task = _events_of_tasks(analysis.events, opinions)
     raw_events: dict[str, list[GateEvent]] = {}
@@ -207,7 +207,7 @@ def _by_rule(groups: Sequence[Group]) -> list[_OfRule]:
 
 
 def _share(lead: Finding, turns: pl.DataFrame) -> float | None:
-    """Return how much of its task a loop is: of its tokens, else of its time."""
+    """Return the share of a loop in its task: in tokens, else in time."""
     tokens = int(turns["input_tokens"].sum()) + int(turns["output_tokens"].sum())
     if tokens:
         return min(1.0, (lead.cost.input_tokens + lead.cost.output_tokens) / tokens)
@@ -216,7 +216,7 @@ def _share(lead: Finding, turns: pl.DataFrame) -> float | None:
 
 
 def _money(lead: Finding, turns: pl.DataFrame, prices: Prices | None) -> str:
-    """Write what the responses of a loop have cost, where there are prices for them."""
+    """Write the cost of the responses of a loop, if there are prices for them."""
     if prices is None:
         return ""
     inside = (pl.col("kind") == "model") & pl.col("turn").is_between(
@@ -254,7 +254,7 @@ def _events_of_tasks(events: tuple[GateEvent, ...], opinions: Opinions) -> dict[
 
 
 def shown_event(event: GateEvent, opinions: Opinions = NOBODY_ASKED) -> ShownEvent:
-    """Return what was decided, as a list shows it."""
+    """Return events in the form of a list."""
     is_judged = event.type == "gate_opened" and event.gate in opinions
     name = event_name(event)
     return ShownEvent(

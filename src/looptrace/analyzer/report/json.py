@@ -24,20 +24,20 @@ from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 SCHEMA = 1
 
-# What says which turn it is, and nothing of what was said.
+# Fields that identify a turn, without content.
 _TURN = ("turn", "kind", "agent", "trace_id", "span_id")
 
 _UNASKED = dict.fromkeys(("is_regressive", "no_progress", "is_external", "reasoning", "no_opinion"))
 
-# What JSON lets through unescaped but a terminal or an editor may act on: C1 controls, zero-width
+# Characters that JSON leaves unescaped but terminals or editors may act on: C1 controls, zero-width
 # and bidirectional characters, line separators; and lone surrogates, which are not UTF-8.
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
-_DELETE = b"\x7f"  # The only unsafe one that is ASCII.
+_DELETE = b"\x7f"  # The only unsafe ASCII character.
 
-# Objects that are written at once: more would take more memory, fewer would take longer.
+# Objects that are written at once: more would take more memory, fewer more time.
 OBJECTS_AT_ONCE = 1_000
 
-# It is in no record whether a finding is exact.
+# No record says whether a finding is exact.
 _FINDING = [field.name for field in fields(Finding) if field.name != "exact"]
 _EVENT = [field.name for field in fields(GateEvent) if field.name not in {*CONTENT, "at_ns"}]
 _finding_values, _event_values = attrgetter(*_FINDING), attrgetter(*_EVENT)
@@ -90,7 +90,7 @@ def json_report_parts(
 
 
 def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Write what is in a list as it stands in a report, some of its objects at a time."""
+    """Write the objects of a list in the form of a report, some at a time."""
     every = iter(objects)
     between, end = "\n", ""
     while chunk := list(islice(every, OBJECTS_AT_ONCE)):
@@ -117,7 +117,7 @@ def outage_object(outage: Outage) -> dict[str, Any]:
 def event_object(
     event: GateEvent, opinion: Opinion | NoOpinion | None, directives: Directives
 ) -> dict[str, Any]:
-    """Return an event as every JSON of looptrace has it; of a gate with the opinion on it.
+    """Return an event in the form of every JSON of looptrace; for a gate with the judge's opinion.
 
     Raises:
         DirectiveError: if a template of the directives cannot be used.
@@ -133,12 +133,12 @@ def event_object(
 
 
 def failure_object(failure: Failure) -> dict[str, Any]:
-    """Return a failure with what it said."""
+    """Return a failure with its text."""
     return _without_content(_fields(failure)) | {"error": failure.error}
 
 
 def opinion_object(opinion: Opinion | NoOpinion | None) -> dict[str, Any] | None:
-    """Return an opinion, or in `no_opinion` why there is none; None where nobody was asked."""
+    """Return an opinion, or in `no_opinion` why there is none; None if no judge was asked."""
     if opinion is None:
         return None
     if isinstance(opinion, NoOpinion):
@@ -149,7 +149,7 @@ def opinion_object(opinion: Opinion | NoOpinion | None) -> dict[str, Any] | None
 def explanation_json(
     task: str, turns: pl.DataFrame, explanation: Explanation, directives: Directives = OWN
 ) -> str:
-    """Write why a task (numbered turns) was flagged or was not."""
+    """Write why a task (numbered turns) was flagged or not."""
     report = {
         "schema": SCHEMA,
         "task": task,
@@ -182,7 +182,7 @@ def _reached(rule: Progress, index: int) -> dict[str, Any]:
 
 
 def _furthest(rule: Progress, turns: pl.DataFrame) -> dict[str, Any]:
-    """Return how far a rule got, and at which turn; nulls where it looks at none."""
+    """Return how far a rule got, and at which turn; nulls if it looks at no turn."""
     place = rule.furthest
     got = {"rule": rule.rule, "fired": rule.fired}
     if place is None:
@@ -198,7 +198,7 @@ def json_text(report: Mapping[str, Any]) -> str:
     """Write JSON that is safe to print."""
     try:
         data = msgspec.json.encode(report, enc_hook=_fields)
-    except UnicodeEncodeError:  # A half of a surrogate pair is no UTF-8.
+    except UnicodeEncodeError:  # Half of a surrogate pair is not UTF-8.
         text = json.dumps(report, ensure_ascii=False, default=_jsonable)
         return msgspec.json.format(_UNSAFE.sub(_escaped, text), indent=2) + "\n"
     data = msgspec.json.format(data, indent=2)
@@ -211,12 +211,12 @@ def _jsonable(value: Any) -> Any:
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    """Return the fields of a data class, none of which is copied."""
+    """Return the fields of a data class without copying them."""
     return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _without_content(record: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what a person or a tool said, and write the time as text."""
+    """Remove texts of people and tools, and write the time as text."""
     kept = {name: value for name, value in record.items() if name not in CONTENT}
     return kept | {"at": utc_us(kept.pop("at_ns"))}
 

@@ -1,4 +1,4 @@
-"""Structured log records of what was told of loops."""
+"""Structured log records of gate events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from looptrace.analyzer.text.times import utc_ms
 
 
 def log_record(event: GateEvent) -> dict[str, Any]:
-    """Return the log record of an event: its name, task, agent and time, and what it is about."""
+    """Return the log record of an event: its name, task, agent, time and details."""
     name = NAMES[event.type].log
     about: dict[str, dict[str, Any]] = {
         "loop_detected": {

@@ -10,7 +10,7 @@ from itertools import pairwise
 SIDE, GAP, COLUMNS = 220, 70, 3
 LEGEND_LINE, RADIUS = 20, 5
 TICKS: Mapping[float, str] = {0.0: "0.0", 0.5: "0.5", 1.0: "1.0"}
-# Told apart also by people who do not see all colours (Okabe and Ito).
+# Colours that colour-blind people can also distinguish (Okabe and Ito).
 COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#009e73", "#cc79a7", "#777777", "#000000")
 
 
@@ -27,7 +27,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows, and its ticks: what is written at each place between 0 and 1."""
+    """The name of an axis, and its ticks: the label at each place between 0 and 1."""
 
     name: str
     ticks: Mapping[float, str] = field(default_factory=lambda: TICKS)
@@ -36,7 +36,7 @@ class Axis:
 def scatter_svg(
     panels: Mapping[str, Sequence[Point]], x_axis: Axis, y_axis: Axis, *, lines: bool = False
 ) -> str:
-    """Draw the points of each panel, by its title, and below all what the colours stand for.
+    """Draw the points of each panel, by its title, and a legend below.
 
     `lines` joins the points of one name in their order.
     """

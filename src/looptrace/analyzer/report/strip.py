@@ -1,7 +1,7 @@
-"""A task as one drawing: a bar for each turn, and an arc from each repeat to what it repeats.
+"""A task as one drawing: a bar for each turn, and an arc from each repeat to its original.
 
-A loop shows as a rainbow, and progress is bare. Shapes say the same as colours, and a sentence says
-what the drawing shows. The drawing holds neither styles nor scripts; `strip.css` has its colours.
+A loop looks like a rainbow; progress has no arcs. Shapes have the same meaning as colours, and a
+sentence describes the drawing. It has neither styles nor scripts; `strip.css` has its colours.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.vocabulary import NS_PER_S
 
-# More bars than this could not be told apart on a screen; a bar then stands for several turns.
+# More bars could not be distinguished on a screen; then a bar stands for several turns.
 BARS_MAX = 400
-# Arcs of one finding; of more they are evenly chosen, because a rainbow of all would be a block.
+# Arcs of one finding; of more, some are chosen evenly, because all of them would be a block.
 ARCS_MAX = 60
-# Steps of a round that a diagram shows; longer rounds are told by the strip alone.
+# Steps of a round that a diagram shows; longer rounds are only in the strip.
 CYCLE_STEPS_MAX = 8
 # Turns that the sentence names, of each sort.
 _NAMED_MAX = 8
@@ -46,7 +46,7 @@ _ARC_POWER = 0.6
 _LANDS_SHARE = 0.5  # of a column: where arcs end
 
 _Array = npt.NDArray[np.float64]
-# What a bar is, by rank: of several turns in one bar the last of these is drawn.
+# The kinds of bars by rank: of several turns in one bar the last kind is drawn.
 Bar = Literal["model", "attempt", "handoff", "tool"]
 BARS: dict[Bar, str] = {
     "tool": "call",
@@ -55,7 +55,7 @@ BARS: dict[Bar, str] = {
     "attempt": "attempt",
 }
 _RANKS: tuple[Bar, ...] = ("model", "attempt", "handoff", "tool")
-# What was decided, by rank: of several at one bar the last of these is drawn.
+# Marks of events by rank: of several at one bar the last one is drawn.
 MARKS = {
     "reset": "counted anew",
     "person": "a person spoke",
@@ -76,7 +76,7 @@ _MARK_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A drawing, as SVG paths by what they stand for; lengths are in pixels."""
+    """A drawing, as SVG paths by their meaning; lengths are in pixels."""
 
     width: float
     height: float
@@ -94,7 +94,7 @@ class Strip:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of bars that there are, in the order of the legend."""
+        """The kinds of bars in the drawing, in the order of the legend."""
         return [kind for kind in BARS if any(kind == bar for bar, _ in self.bars)]
 
 
@@ -115,7 +115,7 @@ class CycleStep:
 
 
 def arcs_of(findings: Iterable[Finding]) -> list[Arc]:
-    """Return from which turn to which turn arcs lead: from each repeat to the first of its kind."""
+    """Return the ends of the arcs: each repeat, and the first turn of its kind."""
     arcs: dict[Arc, None] = {}
     for finding in findings:
         turns = [turn.turn for turn in finding.turns]
@@ -127,7 +127,7 @@ def arcs_of(findings: Iterable[Finding]) -> list[Arc]:
 
 
 def mark_of(event: GateEvent) -> str:
-    """Return the mark of what was decided."""
+    """Return the mark of an event."""
     by_person = event.type == "gate_resolved" or place_of(event)[1]
     return "person" if by_person else _MARK_OF[event.action]
 
@@ -135,7 +135,7 @@ def mark_of(event: GateEvent) -> str:
 def strip_of(
     turns: pl.DataFrame, findings: Sequence[Finding], events: Sequence[GateEvent] = ()
 ) -> Strip:
-    """Draw the turns of one task (`TURN_SCHEMA`, in order), with these loops and decisions."""
+    """Draw the turns of one task (`TURN_SCHEMA`, in order), with these loops and events."""
     turns = turns.filter(IS_STEP)
     per_bar = max(1, -(-turns.height // BARS_MAX))
     starts = np.arange(0, turns.height, per_bar)
@@ -180,7 +180,7 @@ def strip_of(
 
 
 def cycle_of(finding: Finding, turns: pl.DataFrame) -> tuple[CycleStep, ...]:
-    """Return the steps of a finding's round; none where it has one step, or too many to draw."""
+    """Return the steps of a finding's round; none if it has one step, or too many to draw."""
     period = finding.period
     if not 1 < period <= CYCLE_STEPS_MAX:
         return ()
@@ -199,7 +199,7 @@ def cycle_of(finding: Finding, turns: pl.DataFrame) -> tuple[CycleStep, ...]:
 
 
 def _drawn_arcs(arcs: Iterable[Arc], bar_of: Mapping[int, int]) -> list[Arc]:
-    """Return the arcs between bars; what lies in one bar, or is not stored any more, has none."""
+    """Return the arcs between bars; turns in one bar, or no longer stored, have none."""
     shown = (
         Arc(bar_of[arc.first], bar_of[arc.repeat])
         for arc in arcs
@@ -209,7 +209,7 @@ def _drawn_arcs(arcs: Iterable[Arc], bar_of: Mapping[int, int]) -> list[Arc]:
 
 
 def _marks(events: Iterable[GateEvent], bar_of: Mapping[int, int]) -> dict[int, str]:
-    """Return which bars have a mark; what was decided before the first turn has no bar."""
+    """Return which bars have a mark; events before the first turn have no bar."""
     order = list(MARKS)
     marks: dict[int, str] = {}
     for event in events:
@@ -219,9 +219,9 @@ def _marks(events: Iterable[GateEvent], bar_of: Mapping[int, int]) -> dict[int, 
 
 
 def _heights(turns: pl.DataFrame, starts: npt.NDArray[np.int64]) -> tuple[str, _Array]:
-    """Return what the height of bars says, and the heights: time, which all kinds take, or tokens.
+    """Return the meaning of the bars' height, and the heights: time, or tokens.
 
-    Tokens are taken where most turns have no time of their own, as in logs of sessions.
+    Tokens are used if most turns have no time of their own, as in session logs.
     """
     tokens = turns["input_tokens"].fill_null(0) + turns["output_tokens"].fill_null(0)
     seconds = (turns["end_ns"] - turns["start_ns"]).fill_null(0) / NS_PER_S
@@ -333,7 +333,7 @@ _MARK_PATHS = {
 
 
 def _figures(turns: pl.DataFrame) -> list[tuple[int, int]]:
-    """Return turns with their failing tests; nothing where there are no two to compare."""
+    """Return turns with their failing tests; none if there are no two to compare."""
     known = turns.filter(pl.col("tests_failed").is_not_null())
     figures = list(known.select("turn", "tests_failed").iter_rows())
     return figures if len(figures) > 1 else []
@@ -362,7 +362,7 @@ def _in_words(values: Sequence[int]) -> str:
 def _sentence(
     turns: pl.DataFrame, findings: Sequence[Finding], events: Sequence[GateEvent], measure: str
 ) -> str:
-    """Write what the drawing shows, for those who do not see it."""
+    """Write a description of the drawing, for people who cannot see it."""
     failed = int(turns["failed"].sum())
     tall = "" if measure == "nothing" else f" The height of a bar is its {measure}."
     parts = [f"{counted(turns.height, 'turn')} of the task, {failed:,} failed.{tall}"]

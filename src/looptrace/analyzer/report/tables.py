@@ -1,4 +1,4 @@
-"""Rows, pairs and lists at a terminal, and rows as JSON; of whatever they are about."""
+"""Rows, pairs and lists at a terminal, and rows as JSON."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from rich.text import Text
 
 from looptrace.analyzer.text.display import plain
 
-# A terminal is no place for more; the other formats give every row.
+# A terminal shows no more; the other formats have every row.
 ROWS_SHOWN_MAX = 1_000
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
 _INDENT_COLUMNS = 2
-# Of what is piped: a program reads whole lines, and nobody sees where they would wrap.
+# For piped output: programs read whole lines, and nobody sees them wrap.
 PIPED_COLUMNS = 1_000_000
 
 
 def stdout_console() -> Console:
-    """Return a console on standard output: as wide as the terminal, or as COLUMNS says.
+    """Return a console on standard output, as wide as the terminal, or as COLUMNS says.
 
-    What goes to a file or another program is as wide as it needs to be, and nothing of it is cut.
+    Output to a file or another program is as wide as it needs to be, and is not cut.
     """
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
@@ -38,7 +38,7 @@ def stdout_console() -> Console:
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> bool:
-    """Print a row a line, a number in full and a text as far as there is room.
+    """Print one row a line, numbers in full and texts as far as there is room.
 
     Return whether all rows were printed.
     """
@@ -55,7 +55,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: C
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], console: Console) -> None:
-    """Print a name and a value a line."""
+    """Print one name and value a line."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in pairs:
         table.add_row(Text(name, style="dim"), Text(_fitting(value, _LINE_LENGTH_MAX, console)))
@@ -63,7 +63,7 @@ def print_pairs(pairs: Iterable[tuple[str, str]], console: Console) -> None:
 
 
 def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> None:
-    """Print a row a line: a name, `-` where it is empty, and numbers."""
+    """Print one row a line: a name, `-` if it is empty, and numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for index, column in enumerate(columns):
         table.add_column(column, justify="right" if index else "left")
@@ -74,7 +74,7 @@ def print_numbers(columns: Sequence[str], rows: Iterable[Sequence[Any]], console
 
 
 def print_section(title: str, lines: Iterable[str], console: Console) -> None:
-    """Print a title in bold and, indented, what belongs to it."""
+    """Print a title in bold and its lines, indented."""
     console.print(Text(_fitting(title, _LINE_LENGTH_MAX, console), style="bold"))
     for line in lines:
         text = Text(_fitting(line, _LINE_LENGTH_MAX, console))

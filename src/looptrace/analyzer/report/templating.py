@@ -1,4 +1,4 @@
-"""The templates of reports, and what they share: HTML is escaped, Markdown quotes texts as code."""
+"""The templates of reports and their filters: HTML is escaped, Markdown quotes texts as code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_us
 
-# The longest text of an escalation is what a person asked for.
+# The longest text of an escalation is a person's request.
 _CODE_LENGTH_MAX = GOAL_LENGTH_MAX
 # A box of a diagram has room for so much.
 SHORT_LENGTH_MAX = 32
@@ -59,17 +59,17 @@ def template(name: str) -> Template:
 
 
 def code(text: str) -> str:
-    """Write a text of one line as inline code of Markdown, whatever it holds."""
+    """Write any text of one line as inline code of Markdown."""
     text = plain(text, _CODE_LENGTH_MAX)
     if not text:
         return "(empty)"
     fence = _fence(text, 1)
-    # One space at both ends is taken off again by whoever reads Markdown.
+    # Readers of Markdown remove one space at both ends.
     return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
 def fenced(lines: Iterable[str]) -> str:
-    """Write lines as a block of code of Markdown, whatever they hold."""
+    """Write any lines as a block of code of Markdown."""
     inside = list(lines)
     fence = _fence("\n".join(inside), _FENCE_LENGTH_MIN)
     return "\n".join([f"{fence}text", *inside, fence])

@@ -1,4 +1,4 @@
-"""The report for a person at a terminal; it reads as well without colour and at 80 columns."""
+"""The report for a person at a terminal; it also works without colour and at 80 columns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ACTION_STYLE: dict[Action, str] = {
 
 
 def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
-    """Print the counts, the loops of each task, what was told, and what could not be seen."""
+    """Print the counts, the loops and events of each task, and what could not be compared."""
     groups = grouped(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
@@ -76,7 +76,7 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
     if analysis.summary.turns:
         lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
         if any(events.gate for events in events_of_task.values()):
-            lines.append(Text(f"To hand a gate on: {HOW_TO_HAND_ON}", style="dim"))
+            lines.append(Text(f"For a report on a gate: {HOW_TO_HAND_ON}", style="dim"))
         print_paragraph(lines, console)
 
 
@@ -127,8 +127,8 @@ def _group_lines(group: Group) -> list[Text]:
 
 
 def _event_lines(events: TaskEvents, opinions: Opinions) -> list[Text]:
-    """Write what was decided of a task, each on a line, and whether a gate is open."""
-    lines = [Text("what was decided:")]
+    """Write the events of a task, each on a line, and whether a gate is open."""
+    lines = [Text("events:")]
     for event in events.head:
         lines += told_line(event, opinions)
     if events.between:
@@ -141,7 +141,7 @@ def _event_lines(events: TaskEvents, opinions: Opinions) -> list[Text]:
 
 
 def told_line(event: GateEvent, opinions: Opinions) -> list[Text]:
-    """Write one event, and beneath a gate what a judge thinks of it."""
+    """Write one event, and below a gate the opinion of the judge."""
     name, style = event_name(event), ACTION_STYLE[event.action] if event.action else ""
     more = told_text(event).removeprefix(name)
     lines = [Text.assemble(f"turn {event.turn}: ", (name, style), more)]
@@ -157,7 +157,7 @@ def _agent(finding: Finding) -> str:
 
 
 def print_paragraph(lines: Iterable[Text], console: Console, indent_columns: int = 0) -> None:
-    """Print an empty line and these lines, or nothing where there are none."""
+    """Print an empty line and these lines, or nothing if there are none."""
     for number, line in enumerate(lines):
         if not number:
             console.print()

@@ -1,4 +1,4 @@
-"""What the reports for people share: which findings are one loop, and the words.
+"""Shared code of the reports for people: which findings are one loop, and the words.
 
 The reports themselves are `terminal`, `html`, `json` and `ci`.
 """
@@ -18,10 +18,10 @@ from looptrace.rules.contract import ACTIONS
 from looptrace.rules.registry import RULES, family_of
 from looptrace.rules.vocabulary import NS_PER_S
 
-# A reader gives up long before this; `--format json` has every finding.
+# Nobody reads more; `--format json` has every finding.
 GROUPS_SHOWN_MAX = 100
 
-# The rules that bound any task, whether it repeats anything or not.
+# The guards, which limit any task, whether it repeats anything or not.
 GUARDS = frozenset(rule.name for rule in RULES if family_of(rule).__name__.endswith(".guards"))
 
 # Long enough for a UUID, a trace id or a path of some depth.
@@ -42,8 +42,8 @@ WHY_TEXTS: dict[GateCause, str] = {
     "LADDER": "the rule's limit is reached",
     "MAX_PIVOTS_EXCEEDED": "no pivot is left (recovery.max_pivots)",
     "MAX_FORCED_EXCEEDED": "no order to move on is left (recovery.max_forced)",
-    "UNBLOCKING_OFF": "no authority may be granted (recovery.unblock)",
-    "UNBLOCKING_FAILED": "authority was granted, and the same blocks it again",
+    "UNBLOCKING_OFF": "authority may not be granted (recovery.unblock)",
+    "UNBLOCKING_FAILED": "authority was granted, and the same blockers stop it again",
 }
 _RESET_TEXTS = {
     "person": "a person spoke",
@@ -54,13 +54,13 @@ _RESET_TEXTS = {
 
 SESSIONS_SHOWN_MAX = 5
 
-# Smaller sums would look like none.
+# Smaller sums would look like zero.
 _SMALLEST_AMOUNT = 0.01
 _MINUTE_SECONDS = 60
 _HOUR_MINUTES = 60
-# Below this a tenth of a second tells two loops apart.
+# Below this a tenth of a second matters.
 _TENTHS_SECONDS_MAX = 10
-# Agents with scripted models take less, and `0.0 s` would look like a fault.
+# Agents with scripted models take less, and `0.0 s` would look like an error.
 _SHORTEST_SECONDS = 0.1
 # From the largest; a number gets the first that is not larger.
 _UNITS = {"G": 1_000_000_000, "M": 1_000_000, "k": 1_000}
@@ -68,7 +68,7 @@ _UNITS = {"G": 1_000_000_000, "M": 1_000_000, "k": 1_000}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One loop as a reader sees it: the strongest finding, and the others that see it too."""
+    """One loop for a reader: the strongest finding, and the other findings of the same loop."""
 
     lead: Finding
     others: tuple[Finding, ...]
@@ -85,10 +85,10 @@ class Group:
 
 
 def grouped(findings: Iterable[Finding]) -> list[Group]:
-    """Put findings that see the same loop together, the strongest first.
+    """Group the findings of the same loop, the strongest first.
 
-    A guard leads only where nothing else was found: it says that a task went on for too long, and
-    the loop that it overlaps says why.
+    A guard leads only if nothing else was found: it says that a task went on for too long, and the
+    loop that it overlaps says why.
     """
     groups: list[list[Finding]] = []
     of_task: dict[str, list[list[Finding]]] = {}
@@ -141,7 +141,7 @@ def _turns(finding: Finding) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class TaskEvents:
-    """What was told of one task, in its order; of much the start and the end."""
+    """The events of one task in their order; of many the start and the end."""
 
     head: tuple[GateEvent, ...]
     between: int  # events left out
@@ -152,7 +152,7 @@ class TaskEvents:
 def events_by_task(
     events: Iterable[GateEvent], shown_max: int = EVENTS_SHOWN_MAX
 ) -> dict[str, TaskEvents]:
-    """Return by task what was told, as a report shows it."""
+    """Return the events by task, in the form of a report."""
     by_task: dict[str, list[GateEvent]] = {}
     for event in events:
         by_task.setdefault(event.task, []).append(event)
@@ -172,7 +172,7 @@ def _told(events: list[GateEvent], shown_max: int) -> TaskEvents:
 
 
 def place_of(event: GateEvent) -> tuple[int, bool]:
-    """Return the turn at which it came about, and whether at a person's message after it."""
+    """Return the turn of an event, and whether it came with a person's message after it."""
     return event.turn, event.action is None and event.reason in ("person", "message")
 
 
@@ -182,7 +182,7 @@ def told_text(event: GateEvent) -> str:
 
 
 def event_name(event: GateEvent) -> str:
-    """Name what was told in a word or two: the action, or what became of a gate or a counter."""
+    """Name an event in a word or two: the action, or the change of a gate or a counter."""
     return event.action or event.type.replace("_", " ")
 
 
@@ -203,7 +203,7 @@ def _told_more(event: GateEvent) -> str:
 
 
 def opinion_text(opinion: Opinion | NoOpinion) -> str:
-    """Write what a judge thinks, or why it has no opinion; it is bounded, and on one line."""
+    """Write the opinion of a judge, or why it has none, bounded and on one line."""
     if isinstance(opinion, NoOpinion):
         return f"no opinion: {opinion.why}"
     questions = {
@@ -221,7 +221,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def count_text(count: float) -> str:
-    """Write `940`, `11.9 k`, `3.2 M`: as much of a number as a person keeps in mind."""
+    """Write `940`, `11.9 k`, `3.2 M`: as much of a number as a person remembers."""
     for unit, size in _UNITS.items():
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -254,10 +254,10 @@ def cost_text(cost: Cost) -> str:
 
 
 def money_text(money: float, currency: str, *, has_unpriced: bool) -> str:
-    """Write `EUR 0.12`, with a sign where a part of it has no price."""
+    """Write `EUR 0.12`, with a remark if a part of it has no price."""
     is_small = 0 < money < _SMALLEST_AMOUNT
     written = f"under {currency} {_SMALLEST_AMOUNT}" if is_small else f"{currency} {money:,.2f}"
-    return f"{written}, and what has no price" if has_unpriced else written
+    return f"{written}, plus models without a price" if has_unpriced else written
 
 
 def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> str:
@@ -275,9 +275,9 @@ def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> s
 
 
 def verdict(analysis: Analysis, groups: Sequence[Group]) -> str:
-    """Write in one line what was found."""
+    """Write the result in one line."""
     if not analysis.summary.turns:
-        return "Nothing to judge."
+        return "No turns to analyse."
     outages = counted(len(analysis.outages), "outage") if analysis.outages else ""
     if not groups:
         return f"No loops found; {outages}." if outages else "No loops found."
@@ -302,7 +302,7 @@ def outage_text(outage: Outage) -> str:
 
 
 def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
-    """Write when an outage was, which sessions met it, and what it explains."""
+    """Write the time of an outage, its sessions, and the findings that it explains."""
     shown = ", ".join(plain(s, NAME_LENGTH_MAX) for s in outage.sessions[:SESSIONS_SHOWN_MAX])
     more = len(outage.sessions) - SESSIONS_SHOWN_MAX
     others = f" and {more:,} more" if more > 0 else ""
@@ -313,18 +313,18 @@ def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
 
 
 def left_over_text(left_over: int) -> str:
-    """Write that a report does not show everything, and where the rest is."""
+    """Write how many loops a report leaves out, and where they are."""
     return f"and {counted(left_over, 'more loop')}: all are in --format json"
 
 
 def blind_spots(summary: Summary) -> list[str]:
-    """Write what the rules could not see, so that silence is not taken for health."""
+    """Write what the rules could not compare, so that silence is not mistaken for health."""
     if not summary.spans:
         return ["No spans were read."]
     if not summary.turns:
         return [
             f"{counted(summary.spans, 'span')}, but none is a tool call or a model response"
-            " in a dialect looptrace knows."
+            " in a dialect that looptrace knows."
         ]
     missing = (
         (summary.unknown.arguments, "arguments", "calls"),

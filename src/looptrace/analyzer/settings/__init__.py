@@ -1,4 +1,4 @@
-"""Settings: what `looptrace.toml` says, as the policy that `looptrace.analyzer.analyse` takes."""
+"""Settings: `looptrace.toml` as the policy for `looptrace.analyzer.analyse`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from looptrace.lazy_names import lazy_names
 if TYPE_CHECKING:
     from looptrace.analyzer.settings.sections import Settings, default, load, of_profile, overridden
     from looptrace.analyzer.settings.toml_reader import SettingsError
-else:  # Late, because the modules of this package import each other.
+else:  # The import is late, because the modules of this package import each other.
     _SECTIONS = ("Settings", "default", "load", "of_profile", "overridden")
     __getattr__ = lazy_names(
         __name__,

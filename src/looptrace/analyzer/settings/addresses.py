@@ -1,4 +1,4 @@
-"""Addresses in settings: those that no two readers can take for different ones."""
+"""Addresses in settings, in a form that every reader understands in the same way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 URL_CHARS_MAX = 2_000
 PORT_MAX = 65_535
-_LABEL_CHARS_MAX = 63  # What the name system allows between two dots.
+_LABEL_CHARS_MAX = 63  # The domain name system allows this between two dots.
 
 _HOST = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 _URL = re.compile(rf'(?P<scheme>https?)://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?:[/?][!"$-~]*)?')
 
 
 class Address(NamedTuple):
-    """What decides where something is sent, and whether others can read it on its way."""
+    """The parts of an address that decide where data go, and whether others can read them."""
 
     scheme: str
     host: str
@@ -30,9 +30,9 @@ class Address(NamedTuple):
 
 
 def address_of(url: str) -> Address | None:
-    """Return where https://HOST/PATH or http:// leads; None where it is no such address.
+    """Return the parts of https://HOST/PATH or http://HOST/PATH; None for anything else.
 
-    It is in ASCII, and has neither user, password nor fragment.
+    Such an address is in ASCII, and has no user, password or fragment.
     """
     match = _URL.fullmatch(url)
     if not match or len(url) > URL_CHARS_MAX or not 1 <= int(match["port"] or 1) <= PORT_MAX:

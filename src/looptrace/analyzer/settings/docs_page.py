@@ -1,4 +1,4 @@
-"""Settings in the forms that people and editors read: a page, and a JSON schema."""
+"""Settings as a page for people and as a JSON schema for editors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _PAGE_HEAD = f"""# Settings
 
 <!-- Made from the rules and profiles by `make docs`; edit it in analyzer/settings/docs_page.py. -->
 
-`looptrace analyze`, `explain` and `ingest` read one file, `{FILE_NAME}`, from the current
-directory or from where `--config` says. It starts from a profile and says what differs:
+This page lists every setting with its default, its bounds and its meaning. `looptrace analyze`,
+`explain`, `ingest` and `serve` read one file, `{FILE_NAME}`, from the current directory, or the
+file that `--config` names. It starts from a profile and lists the differences:
 
 ```toml
 profile = "conservative"
@@ -51,41 +52,40 @@ enabled = false
 | command | does |
 | --- | --- |
 | `looptrace config init` | writes a file with every setting, its bounds and its meaning |
-| `looptrace config check` | says whether a file can be used, and else what is wrong in which line |
-| `looptrace config show` | prints the settings in force, as a file that says them all |
+| `looptrace config check` | checks a file, and names each error with its line |
+| `looptrace config show` | prints the settings in force, as a file with all of them |
 
-What is wrong is an error: an unknown key, a value of the wrong type or outside its bounds, a
-threshold that cannot be reached, an override that changes nothing or never holds, a file of more
-than {FILE_BYTES_MAX // 1024} KiB. Editors complete and check the file by
+These are errors: an unknown key, a value of the wrong type or outside its bounds, a threshold that
+cannot be reached, an override that changes nothing or never applies, a file of more than
+{FILE_BYTES_MAX // 1024} KiB. Editors complete and check the file with
 [looptrace.schema.json](looptrace.schema.json).
 
-Two variables, read once at the start, win over the file. `{THRESHOLD_VARIABLE}`, from
+Two variables, read once at the start, override the file. `{THRESHOLD_VARIABLE}`, from
 {THRESHOLD_LEAST} to {THRESHOLD_MOST}, sets `attempts_min` of every rule that has one, in overrides
-too, and leaves ladders as they are. A rule with narrower bounds takes the nearest value within
-them, and `looptrace config show` says which. `{PIVOTS_VARIABLE}` sets `max_pivots`.
+too, and does not change ladders. A rule with narrower bounds uses the nearest allowed value, and
+`looptrace config show` says which. `{PIVOTS_VARIABLE}` sets `max_pivots`.
 
-The attempts that a ladder names are counted since the last reset (a person, a completion, a day of
-rest) or order to move on, and a pivot does not begin them anew. The next pivot of a task comes when
-its rung's attempts have come again since the last one; after `max_pivots` of them it is a gate. A
-rung that no loop can reach is an error, as one above `force_next`, above a gate, or above the gate
-that follows the last pivot.
+A ladder counts attempts since the last reset (a person, a completion, a day without turns) or the
+last `force_next`; a pivot does not reset them. A task gets its next pivot after as many further
+attempts as the rung names. After `max_pivots` pivots, a gate follows. A rung that no loop can reach
+is an error, for example a rung above `force_next`, above a gate, or above the gate that follows the
+last pivot.
 
 Findings in a store were made with the settings of its last ingest; an ingest with other settings
-judges all of it anew. `looptrace analyze STORE` and `explain STORE` judge the stored turns with the
-settings given to them, and so may find what `looptrace query` does not show, or the reverse.
+evaluates the whole store again. `looptrace analyze STORE` and `explain STORE` evaluate the stored
+turns with their own settings, so their findings may differ from those of `looptrace query`.
 
-`{ENABLED} = false` at the top of the file is the master switch: no rule judges.
+`{ENABLED} = false` at the top of the file is the master switch: no rule runs.
 
-`{DIRECTIVES} = "folder"` at the top, a folder named from where the file lies, has templates of your
-own for what agents are told. A template is a Jinja file `NAME.txt.j2`, where NAME is an action
-(`warn`, `retry_later`, `pivot`, `force_next`, `unblock_authority`, `gate`), a rule, whose warnings
-and pivots it then words, or `resolved`, for what a person decided. It may use `task`, `rule`,
-`action`, `attempts`, `loop_count`, `entropy_count` (attempts since the last pivot), `pivots`,
-`max_pivots`, `blockers`, `retry_after_s`, `decision` and `note`. What is not there is worded by
-looptrace.
+`{DIRECTIVES} = "folder"` at the top names a folder, relative to the file, with your own templates
+for directives. A template is a Jinja file `NAME.txt.j2`. NAME is an action (`warn`, `retry_later`,
+`pivot`, `force_next`, `unblock_authority`, `gate`), a rule (for its warnings and pivots), or
+`resolved` (for a person's decision). A template may use `task`, `rule`, `action`, `attempts`,
+`loop_count`, `entropy_count` (attempts since the last pivot), `pivots`, `max_pivots`, `blockers`,
+`retry_after_s`, `decision` and `note`. looptrace has a text for each missing template.
 
-`{MODEL} = "model.json"` at the top is a file that [`looptrace train`](prediction.md) wrote, for the
-rule `likely_loop`.
+`{MODEL} = "model.json"` at the top names a file of [`looptrace train`](prediction.md) for the rule
+`likely_loop`.
 
 ## Profiles
 
@@ -94,15 +94,15 @@ rule `likely_loop`.
 """
 
 _OVERRIDES_WORDS = """
-At least one of the four must be given, and a turn fits where all that are given are its own; what a
-turn does not say fits none. What holds at a turn decides whether a rule fires there. The turns
-before it count whatever held at them, also where the rule was off. A loop that goes on under
-another override stays one finding, unless no turn fired for longer than a rule looks back; its
-words and its action are those of the last turn that fired."""
+At least one of the first four must be given. A turn matches if all given values are its own; a
+value that the turn does not have matches nothing. The settings at a turn decide whether a rule
+fires there. Earlier turns count under any settings, even if the rule was off for them. A loop that
+continues under another override stays one finding, unless no turn fired for longer than the rule
+looks back; its text and its action are those of the last turn that fired."""
 
 
 def page() -> str:
-    """Return the Markdown page: each section, and for rules what each profile makes of them."""
+    """Return the Markdown page: each section, and the rules with the values of each profile."""
     file = {setting.name: setting for setting in settings_in(file_table(every_rule()))}
     parts = [
         _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
@@ -136,9 +136,9 @@ def page() -> str:
 
 
 def schema() -> str:
-    """Return the JSON schema of the file, by which editors complete and check it.
+    """Return the JSON schema of the file, with which editors complete and check it.
 
-    That ladders rise is more than it can say.
+    A schema cannot require that ladders rise.
     """
     file = file_table(every_rule())
     _, tables = msgspec.json.schema_components([file], ref_template="#/$defs/{name}")
@@ -156,7 +156,7 @@ def schema() -> str:
 def _profiles_table(
     header: str, section: Setting, profiles: Iterable[Mapping[str, Any]], doc: str = ""
 ) -> list[str]:
-    """Return a table with a column for what each profile has."""
+    """Return a table with a column for each profile."""
     names = list(PROFILES)
     lines = [
         *("", f"## `[{header}]`", "", doc or section.doc, ""),

@@ -1,4 +1,4 @@
-"""The grammar of `looptrace.toml`: its sections, with what each may say, as msgspec Structs."""
+"""The grammar of `looptrace.toml`: its sections and their keys, as msgspec Structs."""
 
 from __future__ import annotations
 
@@ -35,48 +35,46 @@ MEANING = "meaning"
 JUDGE = "judge"
 MEASURE = "measure"
 
-# More than a person can keep in mind; every override that differs costs an evaluation of its rules.
+# More than a person can remember; every override that differs costs an evaluation of its rules.
 OVERRIDES_MAX = 50
 MASKS_MAX = 50
 PHASES_MAX = 200
 TOOLS_MAX = 200
 WEBHOOKS_MAX = 20
 
-_MASTER = "The master switch; false lets no rule judge."
-_DIRECTIVES = "Folder of templates, beside the file, for what agents are told."
-_MODEL = "File by `looptrace train`, beside the file, for the rule likely_loop."
-_RECOVERY = "How a looping task is brought back, and when counts begin anew."
-_PERSONS = (
-    "Who is taken for a person; counts begin anew with a person, and open gates are resolved."
-)
-_OUTAGES = "When one failure in many sessions is reported once, as an outage; [more](outages.md)."
-_RULES = "Each rule: whether it judges, its thresholds, and its ladder of actions."
+_MASTER = "The master switch; with false no rule runs."
+_DIRECTIVES = "Folder of templates for directives, relative to the file."
+_MODEL = "File of `looptrace train` for the rule likely_loop, relative to the file."
+_RECOVERY = "How a looping task recovers, and when counts reset."
+_PERSONS = "Who counts as a person; a person resets counts and resolves open gates."
+_OUTAGES = "When a failure of many sessions is reported once, as an outage; [more](outages.md)."
+_RULES = "Each rule: whether it runs, its thresholds, and its ladder of actions."
 _OVERRIDES = (
-    "Rules that judge otherwise where a turn fits. Each starts from what holds for all turns; "
-    "of several that fit a turn, the last wins, rule by rule."
+    "Other settings of rules for matching turns. Each starts from the settings of all turns; "
+    "of several that match a turn, the last wins, rule by rule."
 )
 _PHASES = (
     "Iterative phases. While the metric gets better, visits to the phase and transitions to "
     "it count from 1 again."
 )
 _MEANING = (
-    "How requests to agents, and searches with one result, are compared that are not the same "
-    "word by word; without this section, not at all. [More](near_sameness.md)"
+    "How requests to agents, and searches with one result, are compared if they are not the same "
+    "word by word; without this section they are not. [More](near_sameness.md)"
 )
 _JUDGE = (
-    "A model that is asked about gates that stand on no exact match; without this section, none "
+    "A model that is asked about gates without an exact match; without this section, none "
     "is. [More](judge.md)"
 )
-_TOOLS = "What makes calls of a tool the same."
-_RESULTS = "Keys in results that do not make them differ, in JSON and in lines of text."
-_SESSIONS = "Which sessions are the same; a session belongs to the service (`service.name`)."
-_MASKS = "Parts of results and errors that do not make them differ."
-_WEBHOOKS = "Receivers that events of gates are sent on to; [more](webhooks.md)."
+_TOOLS = "When calls of a tool are the same."
+_RESULTS = "Keys in results that are not compared, in JSON and in lines of text."
+_SESSIONS = "Which sessions are the same; a session belongs to its service (`service.name`)."
+_MASKS = "Parts of results and errors that are not compared."
+_WEBHOOKS = "Receivers of events; [more](webhooks.md)."
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
-_SHARDS = "Several servers that share the work, the same on each; [more](scale.md)."
-_SERVER = "What `looptrace serve` may take up: bytes, seconds, and how long things are kept."
+_SHARDS = "Several servers that share the sessions; the same on each. [More](scale.md)"
+_SERVER = "Limits of `looptrace serve`: bytes, seconds, and how long data are kept."
 
-# Sections that list things of somebody's own, each with one that can be used.
+# Sections with entries of a user's own, each with a valid example.
 EXAMPLES = {
     "overrides": """[[overrides]]
 phase = "refine"
@@ -140,21 +138,21 @@ _LADDER = Annotated[
     Meta(
         min_length=1,
         max_length=RUNGS_MAX,
-        description="Which action from how many attempts on; attempts rise, and no action gets "
+        description="The actions by number of attempts; attempts must rise, and no action may get "
         "weaker.",
     ),
 ]
-_ENABLED = Annotated[bool, Meta(description="Whether the rule judges at all.")]
+_ENABLED = Annotated[bool, Meta(description="Whether the rule runs.")]
 _METRIC = Annotated[
     Name,
     Meta(
-        description=f"What gets better: {', '.join(METRICS)}, or a metric of your own, which spans "
-        f"say as `{METRIC_PREFIX}NAME`."
+        description=f"The metric: {', '.join(METRICS)}, or a metric of your own, which spans "
+        f"have as `{METRIC_PREFIX}NAME`."
     ),
 ]
-_BETTER = "Which way a metric of your own gets better."
+_BETTER = "Whether a metric of your own should be lower or higher."
 
-# An override is for some turns, and changes something there.
+# An override must match some turns only, and change something for them.
 _OVERRIDE_NEEDS = {
     "required": ["rules"],
     "anyOf": [{"required": [name]} for name in SELECTORS],
@@ -216,7 +214,7 @@ def _optional(name: str, kind: Any, doc: str) -> Any:
 
 
 def _section(attribute: str, table: Any, doc: str, name: str | None = None) -> Any:
-    """Return a section that is one table; what it leaves out is as by default."""
+    """Return a section that is one table; missing keys have their defaults."""
     kind = Annotated[table, Meta(description=doc)]
     return attribute, kind, field(name=name, default_factory=table)
 
@@ -228,6 +226,6 @@ def _listed(name: str, table: Any, most: int, doc: str, needs: Any = None) -> An
 
 
 def _named(name: str, table: Any, most: int, doc: str) -> Any:
-    """Return a section that has a table for each name of somebody's own."""
+    """Return a section that has a table for each name that a user chooses."""
     kind = Annotated[dict[Name, table], Meta(max_length=most, description=doc)]
     return name, kind, field(default_factory=dict)

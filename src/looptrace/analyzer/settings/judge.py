@@ -1,4 +1,4 @@
-"""The judge as settings: a model behind an OpenAI-compatible endpoint, and what it decides."""
+"""The settings of the judge: a model behind an OpenAI-compatible endpoint, and its powers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import Name
 from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
 
-# Capitals only, because a key that was put here by mistake hardly ever consists of them.
+# Capitals only, because a key that is put here by mistake hardly ever has only capitals.
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """Where a judge is, how long it is waited for, and whether it decides.
+    """The address of a judge, its limits, and whether it decides.
 
     Raises:
-        SettingError: if a value cannot be; it quotes neither the address nor the variable, because
-            a key may have been put there.
+        SettingError: if a value is wrong; it quotes neither the address nor the variable, because
+            they may contain a key by mistake.
     """
 
     base_url: Annotated[
@@ -30,18 +30,18 @@ class ChatSettings:
         Meta(
             min_length=1,
             max_length=URL_CHARS_MAX,
-            description="The endpoint, without `/chat/completions`; mostly ends with `/v1`.",
+            description="The endpoint without `/chat/completions`; it usually ends with `/v1`.",
         ),
     ]
-    model: Annotated[Name, Meta(description="The name of the model there.")]
+    model: Annotated[Name, Meta(description="The name of the model at the endpoint.")]
     api_key_variable: Annotated[
         Name | None,
-        Meta(description="The environment variable that holds the key, where one is wanted."),
+        Meta(description="The environment variable with the key, if the endpoint needs one."),
     ] = None
     timeout_s: float = setting(
-        20.0, ge=0.1, le=300.0, doc="Seconds for one question, all tries and waits included."
+        20.0, ge=0.1, le=300.0, doc="Seconds for one question, including all tries and waits."
     )
-    tries: int = setting(3, ge=1, le=10, doc="How often a server that is away or busy is asked.")
+    tries: int = setting(3, ge=1, le=10, doc="How often an unreachable or busy server is asked.")
     tokens_max: int = setting(400, ge=50, le=10_000, doc="Tokens that an answer may have.")
     response_bytes_max: int = setting(
         262_144, ge=1_024, le=16_777_216, doc="Bytes after which a response is cut off."
@@ -49,8 +49,8 @@ class ChatSettings:
     decides: Annotated[
         bool,
         Meta(
-            description="Whether a gate that stands on no exact match is resolved where the judge "
-            "sees progress, in a store and by a server."
+            description="Whether a gate without an exact match is resolved if the judge sees "
+            "progress, in a store and by a server."
         ),
     ] = False
 
@@ -61,7 +61,7 @@ class ChatSettings:
         if self.api_key_variable is not None and not _VARIABLE.fullmatch(self.api_key_variable):
             raise SettingError(
                 "judge.api_key_variable must be the name of an environment variable, in capitals, "
-                "digits and underscores; the key itself belongs into that variable."
+                "digits and underscores; put the key itself into that variable."
             )
         address = address_of(self.base_url)
         is_safe = address and (address.scheme == "https" or address.is_loopback)

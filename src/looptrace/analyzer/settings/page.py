@@ -1,4 +1,4 @@
-"""The section `page` of the settings: what the page of a server links to, and who is let in."""
+"""The section `page` of the settings: the links of a server's page, and its sign-in."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _URL = re.compile(r"https?://[A-Za-z0-9\[][!#-;=?-~]*")
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """What the page of a server needs to know that no trace says.
+    """Settings of the page of a server.
 
     Raises:
-        SettingError: if a value cannot be.
+        SettingError: if a value is wrong.
     """
 
     trace_url: Annotated[
@@ -42,7 +42,7 @@ class PageSettings:
         ),
     ] = ""
     sign_in_hours: int = setting(
-        168, ge=1, le=8_760, doc="Hours after which a browser is asked for the token again."
+        168, ge=1, le=8_760, doc="Hours after which a browser must enter the token again."
     )
 
     def __post_init__(self) -> None:

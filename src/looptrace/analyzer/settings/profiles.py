@@ -1,4 +1,4 @@
-"""Profiles: how soon rules act, and how loops are brought back, in one word."""
+"""Profiles: one word for how early rules act and how tasks recover."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from looptrace.rules.contract import Rule, Rung
 THRESHOLD = "attempts_min"
 LADDER = "ladder"
 
-# The settings that a profile scales, and with them the ladder of their rule.
+# A profile scales these settings, and the ladder of their rule with them.
 _SCALED = (THRESHOLD, "rounds_min")
 
-# One attempt repeats nothing, so that no profile makes a loop of it.
+# One attempt repeats nothing, so no profile makes it a loop.
 _SCALED_LEAST = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How soon a loop is found, and how it is brought back.
+    """How early a loop is found, and how its task recovers.
 
     Counts of the rules' defaults are multiplied by `scale`.
     """
@@ -36,7 +36,7 @@ DEFAULT_PROFILE = "balanced"
 PROFILES = {
     "conservative": Profile(
         Fraction(8, 5),
-        "Acts late: from 5 attempts on, and again at 8. Unblocks nothing by itself.",
+        "Acts late: from 5 attempts on, and again at 8. Never unblocks a task by itself.",
         Recovery(unblock=False),
     ),
     DEFAULT_PROFILE: Profile(Fraction(1), "The default: from 3 attempts on, and again at 5."),
@@ -45,12 +45,12 @@ PROFILES = {
 
 
 def rules_of_profile(profile: str) -> tuple[Rule, ...]:
-    """Return every rule as a profile has it, also those that have to be switched on."""
+    """Return every rule with the values of a profile, including rules that are off by default."""
     return tuple(_scaled(rule, PROFILES[profile].scale) for rule in known_rules())
 
 
 def _scaled(rule: Rule, scale: Fraction) -> Rule:
-    """Multiply what a rule counts; of two rungs that fall together the stronger one stays."""
+    """Multiply the counts of a rule; of two rungs with the same count the stronger one stays."""
     counts = {name: count for name, count in rule.settings().items() if name in _SCALED}
     if not counts:
         return rule

@@ -1,4 +1,4 @@
-"""Rules as a settings file has them: for all turns, and in overrides for some."""
+"""Rules of a settings file: for all turns, and in overrides for some."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from looptrace.rules.contract import Rule, Rung
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A rule as a table has it; one that is off has settings too, for overrides that need them."""
+    """A rule of a table; a rule that is off also has settings, for overrides that need them."""
 
     rule: Rule
     enabled: bool = True
 
     @property
     def in_force(self) -> Rule | None:
-        """The rule, or None where it is off."""
+        """The rule, or None if it is off."""
         return self.rule if self.enabled else None
 
 
 def forms_of(
     node: Node, tables: Struct, bases: Mapping[str, Form], recovery: Recovery
 ) -> dict[str, Form]:
-    """Return the rules that the file has a table of, each as that changes its base.
+    """Return the rules that have a table in the file, each with the changes of its table.
 
     Raises:
         SettingsError: if a rule cannot have these settings.
@@ -51,7 +51,9 @@ def _form(node: Node, table: Struct, form: Form, recovery: Recovery) -> Form:
     if LADDER in changes:
         changes[LADDER] = tuple(Rung(rung.attempts, rung.action) for rung in changes[LADDER])
     rule: Rule = made(node, partial(replace, form.rule), changes)
-    if rule.ladder != form.rule.ladder:  # That of a profile stands, whatever else is changed.
+    if (
+        rule.ladder != form.rule.ladder
+    ):  # The file does not change the ladder of a profile unless it has one.
         made(node, partial(check_reach, rule, recovery), {})
     return Form(rule, enabled)
 
@@ -59,7 +61,7 @@ def _form(node: Node, table: Struct, form: Form, recovery: Recovery) -> Form:
 def overrides_of(
     node: Node, tables: Sequence[Struct], bases: Mapping[str, Form], recovery: Recovery
 ) -> tuple[Override, ...]:
-    """Return the overrides; each rule in one starts from what the file says of it for all turns.
+    """Return the overrides; each rule in one starts from the file's settings for all turns.
 
     Raises:
         SettingsError: if a rule cannot have these settings, or an override has no effect.
@@ -76,7 +78,9 @@ def overrides_of(
             if name not in effective[index].rules:
                 raise at.error(f"{at.name} changes nothing: without it, the rule is the same.")
             if any(_covers(later, override, name) for later in overrides[index + 1 :]):
-                raise at.error(f"{at.name} never holds: a later override fits wherever it does.")
+                raise at.error(
+                    f"{at.name} never applies: a later override matches every turn that it matches."
+                )
     return overrides
 
 
@@ -84,21 +88,21 @@ def _override(node: Node, table: Struct, bases: Mapping[str, Form], recovery: Re
     given = stated(node, table)
     forms = forms_of(node.at("rules", {}), given.pop("rules", Struct()), bases, recovery)
     if not given:
-        raise node.error(f"an override must have one of {', '.join(SELECTORS)} at least.")
+        raise node.error(f"an override must have at least one of {', '.join(SELECTORS)}.")
     if not forms:
         raise node.error("the override changes nothing: it has no rules.")
     return Override({name: form.in_force for name, form in forms.items()}, **given)
 
 
 def _covers(later: Override, earlier: Override, name: str) -> bool:
-    """Return whether a later override of a rule fits every turn that an earlier one fits."""
+    """Return whether a later override of a rule matches every turn that an earlier one matches."""
     return name in later.rules and later.selectors.items() <= earlier.selectors.items()
 
 
 def effective_overrides(rules: Sequence[Rule], overrides: Sequence[Override]) -> list[Override]:
-    """Leave out of overrides the rules that are the same without them.
+    """Remove from overrides the rules that are the same without them.
 
-    One that an earlier override changes may be set back by a later one for some of its turns.
+    A later override may reset a rule that an earlier one changes, for some of its turns.
     """
     bases: dict[str, Rule | None] = {rule.name: rule for rule in rules}
     effective: list[Override] = []
@@ -114,6 +118,6 @@ def effective_overrides(rules: Sequence[Rule], overrides: Sequence[Override]) ->
 
 
 def _may_meet(one: Override, other: Override) -> bool:
-    """Return whether a turn can fit both."""
+    """Return whether a turn can match both."""
     first, second = one.selectors, other.selectors
     return all(first[name] == second[name] for name in first.keys() & second.keys())

@@ -1,4 +1,4 @@
-"""Some of the rules alone: those that are selected, and none that is ignored."""
+"""Selection of rules: only the selected ones, without the ignored ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def selected(settings: Settings, select: Collection[str], ignore: Collection[str
     """Return the settings with the rules that are selected and not ignored.
 
     Raises:
-        InputError: if there is no rule of a name.
+        InputError: if no rule has a given name.
     """
     known = {rule.name: rule for rule in known_rules()}
     for name in (*select, *ignore):

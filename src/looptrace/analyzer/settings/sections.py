@@ -1,7 +1,7 @@
-"""Settings: what judges, what follows, what is the same, who is told, out of `looptrace.toml`.
+"""The settings of `looptrace.toml`: rules, recovery, equivalence, webhooks and servers.
 
-A file starts from a profile and says what differs. What it holds is checked key by key, and an
-error names the file, the line, what is wrong, and what may stand there.
+A file starts from a profile and lists the differences. Each key is checked; an error names the
+file, the line, the problem, and the allowed values.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ from looptrace.rules.prediction.likely_loop import LikelyLoop, model_of
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
 PIVOTS_VARIABLE = "LOOPTRACE_MAX_PIVOTS"
-# The widest bounds that a rule's threshold has; each rule takes the nearest value within its own.
+# The widest bounds of a rule's threshold; each rule uses the nearest value within its own bounds.
 THRESHOLD_LEAST, THRESHOLD_MOST = 2, 100
 
-# Settings of the section `recovery` that say how to count.
+# Settings of the section `recovery` that decide how to count.
 _PAUSES = numbers(Counting()).keys()
 
 _ERROR_LENGTH_MAX = 300
@@ -83,7 +83,7 @@ _ERROR_LENGTH_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that a file says, and the profile that it started from."""
+    """All settings of a file, and the profile from which it started."""
 
     profile: str
     policy: DetectionPolicy
@@ -98,18 +98,18 @@ class Settings:
 
     @property
     def directives(self) -> Directives:
-        """The templates of what agents are told."""
+        """The templates of directives."""
         folder = Path(self.directives_dir) if self.directives_dir else None
         return Directives(folder, self.policy.recovery)
 
 
 def default() -> Settings:
-    """Return the settings that hold where there is no file."""
+    """Return the settings without a file."""
     return of_profile(DEFAULT_PROFILE)
 
 
 def of_profile(profile: str) -> Settings:
-    """Return a profile as it stands."""
+    """Return the unchanged settings of a profile."""
     rules = tuple(rule for rule in rules_of_profile(profile) if rule.on_by_default)
     return Settings(profile, DetectionPolicy(RuleSet(rules), PROFILES[profile].recovery))
 
@@ -118,16 +118,16 @@ def load(path: Path) -> Settings:
     """Read a settings file.
 
     Raises:
-        SettingsError: if it cannot be read, is no TOML, or says what cannot be.
+        SettingsError: if it cannot be read, is not TOML, or has a wrong key or value.
     """
     return parsed(content(path), str(path))
 
 
 def parsed(data: bytes, name: str) -> Settings:
-    """Read the content of a settings file; `name` is what errors call it.
+    """Read the content of a settings file; `name` is its name in errors.
 
     Raises:
-        SettingsError: if it is no TOML, or says what cannot be.
+        SettingsError: if it is not TOML, or has a wrong key or value.
     """
     top = read(data, name)
     file = checked(top, file_table(every_rule()))
@@ -168,10 +168,10 @@ def parsed(data: bytes, name: str) -> Settings:
 
 
 def in_force(file: Path | None, environment: Mapping[str, str]) -> Settings:
-    """Return the settings of a file, else of the one that is here, with those of the environment.
+    """Return the settings of a file, else of the current folder's, with the environment's.
 
     Raises:
-        SettingsError: if the file or a variable says what cannot be.
+        SettingsError: if the file or a variable has a wrong value.
     """
     here = Path(FILE_NAME)
     is_none = file is None and not here.exists()
@@ -179,10 +179,10 @@ def in_force(file: Path | None, environment: Mapping[str, str]) -> Settings:
 
 
 def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """Apply the variables of the environment, which win over the file; an empty one is none.
+    """Apply the environment variables, which override the file; empty ones are ignored.
 
     Raises:
-        SettingsError: if a value cannot be; it names the variable.
+        SettingsError: if a value is wrong; it names the variable.
     """
     changes = {THRESHOLD_VARIABLE: _with_threshold, PIVOTS_VARIABLE: _with_pivots}
     for variable, change in changes.items():
@@ -198,7 +198,7 @@ def overridden(settings: Settings, environment: Mapping[str, str]) -> Settings:
 
 
 def _with_threshold(settings: Settings, threshold: int) -> Settings:
-    """Set the threshold of every rule that has one, in overrides too."""
+    """Set the threshold of every rule that has one, also in overrides."""
     if not THRESHOLD_LEAST <= threshold <= THRESHOLD_MOST:
         why = f"it must be between {THRESHOLD_LEAST} and {THRESHOLD_MOST}."
         raise SettingError(f"it is {threshold}; {why}")
@@ -219,7 +219,7 @@ def _with_threshold(settings: Settings, threshold: int) -> Settings:
 
 
 def _at_threshold(rule: Rule, threshold: int) -> Rule:
-    """Set the threshold of a rule, as near as it may be."""
+    """Set the threshold of a rule to the nearest allowed value."""
     if THRESHOLD not in rule.settings():
         return rule
     now, about = rule.settings()[THRESHOLD]
@@ -234,7 +234,7 @@ def _at_threshold(rule: Rule, threshold: int) -> Rule:
 
 
 def nearest_thresholds(settings: Settings, environment: Mapping[str, str]) -> dict[str, int]:
-    """Return by rule the threshold in force, where it could not be that of the environment."""
+    """Return the thresholds in force, by rule, that could not be that of the environment."""
     if not (value := environment.get(THRESHOLD_VARIABLE, "")):
         return {}
     rules = settings.policy.rule_set.rules
@@ -254,7 +254,7 @@ def with_rules(settings: Settings, rule_set: RuleSet) -> Settings:
 
 
 def _directives(top: Node, folder: str | UnsetType, beside: Path) -> str:
-    """Return the folder of templates, which is named from where the file lies."""
+    """Return the folder of templates, whose path is relative to the file."""
     if folder is UNSET:
         return ""
     path = beside / folder
@@ -266,7 +266,7 @@ def _directives(top: Node, folder: str | UnsetType, beside: Path) -> str:
 
 
 def _model(top: Node, file: str | UnsetType, beside: Path, form: Form) -> tuple[str, Form]:
-    """Read a model of one's own, which is named from where the file lies, into its rule."""
+    """Read a user's model, whose path is relative to the file, into its rule."""
     if file is UNSET:
         return "", form
     path = beside / file
@@ -281,7 +281,7 @@ def _model(top: Node, file: str | UnsetType, beside: Path, form: Form) -> tuple[
 
 
 def _converging(node: Node, tables: Mapping[str, Any]) -> Converging:
-    """Return by phase what it converges on; a metric that looptrace does not know says how."""
+    """Return the metric of each phase; a metric of the user's own says which way is better."""
     converging: dict[str, Convergence] = {}
     for name, table in tables.items():
         metric, better = table.converges_on, None if table.better is UNSET else table.better
@@ -291,7 +291,7 @@ def _converging(node: Node, tables: Mapping[str, Any]) -> Converging:
         at = node.at(name)
         if better is not None:
             at = at.at(BETTER)
-            raise at.error(f"{at.name} is known of {metric}; leave it out.")
+            raise at.error(f"{at.name} is known for {metric}; leave it out.")
         at = at.at(CONVERGES_ON)
         raise at.error(
             f"{at.name} is {shown(metric)}. {did_you_mean(metric, METRICS)} "
@@ -301,7 +301,7 @@ def _converging(node: Node, tables: Mapping[str, Any]) -> Converging:
 
 
 def _meaning(top: Node, table: Struct | UnsetType) -> Meaning | None:
-    """Return how meaning is compared; None where the file says nothing of it."""
+    """Return how meaning is compared; None if the file does not say."""
     if table is UNSET:
         return None
     meaning = Meaning(**structs.asdict(table))
@@ -335,7 +335,7 @@ def _masks(node: Node, tables: Sequence[Struct]) -> tuple[TextMask, ...]:
     for index, mask in enumerate(masks):
         at = node.at(index).at("pattern")
         if mask.pattern in (earlier.pattern for earlier in masks[:index]):
-            raise at.error("masks.pattern is that of an earlier mask.")
+            raise at.error("masks.pattern is the same as that of an earlier mask.")
         try:
             check_pattern(mask.pattern)
         except ValueError as error:
@@ -347,7 +347,7 @@ def _masks(node: Node, tables: Sequence[Struct]) -> tuple[TextMask, ...]:
 def _webhooks(
     node: Node, tables: Sequence[Struct], beside: Path, page: PageSettings
 ) -> tuple[Webhook, ...]:
-    """Return the webhooks; files with secrets are named from where the settings lie."""
+    """Return the webhooks; paths of secrets are relative to the settings file."""
     webhooks: dict[str, Webhook] = {}
     for index, table in enumerate(tables):
         at = node.at(index)
@@ -356,9 +356,9 @@ def _webhooks(
         values["secrets"] = tuple(_beside(secret, beside) for secret in values.get("secrets", ()))
         webhook = made(at, Webhook, values)
         if webhook.name in webhooks:
-            raise at.at("name").error("webhooks.name is that of an earlier webhook.")
+            raise at.at("name").error("webhooks.name is the same as that of an earlier webhook.")
         if webhook.decision_hours and not page.url:
-            why = "webhooks.decision_hours needs page.url, which its links lead to."
+            why = "webhooks.decision_hours needs page.url, because its links lead there."
             raise at.at("decision_hours").error(why)
         webhooks[webhook.name] = webhook
     return tuple(webhooks.values())

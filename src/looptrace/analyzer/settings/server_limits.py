@@ -1,4 +1,4 @@
-"""What a server may take up of memory, disk and time: the section `server` of the settings."""
+"""The section `server` of the settings: limits of memory, disk and time."""
 
 from __future__ import annotations
 
@@ -13,38 +13,36 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 class Limits:
     """The limits of a server; sizes in bytes, times in seconds.
 
-    Attributes, events and links have no limits of their own: they stay text, so that their bytes
-    are what they cost.
+    Attributes, events and links have no limits of their own: they stay text, so they cost only
+    their bytes.
 
     Raises:
-        SettingError: if a limit lies outside its bounds.
+        SettingError: if a limit is outside its bounds.
     """
 
-    body_bytes_max: int = setting(
-        16 * MIB, ge=KIB, le=64 * MIB, doc="Bytes of a request as they are sent."
-    )
+    body_bytes_max: int = setting(16 * MIB, ge=KIB, le=64 * MIB, doc="Bytes of a request as sent.")
     unpacked_bytes_max: int = setting(
         16 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of a request after decompression."
     )
     unpacked_ratio_max: int = setting(
-        200, ge=10, le=2_000, doc="Unpacked bytes for a packed one, in requests above 1 MiB."
+        200, ge=10, le=2_000, doc="Unpacked bytes for each packed byte, in requests above 1 MiB."
     )
     in_flight_bytes_max: int = setting(
         64 * MIB, ge=KIB, le=4096 * MIB, doc="Bytes of all requests that are not answered yet."
     )
     spans_max: int = setting(10_000, ge=1, le=1_000_000, doc="Spans in a request.")
     span_bytes_max: int = setting(
-        4 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of a span; a larger one alone is rejected."
+        4 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of a span; only a larger span itself is rejected."
     )
     depth_max: int = setting(
-        32, ge=8, le=200, doc="Lists and maps within each other in the attributes of a span."
+        32, ge=8, le=200, doc="Levels of nested lists and maps in the attributes of a span."
     )
     header_bytes_max: int = setting(
         16 * KIB, ge=KIB, le=256 * KIB, doc="Bytes of the headers of a request."
     )
     header_s: int = setting(10, ge=1, le=600, doc="Seconds for the headers to arrive.")
     body_s: int = setting(30, ge=1, le=600, doc="Seconds for the body to arrive.")
-    idle_s: int = setting(60, ge=1, le=3_600, doc="Seconds that an idle connection is kept.")
+    idle_s: int = setting(60, ge=1, le=3_600, doc="Seconds for which an idle connection is kept.")
     connections_max: int = setting(
         10_000, ge=1, le=100_000, doc="Connections at once; more are refused until one ends."
     )
@@ -52,32 +50,47 @@ class Limits:
         200,
         ge=1,
         le=100_000,
-        doc="Connections of one address without a request that was let pass; the oldest goes.",
+        doc="Connections of one address without an accepted request; beyond, the oldest is closed.",
     )
     retry_after_s: int = setting(
         5, ge=1, le=600, doc="Seconds after which a refused client is asked to try again."
     )
     decoders: int = setting(2, ge=1, le=64, doc="Threads that unpack and decode requests.")
     block_ms: int = setting(
-        20, ge=0, le=1_000, doc="Milliseconds for which requests are gathered, to be kept at once."
+        20,
+        ge=0,
+        le=1_000,
+        doc="Milliseconds for which requests are gathered to be written together.",
     )
     block_bytes_max: int = setting(
-        4 * MIB, ge=KIB, le=256 * MIB, doc="Bytes of such requests; with more they wait no longer."
+        4 * MIB,
+        ge=KIB,
+        le=256 * MIB,
+        doc="Bytes of such requests; with more they are written at once.",
     )
     tasks_max: int = setting(
-        10_000, ge=1, le=1_000_000, doc="Tasks that are judged live at once; the idlest one goes."
+        10_000,
+        ge=1,
+        le=1_000_000,
+        doc="Tasks in live detection at once; beyond, the idlest task is dropped.",
     )
     log_bytes_max: int = setting(
-        GIB, ge=MIB, le=1024 * GIB, doc="Bytes that are acknowledged and not in the store yet."
+        GIB, ge=MIB, le=1024 * GIB, doc="Bytes that are acknowledged but not in the store yet."
     )
     store_every_s: int = setting(
-        60, ge=1, le=3_600, doc="Seconds between two times that what came is brought to the store."
+        60, ge=1, le=3_600, doc="Seconds between two moves of spans from the log to the store."
     )
     retention_days: int = setting(
-        30, ge=1, le=36_500, doc="Days that spans, turns and findings are kept; gates always are."
+        30,
+        ge=1,
+        le=36_500,
+        doc="Days for which spans, turns and findings are kept; gates are kept for ever.",
     )
     retention_bytes_max: int = setting(
-        100 * GIB, ge=MIB, le=1 << 60, doc="Bytes of these; beyond, the oldest days go."
+        100 * GIB,
+        ge=MIB,
+        le=1 << 60,
+        doc="Bytes of spans, turns and findings; beyond, the oldest days are deleted.",
     )
 
     def __post_init__(self) -> None:

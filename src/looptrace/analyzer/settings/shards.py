@@ -1,4 +1,4 @@
-"""The section `shards` of the settings: the servers that share the work, and by what."""
+"""The section `shards` of the settings: the servers that share the sessions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Text = Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """Several servers, each with a part of the tasks; none where one server has all.
+    """Several servers, each with a part of the tasks; empty if one server has all.
 
     Raises:
-        SettingError: if a value cannot be.
+        SettingError: if a value is wrong.
     """
 
     urls: Annotated[
@@ -34,23 +34,25 @@ class ShardSettings:
         tuple[_Text, ...],
         Meta(
             max_length=SHARDS_MAX,
-            description="What a load balancer calls them, in the same order, where it is not the "
-            "host and port of the address. They decide which server has which session.",
+            description="Names of the servers at a load balancer, in the same order, if they are "
+            "not host and port of the address. They decide which server has which session.",
         ),
     ] = ()
     by: Annotated[
         Literal["session", "trace"],
         Meta(
-            description="What stays on one server. With trace, spans need not name their session, "
-            "and loops over several traces are not seen."
+            description="The unit that stays on one server. With trace, spans need not name their "
+            "session, and loops over several traces are not found."
         ),
     ] = "session"
 
     def __post_init__(self) -> None:
         if wrong := next((url for url in self.urls if not address_of(url)), None):
-            raise SettingError(f"shards.urls has {wrong!r}, no https:// or http:// address.")
+            raise SettingError(
+                f"shards.urls has {wrong!r}, which is not an https:// or http:// address."
+            )
         if self.names and len(self.names) != len(self.urls):
-            raise SettingError("shards.names needs a name for each of the urls.")
+            raise SettingError("shards.names must have one name for each of the urls.")
         if len(set(self.ring)) < len(self.urls):
             raise SettingError("shards.urls names a server twice.")
 

@@ -1,8 +1,8 @@
 """Tables of a TOML file as msgspec Structs, made from the dataclasses that hold their values.
 
 A setting is declared once, at its field: its type, default, bounds and sentence. Numbers are
-declared with `setting`, because rules import no msgspec; other fields are `Annotated` with a `Meta`
-that has a description. A field without a sentence is no setting.
+declared with `setting`, because rules do not import msgspec; other fields are `Annotated` with a
+`Meta` that has a description. A field without a sentence is not a setting.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _number(item: Field[Any]) -> Any:
 
 
 def _column(item: Field[Any], kind: Any) -> Any:
-    """Return a field of a Struct; a default that no file can say is left out."""
+    """Return a field of a Struct; a default that a file cannot express is left out."""
     if item.default is MISSING:
         return item.name, kind
     if item.default in (None, ""):
@@ -88,12 +88,12 @@ class Setting:
 
     @property
     def doc(self) -> str:
-        """What it means, in a sentence."""
+        """Its meaning, in a sentence."""
         return str(self.about["description"])
 
     @property
     def bounds(self) -> str:
-        """What it may be, in a few words."""
+        """Its allowed values, in a few words."""
         if self.kind is bool:
             return "true or false"
         if get_origin(self.kind) is Literal:
@@ -147,10 +147,10 @@ def stated(node: Node, table: Struct) -> dict[str, Any]:
 
 
 def made(node: Node, maker: Callable[..., _T], values: Mapping[str, Any]) -> _T:
-    """Return what is made of the values of a table.
+    """Return the object that is made of the values of a table.
 
     Raises:
-        SettingsError: if they cannot be together, by the setting that the maker refuses.
+        SettingsError: if the maker refuses them, at the setting that its message names.
     """
     try:
         return maker(**values)
@@ -164,7 +164,7 @@ def checked(node: Node, kind: Any) -> Any:
     """Return the value as this type.
 
     Raises:
-        SettingsError: if it is of another, by the first place where it is.
+        SettingsError: if it has another type, at the first place that is wrong.
     """
     try:
         return convert(node.value, kind)
@@ -190,7 +190,7 @@ def _culprit(node: Node, kind: Any) -> SettingsError:
 
 
 def _wrong_keys(node: Node, kind: Any) -> SettingsError | None:
-    """Return the error of a table with an unknown key, or without a needed one."""
+    """Return the error of a table with an unknown key, or without a required one."""
     if not (_is_table(kind) and isinstance(node.value, dict)):
         return None
     items = {item.encode_name: item for item in structs.fields(kind)}

@@ -1,4 +1,4 @@
-"""Thresholds changed within a settings file, which keeps its comments, its order, and the rest."""
+"""Changes of thresholds in a settings file, which keeps its comments, its order, and the rest."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _Values = dict[str, Any]
 
 
 def with_thresholds(text: str, name: str, wanted: Settings) -> str | None:
-    """Return the text of a settings file with the rules of other settings, which it then says.
+    """Return the text of a settings file, changed to have the rules of other settings.
 
-    Overrides for kinds of task stand before all others. None is returned where that cannot be
-    written without moving or losing what the file has.
+    Overrides for kinds of task come before all others. The result is None if the change would move
+    or lose other content of the file.
     """
     try:
         document = tomlkit.parse(text)
@@ -38,7 +38,7 @@ def with_thresholds(text: str, name: str, wanted: Settings) -> str | None:
 
 
 class _CannotBeKeptError(LooptraceError):
-    """A change would lose a comment, or the order of what the file has."""
+    """A change would lose a comment, or the order of the file."""
 
 
 def _change(document: tomlkit.TOMLDocument, wanted: Settings) -> None:
@@ -81,7 +81,7 @@ def _is_for_kind(table: Mapping[str, Any]) -> bool:
 
 
 def _say(owner: Any, rules: Mapping[str, Rule | None], bases: Mapping[str, Rule]) -> None:
-    """Write into the tables of rules what these do not say yet and what differs from the base."""
+    """Write the differences from the base into the tables of rules that do not have them yet."""
     for name, rule in rules.items():
         if rule is None:
             continue
@@ -95,7 +95,7 @@ def _say(owner: Any, rules: Mapping[str, Rule | None], bases: Mapping[str, Rule]
 
 
 def _drop(tables: AoT, table: Any, rules: Mapping[str, Rule | None]) -> None:
-    """Remove from an override the rules that are as without it, and itself where none is left."""
+    """Remove from an override the rules that it does not change, and an empty override."""
     for name in [name for name in table["rules"] if name not in rules]:
         if "#" in table["rules"][name].as_string():
             raise _CannotBeKeptError
@@ -107,7 +107,7 @@ def _drop(tables: AoT, table: Any, rules: Mapping[str, Rule | None]) -> None:
 
 
 def _in_effect(rule_set: RuleSet) -> tuple[object, ...]:
-    """Return what rules do, however the overrides of each are put together in tables."""
+    """Return the effect of rules, however their overrides are grouped in tables."""
     by_rule: dict[str, list[Any]] = {}
     for override in rule_set.overrides:
         for name, rule in override.rules.items():
@@ -116,7 +116,7 @@ def _in_effect(rule_set: RuleSet) -> tuple[object, ...]:
         runs = groupby(forms, key=lambda form: _is_for_kind(form[0]))
         by_rule[name] = [
             form
-            for for_kinds, run in runs  # No turn has two kinds, so that their order says nothing.
+            for for_kinds, run in runs  # No turn has two kinds, so their order has no meaning.
             for form in (sorted(run, key=lambda each: each[0]["task_kind"]) if for_kinds else run)
         ]
     return rule_set.rules, by_rule, rule_set.counting, rule_set.meaning

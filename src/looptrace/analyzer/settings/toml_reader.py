@@ -1,4 +1,4 @@
-"""A settings file as it is checked: each value with the keys and the line that lead to it."""
+"""Reader of settings files: each value with its keys and its line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
 
-# A file that says all there is to say has a fiftieth of it.
+# A file with every setting has a fiftieth of it.
 FILE_BYTES_MAX = 256 * 1024
 
-# The time that the parser takes for a dotted key grows with the square of its parts.
+# The parser's time for a dotted key grows with the square of its parts.
 LINE_DOTS_MAX = 50
 
-_NUMBER_BITS_MAX = 63  # A TOML integer has no more.
+_NUMBER_BITS_MAX = 63  # A TOML integer does not have more.
 _SHOWN_LENGTH_MAX = 60
 _WHY_LENGTH_MAX = 200
 
@@ -58,14 +58,14 @@ class Node:
         return SettingsError(f"{self.file}:{_line_of(self.text, self.keys)}: {why}")
 
     def at(self, key: str | int, value: Any = None) -> Node:
-        """Return what a key of a table leads to, or this value where there is no such key."""
+        """Return the value of a key of a table, or this value if there is no such key."""
         if isinstance(key, int) or key in self.value:
             value = self.value[key]
         return Node(self.file, self.text, (*self.keys, key), value)
 
 
 def content(path: Path) -> bytes:
-    """Return the content of a file, of one that is too long a little more than may be.
+    """Return the content of a file; of a file that is too long, slightly more than allowed.
 
     Raises:
         SettingsError: if it cannot be read.
@@ -78,22 +78,22 @@ def content(path: Path) -> bytes:
 
 
 def read(data: bytes, name: str) -> Node:
-    """Parse the content of a settings file; `name` is what errors call it.
+    """Parse the content of a settings file; `name` is its name in errors.
 
     Raises:
-        SettingsError: if it is no TOML.
+        SettingsError: if it is not TOML.
     """
     text = _text(data, name)
     try:
         return Node(name, text, (), tomllib.loads(text))
     except RecursionError as error:
         raise SettingsError(f"{name}:1: the values are nested too deeply.") from error
-    except ValueError as error:  # It also says that a number has too many digits.
+    except ValueError as error:  # The parser raises it also for a number with too many digits.
         place = _SYNTAX_PLACE.search(str(error))
         line = place["line"] if place else 1
         column = f", column {place['column']}" if place and place["column"] else ""
         why = plain(_SYNTAX_PLACE.sub("", str(error)), _WHY_LENGTH_MAX)
-        line = line or text.count("\n") + 1  # The parser names no line at the end.
+        line = line or text.count("\n") + 1  # The parser gives no line at the end.
         raise SettingsError(f"{name}:{line}: is not TOML: {why}{column}.") from error
 
 
@@ -111,7 +111,7 @@ def shown(value: object) -> str:
 
 
 def _text(data: bytes, name: str) -> str:
-    """Decode a file, and refuse what the parser would be slow at."""
+    """Decode a file, and refuse content for which the parser would be slow."""
     if len(data) > FILE_BYTES_MAX:
         raise SettingsError(f"{name}:1: the file has more than {FILE_BYTES_MAX} bytes.")
     try:
@@ -126,9 +126,9 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _line_of(text: str, keys: Keys) -> int:
-    """Find the line that leads to a key, or, where it is hidden in a value, the nearest to it.
+    """Find the line of a key, or the nearest line if the key is within a value.
 
-    Lines within texts of several lines are taken for keys; no setting has such a text.
+    Lines within multi-line texts are treated as keys; no setting has such a text.
     """
     header: Keys = ()
     line, shared = 1, 0
@@ -153,7 +153,7 @@ def _split(keys: str) -> Keys:
 
 
 def _counted(header: Keys, lists: defaultdict[Keys, int]) -> Keys:
-    """Add to the first part of a header that is a list the number of its last table."""
+    """Add the number of its last table to the first part of a header that is a list."""
     for end in range(1, len(header) + 1):
         if header[:end] in lists:
             return (*header[:end], lists[header[:end]] - 1, *header[end:])
@@ -161,6 +161,6 @@ def _counted(header: Keys, lists: defaultdict[Keys, int]) -> Keys:
 
 
 def _shared(first: Keys, second: Keys) -> int:
-    """Count the keys with which both begin."""
+    """Count the first keys that both have in common."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

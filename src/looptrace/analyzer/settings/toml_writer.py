@@ -1,4 +1,4 @@
-"""Settings written as TOML: those in force, and a file to start from."""
+"""Writer of settings as TOML: the settings in force, and a file to start from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from looptrace.rules.contract import ACTIONS, Rule, Rung
 
 
 def toml_of(settings: Settings) -> str:
-    """Return settings as a file that says every one of them."""
+    """Return a file with every setting."""
     rule_set, sameness = settings.policy.rule_set, settings.policy.sameness
     rules: dict[str, Rule | None] = {rule.name: None for rule in every_rule()}
     rules |= {rule.name: rule for rule in rule_set.rules}
@@ -70,7 +70,7 @@ def toml_of(settings: Settings) -> str:
 
 
 def values_of(owner: Any) -> dict[str, Any]:
-    """Return the settings of a dataclass that a file can say; what is empty is left out."""
+    """Return the settings of a dataclass that a file can express; empty ones are left out."""
     values = {name: getattr(owner, name) for name in names_of(owner.__class__)}
     return {name: value for name, value in values.items() if value not in (None, "", ())}
 
@@ -88,7 +88,7 @@ def _rules(rules: Mapping[str, Rule | None]) -> dict[str, Any]:
 
 
 def item(value: Any) -> Item:
-    """Return a value as TOML; texts of a list have a line each."""
+    """Return a value as TOML; each text of a list has its own line."""
     if isinstance(value, Rung):
         rung = tomlkit.inline_table()
         rung.append("attempts", value.attempts)
@@ -129,13 +129,13 @@ def _without_dots(text: str) -> str:
 def starter() -> str:
     """Return a file that changes nothing, with every setting explained and commented out.
 
-    Examples of what a file may list are set off, so that they do not look like settings in force.
+    Examples are set off, so that they do not look like settings in force.
     """
     file = {setting.name: setting for setting in settings_in(file_table(every_rule()))}
     lines = [
-        "# Settings of looptrace. `looptrace config check` says whether they can be used.",
-        "# To change a setting, remove the # before it. The profile sets what is left out.",
-        f"# The actions of ladders, the mildest first: {', '.join(ACTIONS)}.",
+        "# Settings of looptrace. `looptrace config check` checks them.",
+        "# To change a setting, remove the # before it. The profile sets all others.",
+        f"# The actions of ladders, from the mildest to the strongest: {', '.join(ACTIONS)}.",
         *("", f"# {file[ENABLED].doc}", f"#{ENABLED} = true"),
         *("", f'# {DIRECTIVES} = "FOLDER": {file[DIRECTIVES].doc}'),
         *("", f'# {MODEL} = "FILE": {file[MODEL].doc}'),

@@ -1,4 +1,4 @@
-"""Webhooks as settings: where events are sent on to, in which form, and which events."""
+"""The settings of webhooks: the receiver, the format, and the events."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from looptrace.rules.contract import Action, SettingError, check_bounds, numbers
 Format = Literal["standard", "cloudevents", "slack", "pagerduty", "alertmanager"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
-# What begins so names where a secret lies, and is none itself.
+# A value with such a prefix names the place of a secret, and is not a secret itself.
 VARIABLE, FILE = "env:", "file:"
 
-# Two, so that a receiver can take over a new one before the old one goes.
+# Two, so that a receiver can accept a new one before the old one ends.
 SECRETS_MAX = 2
 FILTER_MAX = 50
 _PRIVATE_MAX = 20  # networks of one webhook
-# The settings of a webhook that choose events, and what of an event each looks at.
+# The settings of a webhook that choose events, and the field of an event for each.
 FILTERS = {"rules": "rule", "actions": "action", "agents": "agent", "services": "service"}
-# Both ends of a gate; a receiver that holds states has no use for what has no end.
+# Both ends of a gate; a receiver that keeps states cannot use an event without an end.
 _ENDS = ("gate_opened", "gate_resolved")
 _OF_STATES = ("pagerduty", "alertmanager")
-# What a link to a gate may name.
+# The fields of a link to a gate.
 GATE, TASK = "{gate}", "{task}"
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -39,18 +39,18 @@ _SecretText = Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX, extra=
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One receiver. A filter that is empty asks for nothing.
+    """One receiver. An empty filter matches every event.
 
     Raises:
-        SettingError: if a value cannot be; it quotes no address and no secret.
+        SettingError: if a value is wrong; it quotes no address and no secret.
     """
 
-    name: Annotated[Name, Meta(description="What it is called in lists, metrics and errors.")]
+    name: Annotated[Name, Meta(description="Its name in lists, metrics and errors.")]
     url: Annotated[
         _SecretText,
         Meta(
-            description="Where to send: https://..., or env:VARIABLE or file:PATH that holds the "
-            "address."
+            description="The receiver's address: https://..., or env:VARIABLE or file:PATH with "
+            "the address."
         ),
     ]
     format: Annotated[Format, Meta(description=f"One of {', '.join(FORMATS)}.")] = "standard"
@@ -58,8 +58,8 @@ class Webhook:
         tuple[_SecretText, ...],
         Meta(
             max_length=SECRETS_MAX,
-            description="Where the secrets lie (env:VARIABLE or file:PATH), the newest first; two "
-            "while one is replaced by the other. Of pagerduty the integration key.",
+            description="Places of the secrets (env:VARIABLE or file:PATH), the newest first; two "
+            "while one replaces the other. For pagerduty, the integration key.",
         ),
     ] = ()
     gate_url: Annotated[
@@ -73,22 +73,22 @@ class Webhook:
     error_text: Annotated[
         bool,
         Meta(
-            description="Whether to send the words of the last error before a gate, as they are "
-            "stored and at most 500 characters.",
+            description="Whether to send the text of the last error before a gate, as it is "
+            "stored, at most 500 characters.",
         ),
     ] = True
     decision_hours: int = setting(
         0,
         ge=0,
         le=720,
-        doc="Hours for which anybody with the links in a message may decide on its gate, without "
-        "the server's token; 0: there are none. They need page.url.",
+        doc="Hours for which the links in a message let anybody decide on its gate without "
+        "the server's token; 0 for no links. They need page.url.",
     )
     allow_private: Annotated[
         tuple[Name, ...],
         Meta(
             max_length=_PRIVATE_MAX,
-            description="Networks within which the receiver may lie though they are not public.",
+            description="Networks that are not public in which the receiver may be.",
         ),
     ] = ()
     rules: Annotated[
@@ -119,8 +119,8 @@ class Webhook:
         for secret in self.secrets:
             if not _is_reference(secret):
                 raise SettingError(
-                    f"webhooks.secrets must name where each lies: {VARIABLE}VARIABLE or "
-                    f"{FILE}PATH, and never be the secret itself."
+                    f"webhooks.secrets must name the place of each secret: {VARIABLE}VARIABLE or "
+                    f"{FILE}PATH, never the secret itself."
                 )
         if self.format in ("standard", "pagerduty") and not self.secrets:
             raise SettingError(f"webhooks.secrets must name one: {_WHY_SECRET[self.format]}.")
@@ -129,14 +129,14 @@ class Webhook:
                 ip_network(network)
             except ValueError as error:
                 raise SettingError(
-                    f"webhooks.allow_private has {network!r}, which is no network such as "
+                    f"webhooks.allow_private has {network!r}, which is not a network such as "
                     "10.1.0.0/16 or 127.0.0.1."
                 ) from error
 
     def wants(self, event: GateEvent) -> bool:
-        """Return whether an event fits the format and all filters.
+        """Return whether an event matches the format and all filters.
 
-        What it does not say fits none; but a loop that no one agent did is every agent's.
+        A field without a value matches no filter; but a loop of no one agent matches every agent.
         """
         if self.format in _OF_STATES and event.type not in _ENDS:
             return False
@@ -147,10 +147,10 @@ class Webhook:
 
 
 def check_url(url: str, allow_private: tuple[str, ...]) -> None:
-    """Refuse an address that nothing can or should be sent to.
+    """Refuse an address to which nothing can or should be sent.
 
     Raises:
-        SettingError: if it is one; it does not quote the address, which may have a secret in it.
+        SettingError: for such an address; it does not quote it, because it may contain a secret.
     """
     address = address_of(url)
     if not address:
@@ -159,13 +159,13 @@ def check_url(url: str, allow_private: tuple[str, ...]) -> None:
         )
     if address.scheme == "http" and not allow_private:
         raise SettingError(
-            "webhooks.url must begin with https://; http:// goes only to networks that "
+            "webhooks.url must begin with https://; http:// is only for networks that "
             "allow_private names."
         )
 
 
 _WHY_SECRET = {
-    "standard": "what is sent is signed with it",
+    "standard": "it signs the messages",
     "pagerduty": "it is the integration key",
 }
 

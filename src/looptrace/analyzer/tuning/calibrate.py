@@ -119,7 +119,7 @@ def calibrated_of(
     if rows is None or not enough:
         raise CalibrationError(
             f"there are {small} finished tasks without a loop; at least {TASKS_MIN} are needed."
-            f" {left_out} more go on, or have a gate that nobody decided upon."
+            f" {left_out} more still run, or have an unresolved gate."
         )
     rows = rows.with_columns(kind_of=_pooled(enough))
     tasks = _tasks_of(rows, WELL)

@@ -95,9 +95,9 @@ def labels_in(text: str, name: str) -> list[Label]:
             task, loop, turn = label["task"], label["loop"], label.get("turn")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             why = 'it must be like {"task": "a", "loop": true, "turn": 12}'
-            raise TrainError(f"{name}:{number}: is no label; {why}.") from error
+            raise TrainError(f"{name}:{number}: is not a label; {why}.") from error
         if type(loop) is not bool or not isinstance(task, str) or (loop and type(turn) is not int):
-            raise TrainError(f"{name}:{number}: a label has a task, loop, and of a loop its turn.")
+            raise TrainError(f"{name}:{number}: a label has a task, loop, and for a loop its turn.")
         labels[task] = Label(task, turn if loop else None)
     return list(labels.values())
 

@@ -1,4 +1,4 @@
-"""`looptrace mcp`: a store that a coding agent can ask whether it goes in circles."""
+"""`looptrace mcp`: a store that a coding agent can ask whether it loops."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from looptrace.cli.shared import traces
     "store_dir",
     required=True,
     type=click.Path(path_type=Path),
-    help="Folder of the store that is asked.",
+    help="Folder of the store.",
 )
 @click.option(
     "--http-port",
     type=click.IntRange(1, 65535),
-    help="Serve over HTTP at this port of 127.0.0.1, path /mcp; else over stdio.",
+    help="Serve over HTTP at this port of 127.0.0.1, path /mcp; by default over stdio.",
 )
 @click.option(
-    "--allow-resolve", is_flag=True, help="Let the agent resolve gates; without, it only reads."
+    "--allow-resolve", is_flag=True, help="Let the agent resolve gates; by default it only reads."
 )
 @config_option
 def mcp(store_dir: Path, http_port: int | None, allow_resolve: bool, settings: Settings) -> None:
     """Serve a store by the Model Context Protocol: loops, gates, and why.
 
-    Over stdio a coding agent starts this command itself. What it may ask: the tasks, the loops of
-    a task, why a task was stopped and which setting would change that, the gates, and what led to
-    one.
+    Over stdio a coding agent starts this command itself. It can ask for the tasks, the loops of a
+    task, why a task was stopped and which setting would change that, the gates, and the history of
+    a gate.
     """
     with traces.needing("mcp", "the Model Context Protocol"):
         # Only here, because it is an extra.

@@ -1,4 +1,4 @@
-"""`looptrace serve`: receive spans, judge them as they come, and tell of gates."""
+"""`looptrace serve`: receive spans, find loops as they happen, and send events."""
 
 from __future__ import annotations
 
@@ -25,42 +25,46 @@ _PORT = click.IntRange(0, 65_535)
     "store_dir",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the store; it is made where there is none.",
+    help="Folder of the store; it is created if it does not exist.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--http-port", type=_PORT, default=4318, show_default=True, help="0 is any free one.")
 @click.option("--grpc-port", type=_PORT, default=4317, show_default=True, help="0 is any free one.")
-@click.option("--no-grpc", is_flag=True, help="Receive over HTTP alone.")
+@click.option("--no-grpc", is_flag=True, help="Receive over HTTP only.")
 @click.option(
     "--token-file",
     type=_FILE,
-    help="File with tokens, one a line, of which clients give one; else LOOPTRACE_TOKENS has them.",
+    help="File with the tokens of clients, one a line; by default LOOPTRACE_TOKENS has them.",
 )
 @click.option("--tls-cert", type=_FILE, help="Certificate of the server, as PEM.")
 @click.option("--tls-key", type=_FILE, help="Its key.")
-@click.option("--client-ca", type=_FILE, help="Authority whose certificates clients must have.")
-@click.option("--allow-host", multiple=True, help="Another name by which this machine is called.")
+@click.option(
+    "--client-ca", type=_FILE, help="Authority that must have signed the certificates of clients."
+)
+@click.option("--allow-host", multiple=True, help="Another name of this machine in requests.")
 @click.option(
     "--content",
     type=click.Choice(["full", "redacted", "hashes"]),
     default="redacted",
     show_default=True,
-    help="Texts of agents that are kept: all, all but secrets, or hashes.",
+    help="Texts of agents to keep: all, all except secrets, or only hashes.",
 )
 @click.option(
     "--export-to",
     metavar="URL",
-    help="Where to send gates as spans, as `looptrace export` does; such as http://HOST:4318.",
+    help="Receiver of gates as spans, as with `looptrace export`; such as http://HOST:4318.",
 )
 @click.option(
-    "--shard", metavar="URL", help="Which of the servers in shards.urls this is, where there are."
+    "--shard",
+    metavar="URL",
+    help="Address of this server in shards.urls, if there are several servers.",
 )
 @judge_option
 @config_option
 def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any) -> None:
-    """Receive OTLP, judge spans as they arrive, and tell agents and people of gates.
+    """Receive OTLP, find loops as they happen, and notify agents and people of gates.
 
-    What is acknowledged is on disk. Ends on SIGTERM or Ctrl-C, within 5 seconds.
+    Acknowledged spans are on disk. The server ends on SIGTERM or Ctrl-C, within 5 seconds.
     """
     with traces.needing("server", "serving"):
         # Only here, because they are an extra.

@@ -1,4 +1,4 @@
-"""`looptrace watch`: open gates and tasks that warm up, on the whole screen, resolved by keys."""
+"""`looptrace watch`: open gates and tasks close to a loop, full screen, resolved by keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from looptrace.cli.shared.keyboard import keyboard
 from looptrace.cli.shared.watch_screen import QUIT, Resolution, WatchScreen
 from looptrace.errors import LooptraceError
 
-# How long a key or the next look at what is known may take.
+# The longest time for a key, or until the next look at the source.
 _TICK_S = 0.25
 
 
@@ -28,10 +28,10 @@ _TICK_S = 0.25
 def watch(where: str, settings: Settings) -> None:
     """Show the open gates, and the tasks one attempt short of a loop, until q is pressed.
 
-    URL is the address of a server that runs, whose token is read from LOOPTRACE_TOKEN; STORE is
-    the folder of a store, which is read again every 2 s; several with commas between them are shown
-    as one. A key resolves the gate that is chosen. Where standard output is no terminal, each thing
-    that is told is a line.
+    URL is the address of a running server, whose token is read from LOOPTRACE_TOKEN; STORE is the
+    folder of a store, which is read again every 2 s. Several, separated by commas, are shown as
+    one. A key resolves the selected gate. If standard output is not a terminal, each event is a
+    line.
     """
     source = source_at(where, settings)
     console = Console()
@@ -43,7 +43,7 @@ def watch(where: str, settings: Settings) -> None:
 
 
 def _watch_screen(source: GateSource, where: str, console: Console) -> None:
-    """Show the screen, and look again when something is told, or after a while."""
+    """Show the screen, and look again after an event, or after a while."""
     screen, news = WatchScreen(), threading.Event()
     screen.show(source.gates("open"), source.warming())
     threading.Thread(target=_follow, args=(source, news), daemon=True).start()
@@ -72,13 +72,13 @@ def _watch_screen(source: GateSource, where: str, console: Console) -> None:
 
 
 def _follow(source: GateSource, news: threading.Event) -> None:
-    """Say that there is news as soon as something is told; without it each look waits its turn."""
+    """Signal each event at once; otherwise the next look waits its turn."""
     while True:
         try:
             for _ in source.watch():
                 news.set()
         except LooptraceError:
-            news.set()  # The look that follows shows what is wrong.
+            news.set()  # The next look shows the error.
         time.sleep(LOOK_S)
 
 

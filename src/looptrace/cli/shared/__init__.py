@@ -1,1 +1,1 @@
-"""What the commands share: how traces are read, and the options of several commands."""
+"""Code that commands share: how traces are read, and common options."""

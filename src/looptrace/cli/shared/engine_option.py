@@ -1,4 +1,4 @@
-"""The options by which a command works on a store with the machines of a cluster."""
+"""The options with which a command analyses a store on the machines of a cluster."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def engine_options(command: F) -> F:
         type=click.Choice(["local", "ray"]),
         default="local",
         show_default=True,
-        help="Where the buckets of a store are judged: here, or by a Ray cluster that runs.",
+        help="Where the buckets of a store are analysed: here, or by a running Ray cluster.",
     )
     address = click.option(
         "--address",
         metavar="ADDRESS",
-        help="The Ray cluster.  [default: RAY_ADDRESS, or the one of this machine]",
+        help="The Ray cluster.  [default: RAY_ADDRESS, or that of this machine]",
     )
     return engine(address(command))
 
 
 @contextmanager
 def engine_of(name: str, address: str | None, paths: Sequence[str]) -> Iterator[Engine]:
-    """Return where the buckets of the store in `paths` are judged.
+    """Return the engine that analyses the buckets of the store in `paths`.
 
     Raises:
         UnavailableError: if no cluster answers.
@@ -46,7 +46,7 @@ def engine_of(name: str, address: str | None, paths: Sequence[str]) -> Iterator[
         return
     if traces.store_of(paths) is None:
         raise click.UsageError(
-            "--engine ray judges the buckets of a store; make one with `looptrace ingest`."
+            "--engine ray analyses the buckets of a store; make a store with `looptrace ingest`."
         )
     with traces.needing("ray", "--engine ray"):
         from looptrace.ray_tasks import RayTasks  # noqa: PLC0415 - Few have it.

@@ -1,4 +1,4 @@
-"""Where gates are asked for: a server, a store, or several of them, shown as one."""
+"""Sources of gates: a server, a store, or several of them, shown as one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.reader import open_gates, worked
 from looptrace.errors import LooptraceError
 
-# Between two looks at a store.
+# The time between two looks at a store.
 LOOK_S = 2.0
 _SEVERAL = ","
 
 
 class GateSource(Protocol):
-    """Gates that are known, of a store or of a server."""
+    """The gates of a store or of a server."""
 
     def gates(self, status: GateStatus | None = None, /) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
@@ -52,19 +52,19 @@ class GateSource(Protocol):
         """Return the tasks where a rule is one attempt short of a loop."""
 
     def watch(self) -> Iterator[GateNotice]:
-        """Follow what is told, beginning with the gates that are open."""
+        """Follow the events, beginning with the openings of gates that are open."""
 
 
 def is_url(where: str) -> bool:
-    """Return whether gates are asked of a server, and not read from a store."""
+    """Return whether the source is a server, and not a store."""
     return where.startswith(("http://", "https://"))
 
 
 def source_at(where: str, settings: Settings) -> GateSource:
-    """Return the gates of a server or a store, or of several with commas between them.
+    """Return the gates of a server or a store, or of several separated by commas.
 
     Raises:
-        UsageError: if an address is none.
+        UsageError: if an address is not one.
     """
     if _SEVERAL in where and not Path(where).exists():
         return GatesOfSeveral([source_at(each, settings) for each in where.split(_SEVERAL)])
@@ -75,17 +75,17 @@ def server_at(url: str) -> Server:
     """Return the server at an address, with the token of the environment.
 
     Raises:
-        UsageError: if the address is none.
+        UsageError: if the address is not one.
     """
     try:
-        # In the environment, because a command line is seen by all who are on the machine.
+        # In the environment, because everybody on the machine can see a command line.
         return Server(url, os.environ.get(TOKEN_VARIABLE))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
 class StoredGates:
-    """What a server tells, of a store on disk, which is opened anew for each look."""
+    """The gates of a store on disk, which is opened again for each look."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._folder = folder
@@ -133,7 +133,7 @@ class StoredGates:
 
 
 class GatesOfSeveral:
-    """The gates of several sources as those of one; where one cannot be asked, none is told of."""
+    """The gates of several sources as those of one; if one does not answer, none are shown."""
 
     def __init__(self, sources: Sequence[GateSource]) -> None:
         self._sources = sources
@@ -150,11 +150,11 @@ class GatesOfSeveral:
     def resolve(
         self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
     ) -> StoredGate:
-        """Record a decision where the gate is."""
+        """Record a decision at the source that has the gate."""
         return self._of(gate_id).resolve(gate_id, decision, note, who=who)
 
     def metrics(self) -> GateMetrics:
-        """Return the figures of all together."""
+        """Return the figures of all sources together."""
         return together([source.metrics() for source in self._sources])
 
     def warming(self) -> list[WarmingTask]:
@@ -162,7 +162,7 @@ class GatesOfSeveral:
         return [task for source in self._sources for task in source.warming()]
 
     def watch(self) -> Iterator[GateNotice]:
-        """Follow all at once, until all have ended; the error of one is that of all."""
+        """Follow all at once, until all have ended; an error of one ends all."""
         told: SimpleQueue[GateNotice | LooptraceError | None] = SimpleQueue()
         for source in self._sources:
             threading.Thread(target=_follow, args=(source, told), daemon=True).start()
@@ -192,7 +192,9 @@ class GatesOfSeveral:
         if not having:
             raise missing[0]
         if len(having) > 1:
-            raise GateError(f"{gate_id} begins the ids of gates of {len(having)} servers; say more")
+            raise GateError(
+                f"{gate_id} begins the ids of gates of {len(having)} servers; give more characters"
+            )
         return having[0]
 
 

@@ -1,4 +1,4 @@
-"""The option by which commands ask a judge about gates that stand on no exact match."""
+"""The option with which commands ask a judge about gates without an exact match."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from looptrace.collector.store import reader
 
 judge_option = click.option(
     "--judge",
-    help="Whom to ask about gates that stand on no exact match: `chat`, a model behind the "
+    help="Judge of gates without an exact match: `chat`, a model behind the "
     "endpoint in [judge] or LOOPTRACE_JUDGE_URL; the name of a plug-in; or `none`. By default "
-    "`chat` where the settings have [judge]. What it says is shown, and decides nothing here.",
+    "`chat` if the settings have [judge]. Its opinion is shown, and decides nothing here.",
 )
 
 
 def judge_of(name: str | None, settings: Settings) -> Judge | None:
-    """Return the judge that is named, else the one of the settings.
+    """Return the named judge, else that of the settings.
 
     Raises:
         JudgeError: if there is no such judge, or it cannot be used.
@@ -35,9 +35,10 @@ def judge_of(name: str | None, settings: Settings) -> Judge | None:
 def opinions(
     judge: Judge | None, analysis: Analysis, events: Sequence[GateEvent], store: Path | None
 ) -> Opinions:
-    """Return what a judge thinks of the gates among events of an analysis.
+    """Return the opinions of a judge about the gates of an analysis.
 
-    What a store has recorded holds; about the other gates a judge is asked, where there is one.
+    Opinions that a store has recorded are used; the judge, if there is one, is asked about the
+    other gates.
     """
     known = _recorded(store)
     events = [event for event in events if event.gate not in known]

@@ -1,4 +1,4 @@
-"""Keys as they are pressed, one at a time and without waiting for a line."""
+"""Reader of single keys, without waiting for a line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Keys = Callable[[float], list[str]]
 
 @contextmanager
 def keyboard() -> Iterator[Keys]:
-    """Take keys from standard input until the end; the terminal is as it was then."""
+    """Read keys from standard input; restore the terminal at the end."""
     if sys.platform == "win32":
         yield _windows_keys
         return
@@ -57,7 +57,7 @@ def _windows_keys(timeout_s: float) -> list[str]:
 
 
 def keys_in(text: str) -> list[str]:
-    """Return the keys of what a terminal sent, arrows as one key each."""
+    """Return the keys in a terminal's input, arrows as one key each."""
     keys: list[str] = []
     while text:
         arrow = next((code for code in _ARROWS if text.startswith(code)), None)

@@ -1,4 +1,4 @@
-"""The options by which a command uses some of the rules alone."""
+"""The options with which a command uses only some of the rules."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ select_option = click.option(
     "--select",
     multiple=True,
     metavar="RULE",
-    help="Use these rules alone, also those that are off; may be given several times.",
+    help="Use only this rule, even if it is off; may be repeated.",
 )
 ignore_option = click.option(
     "--ignore",
     multiple=True,
     metavar="RULE",
-    help="Leave these rules out; may be given several times.",
+    help="Leave this rule out; may be repeated.",
 )

@@ -1,4 +1,4 @@
-"""What the commands share: traces from files or a store, with progress, and how commands end."""
+"""Reading of traces from files or a store, with progress, and writing of reports."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ jobs_option = click.option(
     type=click.IntRange(min=1),
     default=cores,
     show_default="all cores",
-    help="Processes that share the work where the input is large; the report is the same.",
+    help="Processes that share the work on large input; the report is the same.",
 )
 
 _LINE_LENGTH_MAX = 300
@@ -68,8 +68,8 @@ def analysis(
 ) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
-    The turns of a store are judged anew, whatever rules its findings were made with. Without turns
-    it takes less memory.
+    The turns of a store are evaluated again, whatever rules its findings were made with. The
+    analysis takes less memory without turns.
     """
     folder = store_of(paths)
     if folder is None:
@@ -89,7 +89,7 @@ def analysis(
 def turns(
     paths: Sequence[str], settings: Settings
 ) -> tuple[Iterable[pl.DataFrame], Sequence[Skipped]]:
-    """Return the turns of whole tasks, in one part or more, and what was not read."""
+    """Return the turns of whole tasks, in one part or more, and the skipped input."""
     folder = store_of(paths)
     if folder is None:
         spans_read = read(paths)
@@ -103,7 +103,7 @@ def turns(
 def work_on(
     paths: Sequence[str], settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine
 ) -> tuple[Iterable[R], Sequence[Skipped]]:
-    """Return what `work` makes of the turns of whole tasks, part by part, and what was not read."""
+    """Return the results of `work` for the turns of whole tasks, by part, and the skipped input."""
     folder = store_of(paths)
     if folder is not None:
         warn_of_waiting(folder)
@@ -113,18 +113,18 @@ def work_on(
 
 
 def warn_of_waiting(store_dir: Path) -> None:
-    """Name on standard error the spans that a server took and has not stored yet."""
+    """Report on standard error how many spans a server received and has not stored yet."""
     if spans := spans_waiting(store_dir):
         click.echo(
-            f"{store_dir}: {spans} spans that a server took are not stored yet, and are missing "
-            "here. A server that runs stores them within seconds; one that was stopped does so "
-            "when it is started again.",
+            f"{store_dir}: a server received {spans} spans that are not stored yet and are missing "
+            "here. A running server stores them soon; a stopped server stores them when it "
+            "starts again.",
             err=True,
         )
 
 
 def read(paths: Sequence[str]) -> SpansRead:
-    """Read spans, with a progress bar where standard error is a terminal."""
+    """Read spans, with a progress bar if standard error is a terminal."""
     with _reading() as on_bytes:
         found = read_spans(paths, on_bytes)
     _warn_of_cut(found.cut)
@@ -141,9 +141,9 @@ def spooled(paths: Sequence[str], spool: SpanSpool, processes: Processes) -> Rea
 
 @contextmanager
 def _reading() -> Iterator[Callable[[int, int], None]]:
-    """Show how much is read; yields what is to be called with the bytes done and those in all."""
+    """Show the progress of reading; yields a function of the bytes done and the total bytes."""
     if sys.platform != "win32":
-        # Polars hears Ctrl-C, too, and would let a read that waits for a pipe go on.
+        # Polars also handles Ctrl-C, and would let a read that waits for a pipe go on.
         signal.siginterrupt(signal.SIGINT, True)
     console = Console(stderr=True)
     parts = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
@@ -159,9 +159,9 @@ def _warn_of_cut(cut: Sequence[int]) -> None:
 
 @contextmanager
 def judging() -> Iterator[Callable[[int, int], None]]:
-    """Show how much of a store is judged, where standard error is a terminal.
+    """Show the progress of a store's analysis, if standard error is a terminal.
 
-    Yields what is to be called with the buckets that are done and those in all.
+    Yields a function of the buckets done and the total buckets.
     """
     console = Console(stderr=True)
     parts = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -171,7 +171,7 @@ def judging() -> Iterator[Callable[[int, int], None]]:
 
 
 def working(doing: str = "looking for loops") -> Status:
-    """Show on a terminal that the reading is over and the work goes on."""
+    """Show on a terminal that reading is done and the work goes on."""
     return Console(stderr=True).status(doing)
 
 
@@ -194,7 +194,7 @@ def write(report: str | Iterator[str], output: Path | None) -> None:
 
 
 def warn_of(skipped: Iterable[Skipped]) -> None:
-    """Name on standard error what was not read."""
+    """List the skipped input on standard error."""
     parts = list(skipped)
     for part in parts[:_SKIPPED_SHOWN_MAX]:
         click.echo(plain(f"skipped {part.where}: {part.why}", _LINE_LENGTH_MAX), err=True)
@@ -204,10 +204,10 @@ def warn_of(skipped: Iterable[Skipped]) -> None:
 
 @contextmanager
 def needing(extra: str, work: str) -> Iterator[None]:
-    """Name the extra to install where what the work imports is not installed.
+    """Name the extra to install if the work cannot import a package.
 
     Raises:
-        InstallError: if a package is missing that is none of looptrace's own modules.
+        InstallError: if a package is missing that is not one of looptrace's own modules.
     """
     try:
         yield
@@ -216,18 +216,18 @@ def needing(extra: str, work: str) -> Iterator[None]:
             raise
         raise InstallError(
             f"{work} needs {error.name}, which is not installed; "
-            f"install all it needs with: pip install 'looptrace[{extra}]'"
+            f"install it with: pip install 'looptrace[{extra}]'"
         ) from error
 
 
 def store_of(paths: Sequence[str]) -> Path | None:
-    """Return the folder of the store that the paths name, None where they are no store."""
+    """Return the folder of the store that the paths name; None if they are not a store."""
     stores = [Path(path) for path in paths if layout.is_store(Path(path))]
     if not stores:
         return None
     if len(paths) > 1:
         raise click.UsageError(
-            f"{stores[0]} is a store, and a store is read alone; "
+            f"{stores[0]} is a store, which cannot be read together with other paths; "
             "add the other traces to it with `looptrace ingest`."
         )
     return stores[0]

@@ -1,4 +1,4 @@
-"""The screen of `looptrace watch`: gates and tasks that warm up, and what keys do to them."""
+"""The screen of `looptrace watch`: gates, tasks close to a loop, and the keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 DECISION_KEYS: dict[str, tuple[Decision, str]] = {
     "c": ("continue", "go on"),
     "r": ("reviewed", "go on, the cause is gone"),
-    "n": ("not_a_loop", "this is no loop"),
+    "n": ("not_a_loop", "this is not a loop"),
     "x": ("cancel", "cancel the task"),
 }
 UP, DOWN, ESCAPE, ENTER, BACKSPACE = "up", "down", "escape", "enter", "backspace"
@@ -34,7 +34,7 @@ _LINES_AROUND, _LINES_A_GATE = 9, 2
 
 
 class Resolution(NamedTuple):
-    """What somebody at the keyboard decided."""
+    """A decision at the keyboard."""
 
     gate: str
     decision: Decision
@@ -43,7 +43,7 @@ class Resolution(NamedTuple):
 
 @dataclass(slots=True)
 class WatchScreen:
-    """What is shown, which gate is chosen, and the note that is being typed."""
+    """The state of the screen: the gates, the selected gate, and the note that is being typed."""
 
     gates: Sequence[StoredGate] = ()
     warming: Sequence[WarmingTask] = ()
@@ -53,17 +53,17 @@ class WatchScreen:
     _note: str = field(default="")
 
     def show(self, gates: Sequence[StoredGate], warming: Sequence[WarmingTask]) -> None:
-        """Take what is known now; the chosen gate stays chosen while it is open."""
+        """Update the screen; the selected gate stays selected while it is open."""
         self.gates = [gate for gate in gates if gate.decision is None]
         self.warming = warming
         ids = [gate.id for gate in self.gates]
         if self.chosen not in ids:
             self.chosen = next(iter(ids), "")
             if self._decision is not None:
-                self._decision, self.message = None, "The gate is open no longer."
+                self._decision, self.message = None, "The gate is no longer open."
 
     def press(self, key: str) -> Resolution | None:
-        """Take a key; returns a decision when one is complete."""
+        """Handle a key; returns a decision when one is complete."""
         if self._decision is not None:
             return self._type(key)
         self.message = ""
@@ -94,7 +94,7 @@ class WatchScreen:
         return None
 
     def render(self, where: str, now_ns: int, console: Console) -> RenderableType:
-        """Draw the screen, as much of it as there are lines."""
+        """Draw as much of the screen as there are lines."""
         room = max(1, console.height - _LINES_AROUND - min(len(self.warming), console.height // 4))
         shown = room // _LINES_A_GATE or 1
         ids = [gate.id for gate in self.gates]

@@ -1,4 +1,4 @@
-"""`looptrace backtest`: what two settings would have done with the same traces."""
+"""`looptrace backtest`: a comparison of two settings over the same traces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _side(name: str) -> Settings:
     "--prices",
     "prices_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File that says what models cost; without it there is no money in the report.",
+    help="File with the prices of models; without it the report has no costs in money.",
 )
 @click.option(
     "--format",
@@ -74,9 +74,9 @@ def backtest(
 ) -> None:
     """Compare two SETTINGS over PATHS: trace files, folders, globs, a store, or -.
 
-    Says which gates each would have opened, at which turn, and what the turns after it cost.
-    Profiles and files are taken as they stand; LOOPTRACE_ variables change the settings in force
-    only. Exits with 0; and with 2 if some of the input could not be read.
+    The report shows which gates each would have opened, at which turn, and the cost of the turns
+    after it. LOOPTRACE_ variables change the settings in force, but no named profile or file. Exits
+    with 0, and with 2 if some of the input could not be read.
     """
     sides = settings if a is None else _side(a), _side(b)
     table = prices.load(prices_file) if prices_file else None

@@ -1,4 +1,4 @@
-"""`looptrace calibrate`: thresholds out of one's own finished tasks."""
+"""`looptrace calibrate`: thresholds from your own finished tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from looptrace.cli.shared.engine_option import engine_of, engine_options
     type=click.FloatRange(0, 1e6),
     default=1.0,
     show_default=True,
-    help="Tasks without a loop in which any rule may fire, a day, all rules together.",
+    help="Tasks without a loop, per day, in which a rule may fire; for all rules together.",
 )
 @click.option("--write", is_flag=True, help=f"Write the proposals into {FILE_NAME}.")
 @engine_options
@@ -50,10 +50,10 @@ def calibrate(
     address: str | None,
     settings: Settings,
 ) -> None:
-    """Propose thresholds for each kind of task, from the tasks in PATHS that were well.
+    """Propose thresholds for each kind of task, from the tasks in PATHS that went well.
 
-    PATHS are a store, or trace files, folders, globs, or -. Exits with 0; and with 2 if some of the
-    input could not be read, or there are too few finished tasks.
+    PATHS are a store, or trace files, folders, globs, or -. Exits with 0, and with 2 if some of the
+    input could not be read, or if there are too few finished tasks.
     """
     if write:
         _check_environment()
@@ -74,17 +74,17 @@ def calibrate(
 
 
 def _check_environment() -> None:
-    """Refuse to write what a variable would win over, or would have changed before."""
+    """Refuse to write settings that an environment variable overrides."""
     for variable in (THRESHOLD_VARIABLE, PIVOTS_VARIABLE):
         if os.environ.get(variable):
-            raise click.UsageError(f"{variable} is set, and wins over the file; unset it first.")
+            raise click.UsageError(f"{variable} is set, and overrides the file; unset it first.")
 
 
 def _write(before: Settings, settings: Settings) -> None:
     """Write the file whole or not at all.
 
-    The file that the settings came from keeps its comments and its order. Where that cannot be, or
-    where they came from another file, the file says all settings, and what was there stays beside.
+    The file of the settings keeps its comments and its order. If that is not possible, or if the
+    settings came from another file, the file has all settings, and the earlier file is kept.
     """
     path = Path(FILE_NAME)
     own = path.exists() and load(path) == before

@@ -1,4 +1,4 @@
-"""`looptrace train`: a model of one's own for the rule `likely_loop`."""
+"""`looptrace train`: your own model for the rule `likely_loop`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--labels",
     "labels_file",
     type=_FILE,
-    help='Labels, one a line: {"task": ..., "loop": true, "turn": 12}.  [default: what people'
-    " decided of gates, and finished tasks without one]",
+    help='Labels, one a line: {"task": ..., "loop": true, "turn": 12}.  [default: people\'s'
+    " decisions on gates, and finished tasks without a gate]",
 )
 @click.option("--output", type=_FILE, required=True, help="File to write the model to, as JSON.")
 @click.option("--plot", type=_FILE, help="File to write the calibration to, as SVG.")
@@ -34,7 +34,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--without",
     type=click.Choice(list(SIGNS)),
     multiple=True,
-    help="A sign to leave out, such as pause where the times are not real. May be repeated.",
+    help="A sign to leave out, such as pause if the times are not real. May be repeated.",
 )
 @config_option
 @click.pass_context
@@ -47,10 +47,10 @@ def train(
     without: tuple[str, ...],
     settings: Settings,
 ) -> None:
-    """Learn from PATHS when a loop is likely to come: a store, trace files, folders, globs, or -.
+    """Train a model that predicts loops from PATHS: a store, trace files, folders, globs, or -.
 
-    Exits with 0; and with 2 if some of the input could not be read, there is too little to learn
-    from, or scikit-learn is not installed.
+    Exits with 0, and with 2 if some of the input could not be read, if there is too little to learn
+    from, or if scikit-learn is not installed.
     """
     tables, skipped = traces.turns(paths, settings)
     parts = list(tables)

@@ -100,7 +100,7 @@ def decode_proto(data: bytes, where: str = REQUEST) -> DecodedSpans:
         request = LogsData.FromString(data)
     except DecodeError as error:
         return DecodedSpans(
-            problems=[Problem(where, f"it is no protobuf of logs: {error}; {MEND}")]
+            problems=[Problem(where, f"it is not a protobuf of logs: {error}; {MEND}")]
         )
     return _decoded(_records_of_proto(request), where)
 

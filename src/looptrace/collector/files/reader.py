@@ -51,7 +51,7 @@ HEAD_BYTES = 4096
 OnBytes = Callable[[int, int], None]
 Keep = Callable[[pl.DataFrame], None]
 
-_EMPTY = "there is nothing in it; check that the exporter was flushed before its process ended"
+_EMPTY = "the file is empty; check that the exporter was flushed before its process ended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,17 +79,17 @@ def parse_address(path: str) -> ApiAddress:
     system = matched["system"] if matched else None
     if matched is None or system not in _SYSTEMS:
         names = " or ".join(f"{name}+http://…" for name in _SYSTEMS)
-        raise BadAddressError(f"say which system answers there: {names}")
+        raise BadAddressError(f"name the system that answers there: {names}")
     parts = urlsplit(matched["address"])
     asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     known = {"since", *_SYSTEMS[system][1]}
     if unknown := sorted(asked.keys() - known):
         raise BadAddressError(
-            f"{system} takes no {unknown[0]!r} here; it takes {', '.join(sorted(known))}"
+            f"{system} has no parameter {unknown[0]!r} here; it has {', '.join(sorted(known))}"
         )
     since = _SINCE.fullmatch(asked.pop("since", SINCE_DEFAULT))
     if since is None:
-        raise BadAddressError("since must be a number and a unit, as in 30m, 12h or 7d")
+        raise BadAddressError("since must be a number and a unit, such as 30m, 12h or 7d")
     since_s = int(since["count"]) * _UNIT_S[since["unit"]]
     url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     return ApiAddress(system, url, since_s, **asked)

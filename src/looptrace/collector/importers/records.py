@@ -103,5 +103,5 @@ def wrong(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"it has no {error.args[0]!r}"
     if isinstance(error, AttributeError | TypeError):
-        return "a field has another type than such a record has"
+        return "a field has a wrong type"
     return words(error)

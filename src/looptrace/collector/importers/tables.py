@@ -12,7 +12,7 @@ from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, too_l
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
 _MAGIC = b"PAR1"
-_NO_EXPORT = "a Parquet file, but no export that looptrace reads (docs/inputs.md)"
+_NO_EXPORT = "a Parquet file, but not an export that looptrace reads (docs/inputs.md)"
 _SHOWN_MAX = 8  # Columns that are named.
 # Polars panics over some damaged files, which is no Exception.
 _BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)

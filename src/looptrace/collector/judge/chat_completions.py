@@ -234,7 +234,7 @@ def _content(settings: ChatSettings, reply: _Reply) -> str:
     try:
         choices = _decode(reply.body).choices
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _NoAnswerError(f"the response is no chat completion: {error}") from error
+        raise _NoAnswerError(f"the response is not a chat completion: {error}") from error
     if not choices:
         raise _NoAnswerError("the response has no choices.")
     message = choices[0].message
@@ -251,10 +251,10 @@ def _not_ok(settings: ChatSettings, reply: _Reply) -> str:
     """Say what a status means. What refuses a key may quote it, so its text is not repeated."""
     if reply.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         if settings.api_key_variable is None:
-            return f"the server wants a key ({reply.status}); api_key_variable names none."
+            return f"the server requires a key ({reply.status}); set api_key_variable."
         return f"the server refused the key in {settings.api_key_variable} ({reply.status})."
     if httpx.codes.is_redirect(reply.status):
-        return f"the server redirects ({reply.status}), which is not followed; set base_url anew."
+        return f"the server redirects ({reply.status}), which is not followed; correct base_url."
     return _refused(reply)
 
 
@@ -268,7 +268,7 @@ def _is_passing(status: int) -> bool:
 
 
 def _too_slow(settings: ChatSettings) -> str:
-    return f"there was no answer within {settings.timeout_s:g} s."
+    return f"no answer within {settings.timeout_s:g} s."
 
 
 def _hidden(text: str, key: str) -> str:

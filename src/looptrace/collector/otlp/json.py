@@ -60,7 +60,7 @@ OBJECTS_A_SPAN = 200
 
 _GIVE_OTLP = "give OTLP, or an export that looptrace reads (docs/inputs.md)"
 _NO_JSON = f"neither OTLP/JSON nor OTLP/protobuf; {_GIVE_OTLP}"
-_JUNK_BEFORE = "what stands before the export request is no JSON; remove it"
+_JUNK_BEFORE = "the text before the export request is not JSON; remove it"
 MEND = "correct it or export it again"
 
 DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
@@ -118,7 +118,7 @@ def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
 def check_request(data: bytes, bounds: Bounds) -> None:
     """Refuse a request of any signal that would be too many objects. Raises OverBoundsError."""
     if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
-        raise OverBoundsError("the request has more JSON objects than may be in one")
+        raise OverBoundsError("the request has more JSON objects than allowed")
 
 
 def _read_whole(data: bytes, out: DecodedSpans) -> None:
@@ -153,7 +153,7 @@ def _read_document(data: bytes, where: str, out: DecodedSpans) -> None:
         try:
             _read_request(raw, f"{where}[{index}]", out)
         except DATA_ERRORS as error:
-            why = f"no OTLP export request: {words(error)}; {_GIVE_OTLP}"
+            why = f"not an OTLP export request: {words(error)}; {_GIVE_OTLP}"
             out.problems.append(Problem(f"{where}[{index}]", why, foreign=True))
 
 
@@ -192,7 +192,7 @@ def _note_foreign(names: list[str], where: str, out: DecodedSpans) -> None:
     """Report a JSON object that is an export request of no signal; an empty one is of any."""
     if names and not any(_OTHER_SIGNAL.fullmatch(name) for name in names):
         shown = ", ".join(names)[:SHOWN_CHARACTERS_MAX]
-        why = f"JSON, but no OTLP: it has no resourceSpans but {shown}; {_GIVE_OTLP}"
+        why = f"JSON, but not OTLP: it has no resourceSpans but {shown}; {_GIVE_OTLP}"
         out.problems.append(Problem(where, why, foreign=True))
 
 
@@ -314,7 +314,7 @@ def _recover_request(request: bytes, problem: str | None, where: str, out: Decod
         spans_before = len(out.rows)
         _read_prefix(request, error, where, out)
         if len(out.rows) > spans_before:
-            problem += f"; whole spans read of it: {len(out.rows) - spans_before}"
+            problem += f"; complete spans read from it: {len(out.rows) - spans_before}"
     if problem is not None:
         out.problems.append(Problem(where, problem))
 
@@ -331,7 +331,7 @@ def _read_prefix(request: bytes, error: Exception, where: str, out: DecodedSpans
 def words(error: Exception) -> str:
     """Return in plain words what msgspec, or the making of the row, refused."""
     if isinstance(error, RecursionError):
-        return f"nested too deep, what lies below level {DEPTH_MAX} is not read"
+        return f"nested too deep, nothing below level {DEPTH_MAX} is read"
     if isinstance(error, UnicodeDecodeError):
         return "its text is not valid UTF-8"
     text = str(error)

@@ -61,7 +61,7 @@ _PREFIX_BYTES = 4
 _CUT_OFF = "the protobuf message is cut off"
 _MEND = "export it again"
 _NO_SPANS = "no spans, perhaps logs or metrics"
-_UNDECODABLE = "it is not the protobuf that is due here, not UTF-8, or nested too deep"
+_UNDECODABLE = "it is not the expected protobuf, not UTF-8, or nested too deep"
 
 
 @dataclass(frozen=True, slots=True)

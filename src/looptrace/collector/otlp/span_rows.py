@@ -108,8 +108,8 @@ def cut_text(spans: int, attributes: int) -> str:
     """Say that spans have lost attributes, what that may cost, and what to do."""
     return (
         f"attributes lost to a limit of the SDK: {attributes:,}, of {spans:,} of the spans, "
-        "perhaps their session or their messages; set OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096 where "
-        "they are made"
+        "perhaps their session or their messages; set OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096 in the "
+        "agent's process"
     )
 
 

@@ -18,7 +18,7 @@ from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.rendering import Renderer
 
 _NO_LINK = (
-    "This link is not one of this server, or its time is over. Nothing was changed. "
+    "This link is not from this server, or it has expired. Nothing was changed. "
     "Open the gate itself, and sign in with the token of the server."
 )
 # Who resolved a gate, where nobody gave a name.

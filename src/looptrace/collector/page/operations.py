@@ -31,7 +31,7 @@ from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.docs import summary
 
 _HIDDEN = "(an address that is not shown)"
-_NO_WEBHOOK = "The settings have no webhook of this name."
+_NO_WEBHOOK = "The settings have no webhook with this name."
 
 
 @dataclass(frozen=True, slots=True)

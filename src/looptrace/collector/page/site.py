@@ -47,7 +47,9 @@ ASSETS = "/assets/{digest}/{name}"
 _OPEN = (SIGN_IN, "/assets/", f"{decision_links.PATH}/")
 _FORM = "application/x-www-form-urlencoded"
 _FIELDS_MAX = 20
-_WRONG_TOKEN = "That is none of the server's tokens. Look where it was started, and try again."  # noqa: S105
+_WRONG_TOKEN = (
+    "This is not a token of this server. Look where the server was started, and try again."  # noqa: S105
+)
 _FOREIGN_FORM = (
     "This form was not opened in this browser, or its cookie is gone. Nothing was changed. "
     "Go back, reload the page, and send it again."
@@ -213,7 +215,7 @@ async def _form(request: Request) -> dict[str, str]:
         ValueError: if it is none, or too long.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        raise ValueError(f"it is no {_FORM}")
+        raise ValueError(f"it is not {_FORM}")
     body = await bounded_body(request)
     return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
 

@@ -1,1 +1,1 @@
-"""What runs in the agent's process; only `local_engine` needs more than OpenTelemetry."""
+"""Code for the agent's process; only `local_engine` needs more than OpenTelemetry."""

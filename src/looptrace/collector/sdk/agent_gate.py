@@ -1,4 +1,4 @@
-"""The gate of a task, for the agent's author: its state, and what the agent should do now."""
+"""The gate of a task, for the agent's author: its state, and the directive for the agent."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from looptrace.rules.actions import ACTIONS
 
 _logger = logging.getLogger(__name__)
 
-# Tasks whose state is held; of more, the one that changed longest ago is forgotten.
+# Tasks whose state is kept; of more, the one that changed longest ago is forgotten.
 TASKS_MAX = 10_000
-# Weaker directives that stand beside the strongest.
+# Weaker directives that are kept beside the strongest.
 BESIDE_MAX = 10
 
-# Both ends of a gate: what was told before them is over.
+# Both ends of a gate; they end all earlier directives.
 _ENDS = ("gate_opened", "gate_resolved")
 # By action; a person's decision, which has none, comes above them all.
 _STRENGTHS: Mapping[str | None, int] = {
@@ -33,35 +33,35 @@ _STRENGTHS: Mapping[str | None, int] = {
 class GateState:
     """The state of a task, after its last gate event.
 
-    Where there was no event, all but `task` and `broken` have their defaults. Of several
-    directives that nobody has looked at, the strongest is `directive`.
+    Without an event, all fields except `task` and `broken` have their defaults. Of several unread
+    directives, `directive` is the strongest.
     """
 
     task: str
     open: bool = False  # the task must not go on until a person has decided
-    action: str | None = None  # what the rule asks for, such as "warn" or "gate"
-    directive: str | None = None  # what the agent should read now; a reset clears it
+    action: str | None = None  # the action of the rule, such as "warn" or "gate"
+    directive: str | None = None  # the text for the agent to read now; a reset clears it
     beside: tuple[str, ...] = ()  # weaker directives that came with it, the strongest first
     reason: str = ""  # in a person's words
     rule: str = ""
     gate: str = ""  # id of the gate
-    event: str = ""  # id of the last event; another one means that there is news
-    trace_id: str = ""  # of the turn that the last event is about, in hex
+    event: str = ""  # id of the last event; it changes with each event
+    trace_id: str = ""  # of the turn of the last event, in hex
     span_id: str = ""
     decision: str | None = None  # of a person, on the task's last gate; None while it is open
     note: str | None = None  # with the decision
-    broken: bool = False  # looptrace itself failed, so that the state is unknown
+    broken: bool = False  # looptrace itself failed, so the state is unknown
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether a person has given the task up."""
+        """Whether a person has cancelled the task."""
         return self.decision == "cancel"
 
 
 class GateOpenError(LooptraceError, RuntimeError):
     """A task must not go on: its gate is open, or looptrace is broken and `fail_closed` is set.
 
-    Its text is the directive for the agent, else the reason; `state` is the state of the task.
+    Its text is the directive for the agent, or else the reason; `state` is the state of the task.
     """
 
     def __init__(self, state: GateState) -> None:
@@ -69,8 +69,8 @@ class GateOpenError(LooptraceError, RuntimeError):
         self.state = state
 
 
-class TaskCancelled(LooptraceError, RuntimeError):  # noqa: N818 - a decision, and no failure
-    """A person has given the task up: the decision on its gate is `cancel`.
+class TaskCancelled(LooptraceError, RuntimeError):  # noqa: N818 - a decision, not a failure
+    """A person has cancelled the task: the decision on its gate is `cancel`.
 
     Its text has the person's note; `state` is the state of the task.
     """
@@ -86,7 +86,7 @@ Callback = Callable[[GateState], None]
 
 @dataclass(slots=True)
 class _Held:
-    """The state of a task, the notice that it comes from, and whether somebody has looked at it."""
+    """The state of a task, the notice from which it comes, and whether it was read."""
 
     state: GateState
     notice: GateNotice
@@ -94,9 +94,9 @@ class _Held:
 
 
 class Gates:
-    """The states of all tasks that had a gate event; reading one is a look into memory.
+    """The states of all tasks that had a gate event; reading one only reads memory.
 
-    `broken` returns whether looptrace fails at the moment, and `asked` hears of each task that is
+    `broken` returns whether looptrace fails at the moment. `asked` is called for each task that is
     read without an event.
     """
 
@@ -124,14 +124,14 @@ class Gates:
         return replace(state, broken=True) if self._broken() else state
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
-        """Call `callback` with the new state at each gate event; return the way to stop that."""
+        """Call `callback` with the new state at each gate event; return a function that ends it."""
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
     def update(self, notice: GateNotice, names: Iterable[str] = (), *, is_new: bool = True) -> None:
-        """Take an event in, of a task that goes by its own name and by others.
+        """Handle an event of a task, which has its own name and others.
 
-        Of an event that is not new only the name of its task may be news.
+        Of a known event only the name of its task may be new.
         """
         with self._changed:
             held = self._held.get(notice.task)
@@ -139,9 +139,9 @@ class Gates:
             if not (held and _belongs_to_decision(notice, held)):
                 shown = _with_unread(state, held) if held and not held.is_read else state
                 if held and held.state.open and notice.type not in _ENDS:
-                    # What is told beside an open gate does not close it.
+                    # Another event does not close an open gate.
                     shown = state = replace(held.state, event=notice.id)
-                # A trace stands for its task, for whoever does not name one.
+                # A caller that does not name a task uses the trace as its name.
                 latest = _Held(shown, notice)
                 for name in (notice.task, *names, notice.trace_id):
                     if self._has_other_gate(name, notice):
@@ -158,7 +158,7 @@ class Gates:
                 _logger.exception("a looptrace callback failed")
 
     def _has_other_gate(self, name: str, notice: GateNotice) -> bool:
-        """Return whether another gate is open than the one that a notice resolves."""
+        """Return whether the open gate is not the one that a notice resolves."""
         held = self._held.get(name)
         is_open = held is not None and held.state.open and held.state.gate != notice.gate
         return is_open and notice.type == "gate_resolved"
@@ -170,7 +170,7 @@ class Gates:
 
 
 def _state_of(notice: GateNotice, held: _Held | None) -> GateState:
-    """Return the state after a notice, if all before it was read."""
+    """Return the state after a notice, if all earlier ones were read."""
     before = held.state if held and notice.type not in _ENDS else notice
     return GateState(
         task=notice.task,
@@ -189,14 +189,14 @@ def _state_of(notice: GateNotice, held: _Held | None) -> GateState:
 
 
 def _belongs_to_decision(notice: GateNotice, held: _Held) -> bool:
-    """Return whether it is the reset that comes with a decision, and says less."""
+    """Return whether the notice is the reset of a decision, which says less than the decision."""
     at = (notice.trace_id, notice.span_id)
     decided = held.notice.type == "gate_resolved" and notice.type == "counter_reset"
     return decided and at == (held.notice.trace_id, held.notice.span_id)
 
 
 def _with_unread(state: GateState, held: _Held) -> GateState:
-    """Return the state with the directives before it, which nobody has looked at."""
+    """Return the state with the earlier directives that were not read."""
     before = held.state
     if not state.action or state.open or not before.directive:
         return state
@@ -217,18 +217,18 @@ class AgentGate:
     fail_closed: bool = False
 
     def check(self) -> GateState:
-        """Return the state of the task; it costs a look into memory."""
+        """Return the state of the task; this only reads memory."""
         return self.gates.state(self.task)
 
     def raise_if_open(self) -> GateState:
-        """Return the state of the task where it may go on.
+        """Return the state of the task if it may go on.
 
-        Before the first step of a task a server is asked for its open gates, for 2 s at most. Where
-        it does not answer, the task goes on, and a later step asks again.
+        Before the first step of a task this asks a server for its open gates, for 2 s at most. If
+        the server does not answer, the task goes on, and a later step asks again.
 
         Raises:
-            TaskCancelled: if a person has given the task up.
-            GateOpenError: if it must not; with `fail_closed` also if its state is unknown.
+            TaskCancelled: if a person has cancelled the task.
+            GateOpenError: if its gate is open; with `fail_closed` also if its state is unknown.
         """
         is_known = self.is_known(self.task)
         state = self.check()
@@ -241,9 +241,9 @@ class AgentGate:
         return state
 
     def resolve(self, decision: str = "reviewed", note: str | None = None) -> None:
-        """Let the task go on, as a person has decided.
+        """Resolve the gate by a person's decision.
 
-        `decision` is `continue`, `reviewed`, `cancel` or `not_a_loop`; `note` reaches the agent
+        `decision` is `continue`, `reviewed`, `cancel` or `not_a_loop`. `note` reaches the agent
         with it, and is shown when the same loop comes back.
 
         Raises:
@@ -257,7 +257,7 @@ class AgentGate:
         """Wait until a person has decided; return False after `timeout_s` seconds.
 
         Raises:
-            TaskCancelled: if a person has given the task up.
+            TaskCancelled: if a person has cancelled the task.
         """
         if not self.gates.wait(self.task, timeout_s):
             return False
@@ -267,5 +267,5 @@ class AgentGate:
         return True
 
     async def wait_async(self, timeout_s: float) -> bool:
-        """Wait as `wait` does, without holding up the event loop."""
+        """Wait like `wait`, without blocking the event loop."""
         return await asyncio.to_thread(self.wait, timeout_s)

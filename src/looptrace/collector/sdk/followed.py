@@ -1,4 +1,4 @@
-"""What the stream of a process asks for: tasks that it was asked about, and traces that it runs."""
+"""The names that a process follows on its stream: tasks that were asked for, and its traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_paths import STREAM_NAMES_MAX
 
-# A trace in which no span has ended for so long is asked for no more, unless its gate is open.
+# A trace without an ended span for so long is no longer followed, unless its gate is open.
 TRACE_IDLE_S = 600.0
 # Names with an open gate that are kept however old they are.
 WAITS_MAX = STREAM_NAMES_MAX // 2
@@ -26,9 +26,9 @@ class Names:
 
 
 class Followed:
-    """The names that a process asks for, and those of them that its stream was told.
+    """The names that a process follows, and those that its server already has.
 
-    Of too many tasks or traces those go that were used longest ago. Any thread may use it.
+    Of too many tasks or traces the least recently used are dropped. Any thread may use it.
     """
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class Followed:
         self.renew()
 
     def renew(self) -> None:
-        """Go on in a forked process, where nobody holds the lock of the other one."""
+        """Go on in a forked process, where no thread holds the parent's lock."""
         self._lock = threading.Lock()
 
     def add(
         self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
     ) -> bool:
-        """Ask for names; return whether the stream has to be told of any."""
+        """Add names; return whether any must be sent to the server."""
         now_s = time.monotonic()
         with self._lock:
             self._service = service or self._service
@@ -62,7 +62,7 @@ class Followed:
             return is_new
 
     def note(self, notice: GateNotice) -> None:
-        """Keep what waits for a person, until it does no more."""
+        """Keep names that wait for a person, until they do no longer."""
         names = {notice.task, notice.trace_id, *notice.names}
         with self._lock:
             if notice.type == "gate_opened" and len(self._waits) < WAITS_MAX:
@@ -71,15 +71,15 @@ class Followed:
                 self._waits -= names
 
     def whole(self) -> dict[str, Any]:
-        """Return what a stream that begins is told."""
+        """Return the names with which a stream begins."""
         with self._lock:
             self._told = self._wanted()
             return _body(self._told, Names(), self._service)
 
     def change(self) -> tuple[dict[str, Any], Names] | None:
-        """Return what a stream that has begun is to be told, and what it knows then, if anything.
+        """Return the new names for a running stream, and the names that it has then, or None.
 
-        Names that go are told with the next new one.
+        Dropped names are sent with the next new one.
         """
         with self._lock:
             wanted, told = self._wanted(), self._told
@@ -89,7 +89,7 @@ class Followed:
             return (_body(new, gone, self._service), wanted) if is_new else None
 
     def told(self, known: Names) -> None:
-        """Note what the stream knows now."""
+        """Record the names that the server has now."""
         with self._lock:
             self._told = known
 
@@ -100,7 +100,7 @@ class Followed:
         return Names(set(self._tasks), set(self._traces))
 
     def _trim(self, used: dict[str, float], idle_s: float) -> None:
-        """Let the oldest names go that are too many, or were not used since a time."""
+        """Drop the oldest names that are too many, or were not used since a time."""
         surplus = len(used) - STREAM_NAMES_MAX
         for name, at_s in list(used.items()):
             if surplus <= 0 and at_s >= idle_s:

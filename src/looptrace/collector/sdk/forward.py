@@ -1,4 +1,4 @@
-"""The engine that forwards: spans go to a server as they end, and its gates come back."""
+"""The forwarding engine: it sends ended spans to a server, and follows the server's gates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from looptrace.collector.sdk.gate_stream import GateStream, Server
 
 Protocol = Literal["http", "grpc"]
 
-# Attributes of a span that hold for all below it. It ends last, so that each span takes them along.
+# Attributes of a span that apply to all spans below it. It ends last, so each of them gets a copy.
 INHERITED = (
     *(semconv.TASK_ID, semconv.TASK_PARENT_ID, semconv.TASK_KIND, semconv.PHASE),
     semconv.ITERATION,
@@ -30,7 +30,7 @@ class ForwardEngine:
     """Sends spans to an endpoint by the official exporters."""
 
     def __init__(self, exporter: SpanExporter, servers: Sequence[Server]) -> None:
-        """Send by an exporter; gates come from one server, or from those that share the tasks."""
+        """Send with an exporter; gates come from one server, or from those that share the tasks."""
         self._exporter = exporter
         self._servers = servers
         self._streams: list[GateStream] = []
@@ -44,7 +44,7 @@ class ForwardEngine:
     def follow(
         self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
     ) -> None:
-        """Let the streams ask for tasks, or sessions of a service, and for turns in traces."""
+        """Follow tasks, or sessions of a service, and turns in traces."""
         tasks, traces = list(tasks), list(traces)
         for stream in self._streams:
             stream.follow(tasks=tasks, traces=traces, service=service)
@@ -55,7 +55,7 @@ class ForwardEngine:
         The events of turns in their traces are followed.
 
         Raises:
-            OSError: if the exporter gave them up.
+            OSError: if the exporter gave up.
         """
         traces = {span.context.trace_id for span in spans if span.context}
         self.follow(traces=map(format_trace_id, traces))
@@ -66,16 +66,16 @@ class ForwardEngine:
             raise OSError(f"{len(spans)} spans could not be sent")
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        """Send a person's decision to the server with the gate; its effect comes back by a stream.
+        """Send a person's decision to the server with the gate; the event comes back by a stream.
 
         Raises:
-            OSError: if none takes it.
+            OSError: if no server accepts it.
         """
         refused: OSError | None = None
         for server in self._servers if state.gate else ():
             try:
                 return server.resolve(str(state.gate), decision, note)
-            except OSError as error:  # Another has the gate, or none can be reached.
+            except OSError as error:  # Another server has the gate, or none can be reached.
                 refused = error
         if refused is not None:
             raise refused
@@ -85,7 +85,7 @@ class ForwardEngine:
         """Return the gates that a server has open, of a task or a session of a service.
 
         Raises:
-            OSError, HTTPException, ValueError: if one does not say so within its part of
+            OSError, HTTPException, ValueError: if a server does not answer within its part of
                 `timeout_s` seconds.
         """
         share_s = timeout_s / max(1, len(self._servers))
@@ -105,7 +105,7 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
     Without an endpoint the exporter reads the standard variables of the environment.
     """
     headers = {"authorization": f"Bearer {token}"} if token else None
-    # Imported when it is needed, because each takes a while.
+    # Imported only when needed, because each takes a while.
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc  # noqa: PLC0415
 
@@ -118,7 +118,7 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
 
 
 def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> ReadableSpan:
-    """Return a copy of a span that has the `INHERITED` attributes of the spans above it."""
+    """Return a copy of a span with the `INHERITED` attributes of the spans above it."""
     own: dict[str, AttributeValue] = dict(span.attributes or {})
     inherited: dict[str, AttributeValue] = {}
     parent, seen = span.parent, set[int]()

@@ -1,8 +1,8 @@
 """Gates that come back from a server: a stream of server-sent events, followed on a thread.
 
 The server writes each gate event as one event with an id and, as data, a JSON object with the
-fields of `GateNotice`. A connection that ends is begun anew, after a wait that grows, from the
-last id.
+fields of `GateNotice`. A connection that ends is opened again from the last id, after a growing
+wait.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _logger = logging.getLogger(__name__)
 # A server sends something at least this often, if only a comment.
 SILENCE_S_MAX = 60.0
 RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0
-# A server is told of new names this often at most, and has so long to take them.
+# New names are sent to a server this often at most, and it has so long to accept them.
 CHANGE_EVERY_S, CHANGE_S_MAX = 0.1, 5.0
 # One event has one directive and one reason in it.
 LINE_BYTES_MAX = 64 * 1024
 
-# The waits of many processes differ. The random module's own generator belongs to the agent, which
-# may have seeded it.
+# The waits of many processes must differ. The random module's own generator belongs to the agent,
+# which may have seeded it.
 _chance = SystemRandom()
 
 TOKEN_VARIABLE = "LOOPTRACE_TOKEN"  # noqa: S105 - the name of a variable
@@ -55,24 +55,24 @@ _TYPES = {"str": str, "int": int, "str | None": str}
 
 
 class TokenError(InputError, OSError):
-    """A server does not take the token, or asks for one."""
+    """A server refuses the token, or asks for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the gates come from.
+    """The address of a server with gates.
 
     Raises:
-        ValueError: if the address is no http or https one.
+        ValueError: if the address is not an http or https address.
     """
 
-    url: str  # scheme, host and port; of a path only what stands before `/v1`
+    url: str  # scheme, host and port; of a path only the part before `/v1`
     token: str | None = None
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{self.url!r} is no address; it must be like http://localhost:4318")
+            raise ValueError(f"{self.url!r} is not an address such as http://localhost:4318")
 
     def request(
         self,
@@ -88,9 +88,9 @@ class Server:
         `timeout_s` bounds each wait for the server.
 
         Raises:
-            TokenError: if the server does not take the token.
+            TokenError: if the server refuses the token.
             OSError: if the server cannot be reached.
-            HTTPException: if its answer is no HTTP.
+            HTTPException: if its answer is not HTTP.
         """
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
@@ -102,9 +102,9 @@ class Server:
         response = connection.getresponse()
         if response.status == HTTPStatus.UNAUTHORIZED:
             connection.close()
-            wrong = "does not take this token" if self.token else "asks for a token"
+            wrong = "refuses this token" if self.token else "asks for a token"
             raise TokenError(
-                f"{self.url} {wrong}; set {TOKEN_VARIABLE} to one of those that the server reads "
+                f"{self.url} {wrong}; set {TOKEN_VARIABLE} to a token that the server reads "
                 "from --token-file or LOOPTRACE_TOKENS."
             )
         return connection, response
@@ -112,12 +112,12 @@ class Server:
     def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:
         """Return the notices of the gates that are open now, of a task or a session of a service.
 
-        They are what a stream of the task begins with, up to its first comment.
+        A stream of the task begins with them, up to its first comment.
 
         Raises:
-            OSError: if the server cannot be reached, or does not tell within `timeout_s` seconds.
-            HTTPException: if its answer is no HTTP.
-            ValueError: if an event is none.
+            OSError: if the server cannot be reached, or does not answer within `timeout_s` seconds.
+            HTTPException: if its answer is not HTTP.
+            ValueError: if an event cannot be read.
         """
         asked = {"task": task} | ({"service": service} if service else {})
         path = f"{STREAM_PATH}?{urlencode(asked)}"
@@ -136,7 +136,7 @@ class Server:
         """Send a person's decision to the server.
 
         Raises:
-            OSError: if the server cannot be reached, or does not take it.
+            OSError: if the server cannot be reached, or refuses it.
         """
         body = json.dumps({"decision": decision, "note": note})
         path = RESOLVE_PATH.format(id=quote(gate, safe=""))
@@ -150,14 +150,14 @@ Response = tuple[HTTPConnection, HTTPResponse]
 
 
 class GateStream:
-    """Follows the gates of what a process asks for until nobody holds it any more.
+    """Follows the gates of a process's names, until no code holds the stream any more.
 
-    Also in a forked process. A stream begins with all names and after the last id, and the server
-    is told of new ones beside it.
+    It also works in a forked process. A stream begins with all names and after the last id; new
+    names are sent beside it.
     """
 
     def __init__(self, server: Server, notify: Callable[[GateNotice], None]) -> None:
-        self.failures = 0  # connections that ended or did not come about
+        self.failures = 0  # connections that ended or failed
         self.nonsense = 0  # events that could not be read
         self.last_id = ""
         self._server = server
@@ -170,12 +170,12 @@ class GateStream:
     def follow(
         self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
     ) -> None:
-        """Ask for the events of some tasks, or sessions of a service, and of turns in traces."""
+        """Follow the events of some tasks, or sessions of a service, and of turns in traces."""
         if self._followed.add(tasks=tasks, traces=traces, service=service):
             self._changer.wake()
 
     def close(self) -> None:
-        """Follow no longer; a connection that is open ends with the process."""
+        """Stop following; an open connection ends with the process."""
         self._closed = True
         self._worker.close(0)
         self._changer.close(0)
@@ -191,7 +191,7 @@ class GateStream:
             self._changer.start()
 
     def take(self, event_id: str, data: str) -> None:
-        """Take one event in, or count it as nonsense; without data the id alone."""
+        """Handle one event, or count it as unreadable; without data, keep only its id."""
         try:
             notice = notice_of_json(json.loads(data)) if data else None
         except (ValueError, RecursionError):
@@ -203,12 +203,12 @@ class GateStream:
             self._notify(notice)
 
     def _asking(self) -> tuple[str, dict[str, str]]:
-        """Return the body and the headers that begin a stream."""
+        """Return the body and the headers of the request of a stream."""
         last_id = {"Last-Event-ID": self.last_id} if self.last_id else {}
         return json.dumps(self._followed.whole()), _STREAM_HEADERS | _JSON_HEADERS | last_id
 
     def _opened(self, response: HTTPResponse) -> None:
-        """Note that the server follows; names that came meanwhile are told."""
+        """Note that the server follows the names; names that came meanwhile are sent."""
         stream_id = response.headers.get(STREAM_HEADER)
         if stream_id and not self._stream_id:
             self._stream_id = stream_id
@@ -219,7 +219,7 @@ class GateStream:
         self.failures += 1
 
     def _tell(self) -> bool:
-        """Tell the server of new names, where a stream is open; return whether it knows them."""
+        """Send new names to the server if a stream is open; return whether it has them."""
         if not (stream_id := self._stream_id) or (change := self._followed.change()) is None:
             return True
         body, known = change
@@ -230,7 +230,7 @@ class GateStream:
             )
             connection.close()
         except (OSError, HTTPException) as error:
-            _logger.debug("%s was told of no names: %s", self._server.url, error)
+            _logger.debug("names could not be sent to %s: %s", self._server.url, error)
             return False
         if response.status == HTTPStatus.OK:
             self._followed.told(known)
@@ -238,7 +238,7 @@ class GateStream:
 
 
 def notice_of_json(fields_: Any) -> GateNotice:
-    """Read an event's JSON object; fields that `GateNotice` lacks are left out.
+    """Read an event's JSON object; fields that `GateNotice` lacks are ignored.
 
     Raises:
         ValueError: if it is not an object, lacks a field, or one has the wrong type.
@@ -258,7 +258,7 @@ def notice_of_json(fields_: Any) -> GateNotice:
 
 
 def _checked(name: str, kind: str, value: Any) -> Any:
-    """Return the value of a field as a notice has it.
+    """Return the value of a field in the form of a notice.
 
     Raises:
         ValueError: if it has the wrong type.
@@ -272,7 +272,7 @@ def _checked(name: str, kind: str, value: Any) -> Any:
 
 
 def events_in(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
-    """Read server-sent events: the id and the data of each, "" where it has none."""
+    """Read server-sent events: the id and the data of each, "" if it has none."""
     event_id, data = "", list[str]()
     for raw in lines:
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
@@ -287,7 +287,7 @@ def events_in(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
 
 
 def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float, None, None]:
-    """Read the stream again and again; nothing here holds its owner while it waits."""
+    """Read the stream again and again; no reference here keeps its owner alive while it waits."""
     wait_s, refused = RETRY_FIRST_S, False
     while (held := stream()) is not None and not held._closed:
         asking, came = held._asking(), False
@@ -332,7 +332,7 @@ def _events_of_stream(
 
 
 def _change(stream: weakref.ref[GateStream]) -> Generator[float, None, None]:
-    """Tell the server of new names; nothing here holds the stream while it waits."""
+    """Send new names to the server; no reference here keeps the stream alive while it waits."""
     while (held := stream()) is not None and not held._closed:
         wait_s = SILENCE_S_MAX if held._tell() else RETRY_FIRST_S
         pause = held._changer.pause
@@ -342,7 +342,7 @@ def _change(stream: weakref.ref[GateStream]) -> Generator[float, None, None]:
 
 
 def events_of(server: Server) -> Iterator[tuple[str, str]]:
-    """Follow the events of all tasks on one connection; raises where that fails."""
+    """Follow the events of all tasks on one connection; raises if that fails."""
     opened = server.request("GET", STREAM_PATH, headers=_STREAM_HEADERS)
     return ((event_id, data) for event_id, data in _events_on(opened) if data)
 

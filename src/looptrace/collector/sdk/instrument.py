@@ -1,4 +1,4 @@
-"""One call that sets everything up from the environment, where there is no provider yet."""
+"""One call that sets up everything from the environment, also without a provider."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from looptrace.collector.sdk.forward import Protocol, exporter_to
 from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE
 from looptrace.collector.sdk.processor import LoopSpanProcessor, ProcessorOptions
 
-if TYPE_CHECKING:  # An agent that forwards its spans has none of what this imports.
+if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
     from looptrace.analyzer.settings.sections import Settings
 
 ENDPOINT_VARIABLE = "LOOPTRACE_ENDPOINT"
@@ -36,12 +36,13 @@ def instrument(
 ) -> LoopSpanProcessor:
     """Watch the agents of this process for loops; return the processor, for its gates.
 
-    The tracer provider that is set is used, else one is made and set. Spans are exported too where
-    an `OTEL_EXPORTER_OTLP_*ENDPOINT` is set and `OTEL_TRACES_EXPORTER` is not `none`. With
-    `LOOPTRACE_ENDPOINT` (and `LOOPTRACE_TOKEN`) a looptrace server looks for loops, by its own
-    settings; else this process does, by `settings`. Gates come from there, or from the servers that
-    `LOOPTRACE_GATES` names with commas between them. With `OTEL_SDK_DISABLED` nothing is watched.
-    Spans of a provider made here keep 4,096 attributes, unless the environment has a limit.
+    This uses the current tracer provider, or makes and sets one. It also exports spans if an
+    `OTEL_EXPORTER_OTLP_*ENDPOINT` is set and `OTEL_TRACES_EXPORTER` is not `none`. With
+    `LOOPTRACE_ENDPOINT` (and `LOOPTRACE_TOKEN`) a looptrace server looks for loops, with its own
+    settings; otherwise this process does, with `settings`. Gates come from there, or from the
+    servers in `LOOPTRACE_GATES`, separated by commas. With `OTEL_SDK_DISABLED` looptrace watches
+    nothing. Spans of a provider made here keep 4,096 attributes, unless the environment sets a
+    limit.
 
     Raises:
         ValueError: if an address or a protocol in the environment is not one.
@@ -65,22 +66,22 @@ def instrument(
 
 
 def _limits(environment: Mapping[str, str]) -> SpanLimits:
-    """Return limits that a conversation fits in, where the environment sets none."""
+    """Return limits that fit a conversation, unless the environment sets some."""
     if any(environment.get(name) for name in LIMIT_VARIABLES):
         return SpanLimits()
     return SpanLimits(max_span_attributes=ATTRIBUTES_MAX)
 
 
 def _export(provider: TracerProvider, environment: Mapping[str, str]) -> None:
-    """Add an exporter by the standard variables; it reads the rest of them itself."""
+    """Add an exporter from the standard variables; it reads the rest of them itself."""
     endpoint = next((environment[name] for name in OTLP_VARIABLES if environment.get(name)), "")
     if not endpoint or environment.get(EXPORTER_VARIABLE, "otlp") == "none":
         return
     if _server(endpoint) == _server(environment.get(ENDPOINT_VARIABLE, "")):
-        return  # The processor sends the spans there, with what they inherit.
+        return  # The processor sends the spans there, with their inherited attributes.
     protocol = next((environment[n] for n in PROTOCOL_VARIABLES if environment.get(n)), "http")
     if protocol.split("/")[0] not in ("http", "grpc"):
-        raise ValueError(f"{protocol!r} is no protocol; it must be http/protobuf or grpc")
+        raise ValueError(f"{protocol!r} is not a protocol; it must be http/protobuf or grpc")
     wire: Protocol = "grpc" if protocol == "grpc" else "http"
     provider.add_span_processor(BatchSpanProcessor(exporter_to(None, wire, None)))
 

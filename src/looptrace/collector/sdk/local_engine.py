@@ -1,4 +1,4 @@
-"""The engine in the agent's own process: spans in, gate events out, the same as in batch."""
+"""The engine in the agent's own process; its gate events are those of a batch analysis."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.open_spans import service_in
 from looptrace.errors import LooptraceError
 
-# How often idle tasks are looked for.
+# How often the engine looks for idle tasks.
 FORGET_EVERY_S = 3_600
 
 
 class ForkedError(LooptraceError, RuntimeError):
-    """The engine was at work before this process was forked, and cannot go on here."""
+    """The engine worked before this process was forked, and cannot go on here."""
 
 
 class LocalEngine:
     """Makes turns of spans as they end, and looks for loops in them.
 
-    Polars cannot be used in a process that was forked after it was: there the engine refuses. A
-    server that forks its workers begins to work after that, or forwards its spans.
+    Polars does not work in a forked process if it was used before the fork; the engine refuses to
+    run there. A server that forks its workers must start the engine after the fork, or forward its
+    spans.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -43,25 +44,25 @@ class LocalEngine:
         self._directives = settings.directives
         self._sameness = settings.policy.sameness
         self._notify: Callable[[list[GateNotice]], object] = list  # until it is started
-        self._service = ""  # of the spans that came last
-        self._pid: int | None = None  # of the process in which it works
+        self._service = ""  # of the last spans
+        self._pid: int | None = None  # of the process in which the engine runs
         self._lock = threading.Lock()
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
     def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
-        """Hand every gate event from now on to `notify`."""
+        """Call `notify` with every gate event from now on."""
         self._notify = notify
 
     def follow(
         self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
     ) -> None:
-        """Do nothing: all that is told here is of this process."""
+        """Do nothing: all events here are of this process."""
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
-        """Take spans that have ended, and notify of the events that follow.
+        """Process ended spans, and notify of the events that follow.
 
-        The agent's own span mostly ends last and names the task of the others, so that the spans
-        still open above them are read too.
+        The agent's own span usually ends last and names the task of the others, so the spans that
+        are still open above them are read, too.
 
         Raises:
             ForkedError: in a process that was forked after the engine had begun to work.
@@ -74,7 +75,7 @@ class LocalEngine:
         self._notify(notices)
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        """Take a person's decision as their message at this moment.
+        """Treat a person's decision as their message at this moment.
 
         Raises:
             ForkedError: as `take`.
@@ -83,7 +84,7 @@ class LocalEngine:
         with self._lock:
             now_ns = time.time_ns()
             names = {state.task}
-            if not state.event:  # What the author calls the task may be a session.
+            if not state.event:  # The author's name of the task may be that of a session.
                 names.add(session_name(state.task, self._service))
             resolutions = [
                 Resolution(
@@ -103,11 +104,11 @@ class LocalEngine:
         self._notify(notices)
 
     def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:  # noqa: ARG002
-        """Return none: whatever opened a gate here has notified of it."""
+        """Return no gates: every gate that was opened here was notified."""
         return []
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
-        """Take the turns that were waiting for a span that does not come any more.
+        """Process the turns that waited for a span that does not come any more.
 
         Raises:
             ForkedError: as `take`.
@@ -125,7 +126,7 @@ class LocalEngine:
             raise ForkedError("this process was forked; create the processor after the fork")
 
     def _notices(self, fed: Fed) -> list[GateNotice]:
-        """Return what was told; what only moved to another task has the id that it had."""
+        """Return the events; an event that only moved to another task keeps its id."""
         if time.monotonic() > self._forget_s:
             self._live.engine.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S

@@ -10,20 +10,20 @@ from opentelemetry.sdk.trace import ReadableSpan, Span
 from looptrace.analyzer.normalize.span_kinds import kind_of
 from looptrace.bounded_dict import BoundedDict
 
-# Parents further up are not looked at; no framework seen nests more than some twenty spans.
+# Parents further up are ignored; the known frameworks nest at most some twenty spans.
 ANCESTORS_MAX = 100
 
 
 class OpenSpans:
-    """A bounded record of open spans, and of the parents of those that ended lately.
+    """A bounded record of open spans, and of the parents of recently ended spans.
 
-    Spans go by their ids alone, which are random 64 bits. Adding and ending are single operations
-    on dictionaries, which threads share safely; they are all that an agent's thread does here.
+    The keys are span ids, which are random 64 bits. Adding and ending are single operations on
+    dictionaries, which threads share safely; an agent's thread does nothing else here.
     """
 
     def __init__(self, spans_max: int) -> None:
-        self.untracked = 0  # spans that came when there were too many
-        self.service: str | None = None  # of the process, as its spans say it
+        self.untracked = 0  # spans that began when there were too many
+        self.service: str | None = None  # of the process, from its spans
         self._spans_max = spans_max
         self._open: dict[int, Span] = {}
         # Of spans that ended; 0 where there is none.
@@ -52,7 +52,7 @@ class OpenSpans:
     def knows(self, trace_id: str) -> bool:
         """Return whether a trace (id in hex) was begun in this process, or goes through it.
 
-        Of what is no such id it is False.
+        For anything that is not such an id the result is False.
         """
         try:
             return int(trace_id, 16) in self._traces
@@ -86,7 +86,7 @@ class OpenSpans:
 
 
 def service_in(resource: Resource) -> str:
-    """Return the name of the service that a resource names, "" where it names none."""
+    """Return the service that a resource names, "" if it names none."""
     return str(resource.attributes.get(SERVICE_NAME, ""))
 
 

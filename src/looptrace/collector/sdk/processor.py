@@ -1,7 +1,8 @@
-"""The span processor: one line in the agent's process, and its loops are seen.
+"""The span processor, with which one line in the agent's process watches for loops.
 
-It never raises and never blocks: a span is noted when it starts and queued when it ends, and all
-else happens on another thread. `local` looks for loops there; `forward` sends the spans on.
+It never raises and never blocks: it notes a span when it starts and queues it when it ends;
+everything else happens on another thread. `local` looks for loops there; `forward` sends the spans
+on.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
 from looptrace.semconv import SCOPE
 
-if TYPE_CHECKING:  # An agent that forwards its spans has none of what this imports.
+if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
     from looptrace.analyzer.settings.sections import Settings
 
 _logger = logging.getLogger(__name__)
 
-# Spans that may be open at once; a process with more has a leak of its own.
+# Spans that may be open at once; a process with more leaks spans.
 OPEN_SPANS_MAX = 10_000
 MS_PER_S = 1_000
-# How long a first step waits to learn whether its task has an open gate.
+# How long a first step waits for the answer whether its task has an open gate.
 ASK_S = 2.0
-# Where that was not to be learned, steps go on for so long before one asks again.
+# Without an answer, steps go on for so long before one asks again.
 ASK_AGAIN_S = 30.0
 ENDPOINT = "http://localhost:4318"
 
@@ -51,21 +52,21 @@ NoticeSink = Callable[[list[GateNotice]], None]
 
 
 class Engine(Protocol):
-    """What takes the spans: it looks for loops in them, or sends them on."""
+    """The consumer of spans: it looks for loops in them, or sends them on."""
 
     def start(self, notify: NoticeSink) -> None:
-        """Begin; `notify` gets every gate event from now on."""
+        """Start; `notify` gets every gate event from now on."""
 
     def follow(
         self, *, tasks: Iterable[str] = (), traces: Iterable[str] = (), service: str | None = None
     ) -> None:
-        """Notify from now on of tasks, or sessions of the service, and of turns in traces, too."""
+        """Also follow tasks, or sessions of the service, and turns in traces, from now on."""
 
     def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
-        """Take spans that have ended, and those of their traces that are still open."""
+        """Process ended spans, and the spans of their traces that are still open."""
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        """Take a person's decision on an open gate."""
+        """Apply a person's decision on an open gate."""
 
     def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:
         """Return the gates that were opened before this process began.
@@ -74,7 +75,7 @@ class Engine(Protocol):
         """
 
     def close(self, timeout_s: float) -> None:
-        """Finish what was begun."""
+        """Finish the started work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,39 +83,41 @@ class QueueLimits:
     """The bounds of the queue between the agent's threads and the engine."""
 
     spans_max: int = 8_192  # spans that may wait; more are dropped
-    batch_max: int = 512  # spans that the engine takes at once
+    batch_max: int = 512  # spans that the engine processes at once
     delay_s: float = 0.05  # how long the first span of a batch waits
     stuck_s: float = 30.0  # the engine counts as broken when one batch takes longer
 
 
 class ProcessorOptions(TypedDict, total=False):
-    """The keywords of every call that makes a processor; all of them may be left out."""
+    """The keywords of every call that makes a processor; all are optional."""
 
     limits: QueueLimits  # of the queue between the agent's threads and the engine
     emit: Emit  # where gate events are written: "span_event" by default
-    content: bool  # whether they may quote the agent's work; not by default
+    content: bool  # whether they may quote the agent's work; off by default
     fail_closed: bool  # whether `raise_if_open` also raises while the task's state is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """What became of the spans and events of a process so far.
+    """Counts of the spans and events of a process so far.
 
     Spans are dropped because the queue was full (`queue_full`), because the engine failed
     (`failed`), or because they came after the end (`closed`).
     """
 
-    taken: int  # spans that the engine took
+    taken: int  # spans that the engine processed
     waiting: int  # spans in the queue now
     dropped: dict[str, int]  # spans that were lost, by reason
-    untracked: int  # spans that were open when too many were, so that no event reaches them
+    untracked: (
+        int  # spans that were not tracked because too many were open, so no event reaches them
+    )
     cut: int  # spans that had lost attributes to a limit of the SDK
     emitted: int  # gate events that were written on spans or as log records
-    held_back: int  # gate events that were not, because their loop had enough of them
-    errors: dict[str, int]  # failures of looptrace in the agent's own threads, by where
+    held_back: int  # gate events that were not written, because their loop had enough of them
+    errors: dict[str, int]  # failures of looptrace in the agent's own threads, by place
 
 
-# A server takes batches, and a little later.
+# A server gets larger batches, a little later.
 FORWARD_LIMITS = QueueLimits(delay_s=0.5)
 
 
@@ -122,8 +125,8 @@ class LoopSpanProcessor(SpanProcessor):
     """Watches an agent's spans for loops.
 
     Make one with `local` or `forward`, and add it to the tracer provider with `use`, after
-    processors that rewrite attributes. Gate events come as span events on the agent's own spans,
-    and by `gate` and `on_gate`. No method that the SDK calls raises or blocks.
+    processors that rewrite attributes. Gate events become span events on the agent's own spans, and
+    are available through `gate` and `on_gate`. No method that the SDK calls raises or blocks.
     """
 
     def __init__(
@@ -153,7 +156,7 @@ class LoopSpanProcessor(SpanProcessor):
         queue = self._queue
         self._setup = setup = SetupCheck(self._spans)
         self._gates = Gates(lambda: queue.failing, setup.asked)
-        # Tasks by name whose gate was asked for, and until when what is known of them holds.
+        # Tasks by name whose gate was asked for, and until when the answer is valid.
         self._known_until_s: BoundedDict[str, float] = BoundedDict(TASKS_MAX)
         self._told: BoundedDict[str, GateNotice] = BoundedDict(TASKS_MAX)  # events by id
         method = weakref.WeakMethod(self._notify)
@@ -165,18 +168,18 @@ class LoopSpanProcessor(SpanProcessor):
     ) -> LoopSpanProcessor:
         """Return a processor that looks for loops in this process, on a thread of its own.
 
-        `settings` come from `looptrace.analyzer.settings`; None takes the defaults.
+        `settings` come from `looptrace.analyzer.settings`; None means the defaults.
 
         Raises:
             ModuleNotFoundError: if `looptrace[analyzer]` is not installed.
         """
-        # Only here, because an agent that forwards its spans has none of what it imports.
+        # Only here, because an agent that forwards its spans lacks the packages that it imports.
         try:
             from looptrace.collector.sdk.local_engine import LocalEngine  # noqa: PLC0415
         except ModuleNotFoundError as error:
             why = (
-                f"judging in this process needs {error.name}, which is not installed; "
-                "install all it needs with: pip install 'looptrace[analyzer]', or forward the spans"
+                f"detection in this process needs {error.name}, which is not installed; "
+                "install it with: pip install 'looptrace[analyzer]', or forward the spans"
             )
             raise ModuleNotFoundError(why, name=error.name) from error
 
@@ -195,8 +198,8 @@ class LoopSpanProcessor(SpanProcessor):
         """Return a processor that sends spans to an OTLP endpoint and follows a server's gates.
 
         `endpoint` is scheme, host and port, and `token` a bearer token for it. `gates` is the
-        address of the gates, or of several servers that share the tasks, with commas between them:
-        by default that of `endpoint` over HTTP; "" follows none.
+        address of the gates, or of several servers that share the tasks, separated by commas. The
+        default is the address of `endpoint` over HTTP; "" follows none.
 
         Raises:
             ValueError: if `gates` is not an http or https address.
@@ -213,7 +216,7 @@ class LoopSpanProcessor(SpanProcessor):
         try:
             self._setup.began()
             self._spans.add(span)
-        except Exception:  # The agent must not feel it.
+        except Exception:  # The agent must not notice it.
             self._count("on_start")
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -224,26 +227,26 @@ class LoopSpanProcessor(SpanProcessor):
             if scope is None or scope.name != SCOPE:
                 self._setup.ended(span)
                 self._queue.put(span)
-        except Exception:  # The agent must not feel it.
+        except Exception:  # The agent must not notice it.
             self._count("on_end")
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until the engine has taken the spans that ended so far; return whether it has."""
+        """Wait until the engine has processed the ended spans; return whether it has."""
         return self._queue.flush(timeout_millis / MS_PER_S)
 
     def shutdown(self, timeout_millis: int = 5_000) -> None:
-        """Let the engine take what is left, for `timeout_millis` at most, and end."""
+        """Let the engine process the remaining spans, for `timeout_millis` at most, and end."""
         timeout_s = timeout_millis / MS_PER_S
         try:
             if self._queue.close(timeout_s) and self._engine_open:
                 self._engine_open = False
                 self._engine.close(timeout_s)
-        except Exception:  # The agent ends as it would have ended.
+        except Exception:  # The agent must end as it would without looptrace.
             self._count("shutdown")
 
     @property
     def counts(self) -> QueueCounts:
-        """What became of the spans and events so far."""
+        """The counts of spans and events so far."""
         return QueueCounts(
             taken=self._queue.taken,
             waiting=self._queue.waiting,
@@ -256,16 +259,16 @@ class LoopSpanProcessor(SpanProcessor):
         )
 
     def gate(self, task: str | None = None) -> AgentGate:
-        """Return the gate of a task, by default of the trace that is current.
+        """Return the gate of a task, by default that of the current trace.
 
-        A task is named by `looptrace.task.id`, else by its conversation or session id, which is
-        that of this process's service. A run that goes through several traces, or goes on after a
-        restart, has to name it.
+        The name of a task is its `looptrace.task.id`, else its conversation or session id, which is
+        that of this process's service. A run with several traces, or one that goes on after a
+        restart, must name its task.
         """
         if task is None:
             context = trace.get_current_span().get_span_context()
             task = trace.format_trace_id(context.trace_id)
-            self._known_until_s[task] = inf  # A trace that is current has no earlier process.
+            self._known_until_s[task] = inf  # A current trace has no earlier process.
             self._engine.follow(traces=[task])
         else:
             self._known_until_s.setdefault(task, 0.0)
@@ -273,16 +276,16 @@ class LoopSpanProcessor(SpanProcessor):
         return AgentGate(task, self._gates, self._resolve, self._is_known, self._fail_closed)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
-        """Call `callback` with the new state at each gate event; return the way to stop that.
+        """Call `callback` with the new state at each gate event; return a function that ends it.
 
-        It is called on a thread of looptrace. What it raises is logged and goes no further.
+        It runs on a thread of looptrace. Its exceptions are logged, and not raised.
         """
         return self._gates.on_change(callback)
 
     def use(self, provider: TracerProvider) -> LoopSpanProcessor:
         """Add the processor to a provider and return it.
 
-        The provider also writes the gate events that no open span can hold.
+        The provider also writes the gate events for which there is no open span.
         """
         self._provider = provider
         self._spans.service = self._spans.service or service_in(provider.resource)
@@ -294,7 +297,7 @@ class LoopSpanProcessor(SpanProcessor):
         self._engine.take(spans, self._spans.of(traces))
 
     def _notify(self, notices: list[GateNotice]) -> None:
-        """Take in the notices that concern this process, each once; a server may repeat itself."""
+        """Handle the notices that concern this process, each once; a server may repeat itself."""
         for notice in notices:
             is_own = not notice.trace_id or self._spans.knows(notice.trace_id)
             names = self._names(notice)
@@ -302,7 +305,7 @@ class LoopSpanProcessor(SpanProcessor):
             is_other = not is_own and self._known_until_s.keys().isdisjoint(names)
             if is_other or before == notice:
                 continue
-            # What is told again of another task has only moved there.
+            # A known event with another task has only moved there.
             is_new = before is None or before.task == notice.task
             self._told[notice.id] = notice
             self._gates.update(notice, names, is_new=is_new)
@@ -310,14 +313,14 @@ class LoopSpanProcessor(SpanProcessor):
                 self._emitter.emit(notice, self._provider)
 
     def _names(self, notice: GateNotice) -> set[str]:
-        """Return the names of a notice's task in this process; a session goes by its id here."""
+        """Return the names of a notice's task in this process; a session's name is its id here."""
         names = {notice.task, *notice.names}
         return names | {session_of(name, self._spans.service) for name in names}
 
     def _is_known(self, task: str) -> bool:
         """Return whether the state of a task is known; asks for it before the first step.
 
-        Another process of the task may have met the gate, such as this one before a restart.
+        Another process of the task may have opened the gate, such as this one before a restart.
         """
         now_s = time.monotonic()
         until_s = self._known_until_s.get(task, 0.0)
@@ -326,7 +329,7 @@ class LoopSpanProcessor(SpanProcessor):
         try:
             for notice in self._engine.open_gates(task, self._spans.service, ASK_S):
                 self._gates.update(notice, [task, *self._names(notice)])
-        except Exception:  # The agent must not feel it, unless it fails closed.
+        except Exception:  # The agent must not notice it, unless it fails closed.
             self._count("open_gates")
             self._known_until_s[task] = time.monotonic() + ASK_AGAIN_S
             return False

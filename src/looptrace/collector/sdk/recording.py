@@ -1,4 +1,4 @@
-"""Recording by hand: what an agent does, where no framework writes spans of it.
+"""Recording by hand of an agent's work for which no framework writes spans.
 
 Each is a context manager and a decorator, of plain functions and of coroutines:
 
@@ -7,7 +7,7 @@ Each is a context manager and a decorator, of plain functions and of coroutines:
             call.result = run_tests("a.py")
         tried.status, tried.completed_work = "in_progress", "form"
 
-An error that passes through is recorded on the span and goes on.
+An exception that passes through is recorded on the span and raised again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ T = TypeVar("T")
 class Recording:
     """A span that is open while its block, or the function that it decorates, runs.
 
-    It is a context manager, plain or `async`, and a decorator of functions and coroutines, each
-    call of which is a span of its own. An error that passes through is recorded and goes on.
+    It is a context manager, plain or `async`, and a decorator of functions and coroutines; each
+    call is a span of its own. An exception that passes through is recorded and raised again.
     """
 
     name = "looptrace"
@@ -101,10 +101,10 @@ class Recording:
         return cast("Callable[P, T]", await_) if iscoroutinefunction(function) else call
 
     def note_result(self, value: object) -> None:
-        """Take note of what a decorated function returned; only a turn records it."""
+        """Handle the result of a decorated function; only a turn records it."""
 
     def _copy(self) -> Self:
-        """Return a copy that was not entered, for one call of a decorated function."""
+        """Return a new copy for one call of a decorated function."""
         fresh = type(self).__new__(type(self))
         fresh.__dict__.update(self.__dict__)
         return fresh
@@ -117,8 +117,8 @@ class Recording:
 class turn(Recording):  # noqa: N801 - it is used as a word, like `open`.
     """A call of a tool: its name, its arguments, and its `result`, which the block sets.
 
-    Arguments and result are recorded as they are where they are text, else as JSON (what JSON does
-    not have as `str` of it); None records nothing. A decorated function's result is recorded.
+    Arguments and result are recorded unchanged if they are text, else as JSON (with `str` for
+    values that JSON lacks); None records nothing. The result of a decorated function is recorded.
     """
 
     def __init__(self, tool: str, arguments: object = None, *, call_id: str | None = None) -> None:
@@ -134,7 +134,7 @@ class turn(Recording):  # noqa: N801 - it is used as a word, like `open`.
         self.result: object = None
 
     def note_result(self, value: object) -> None:
-        """Take the result of a decorated function."""
+        """Record the result of a decorated function."""
         self.result = value
 
     def _final_attributes(self) -> dict[str, AttributeValue]:
@@ -143,10 +143,10 @@ class turn(Recording):  # noqa: N801 - it is used as a word, like `open`.
 
 
 class attempt(Recording):  # noqa: N801
-    """A try at a task, and how far it came: `status`, `blockers`, `completed_work`.
+    """An attempt at a task, with `status`, `blockers` and `completed_work`.
 
     The block may set these three; `status` is one of `pending`, `in_progress`, `blocked`, `done`,
-    and another raises ValueError when the block ends. `parent` is the task of which this one is a
+    and any other raises ValueError when the block ends. `parent` is the task of which this one is a
     part, and `kind` the kind of task, for overrides in the settings.
     """
 
@@ -201,7 +201,7 @@ class iteration(Recording):  # noqa: N801
 
 
 class handoff(Recording):  # noqa: N801
-    """A request to another agent; what is recorded within is that agent's."""
+    """A request to another agent; everything recorded within is that agent's."""
 
     def __init__(self, to: str, request: str | None = None) -> None:
         messages = [{"role": "user", "parts": [{"type": "text", "content": request}]}]
@@ -216,7 +216,7 @@ class handoff(Recording):  # noqa: N801
 
 
 class agent(handoff):  # noqa: N801
-    """The whole run of an agent, in a session; everything recorded within is its own."""
+    """The whole run of an agent, in a session; everything recorded within belongs to it."""
 
     def __init__(self, name: str, *, session: str | None = None, task: str | None = None) -> None:
         super().__init__(name)
@@ -227,15 +227,17 @@ class agent(handoff):  # noqa: N801
 def progress(*, metrics: Mapping[str, float] | None = None, **figures: float) -> None:
     """Record figures of progress, as a span of its own.
 
-    They are `tests_failed`, `tests_total`, `coverage` (percent), and as counts `files_created`,
-    `dependencies_added`, `code_written`. `metrics` are figures of your own, on which the settings
-    let phases converge.
+    The figures are `tests_failed`, `tests_total`, `coverage` (percent), and the counts
+    `files_created`, `dependencies_added`, `code_written`. `metrics` are your own figures, on which
+    phases can converge by the settings.
 
     Raises:
         TypeError: if a figure has another name.
     """
     if unknown := figures.keys() - set(FIGURES):
-        raise TypeError(f"there is no figure {', '.join(sorted(unknown))}; there is {FIGURES}")
+        raise TypeError(
+            f"there is no figure {', '.join(sorted(unknown))}; the figures are {FIGURES}"
+        )
     attributes = {f"{semconv.PROGRESS_PREFIX}{name}": value for name, value in figures.items()}
     attributes |= {f"{semconv.METRIC_PREFIX}{k}": value for k, value in (metrics or {}).items()}
     trace.get_tracer(SCOPE).start_span("progress", attributes=attributes).end()
@@ -244,7 +246,7 @@ def progress(*, metrics: Mapping[str, float] | None = None, **figures: float) ->
 def intervened(decision: str | None = None, note: str | None = None) -> None:
     """Record on the current span that a person stepped in, which resets the counters of its task.
 
-    `decision` is one of those of `AgentGate.resolve`, and `note` what the person wrote.
+    `decision` is one of those of `AgentGate.resolve`, and `note` is the person's text.
     """
     values = {semconv.DECISION: decision, semconv.NOTE: note}
     attributes = {name: value for name, value in values.items() if value is not None}

@@ -1,7 +1,7 @@
-"""What is wrong with how looptrace was set up in a process, so that it watches nothing or little.
+"""Warnings about a set-up with which looptrace watches nothing or little in a process.
 
-Each fault is warned of once, with what to do. An agent that is not watched runs on as if all were
-well, and nobody would learn of it before the first loop.
+Each warning comes once, and says what to do. Without it, nobody would notice before the first loop
+that an agent is not watched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from looptrace.collector.sdk.open_spans import OpenSpans
 
 _logger = logging.getLogger(__name__)
 
-# The first steps may well ask before their spans have ended.
+# The first steps may ask before their spans have ended.
 ASKED_MIN = 3
 NAMES_MAX = 1_000
 NAMES_SHOWN_MAX = 5
@@ -35,13 +35,13 @@ METADATA = "metadata"
 
 
 class SetupCheck:
-    """Watches spans and questions for what cannot work; `spans` are those still open."""
+    """Watches spans and checked gates for a faulty set-up; `spans` are those still open."""
 
     def __init__(self, spans: OpenSpans) -> None:
         self.cut = 0  # spans that had lost attributes
         self._spans = spans
         self._has_spans = False
-        self._reads_all = True  # of spans with metadata the names are not known here
+        self._reads_all = True  # whether a span had metadata, whose names are not known here
         self._names: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of sessions and tasks
         self._asked: BoundedDict[str, int] = BoundedDict(NAMES_MAX)  # times, by task
         self._warned: Counter[str] = Counter()
@@ -51,7 +51,7 @@ class SetupCheck:
         self._has_spans = True
 
     def ended(self, span: ReadableSpan) -> None:
-        """Note whose a span is, and whether the SDK has cut it."""
+        """Note the task of a span, and whether the SDK has cut it."""
         self._learn(span)
         if span.dropped_attributes:
             self.cut += 1
@@ -63,7 +63,7 @@ class SetupCheck:
             )
 
     def asked(self, task: str) -> None:
-        """Note that the gate of a task was looked at."""
+        """Note that the gate of a task was checked."""
         times = self._asked[task] = self._asked.get(task, 0) + 1
         if times != ASKED_MIN:
             return
@@ -82,8 +82,8 @@ class SetupCheck:
             shown = ", ".join(list(self._names)[-NAMES_SHOWN_MAX:]) or "none"
             self._warn(
                 "unknown task",
-                "no span of this process is of the task %r, whose gate was asked for; the spans "
-                "name %s: name the gate as the spans do (looptrace.task.id, "
+                "no span of this process belongs to the task %r, whose gate was checked; the spans "
+                "name %s: name the gate like the spans (looptrace.task.id, "
                 "gen_ai.conversation.id, session.id), unless the task runs in another process",
                 task,
                 shown,

@@ -1,4 +1,4 @@
-"""Gate events on the agent's own spans: where it is seen, and where other tools show it."""
+"""Gate events on the agent's own spans, where other tools show them, too."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from looptrace.semconv import GATE_EVENT, SCOPE
 
 Emit = Literal["span_event", "log_event", "both"]
 
-# A span keeps 128 events and silently loses the oldest, so that no loop may fill it.
+# A span keeps 128 events and silently loses the oldest, so no loop may fill it.
 EVENTS_PER_TASK_AND_RULE_MAX = 10
 COUNTED_MAX = 10_000
 
 
 class SpanEventEmitter:
-    """Writes gate events where they can still be seen.
+    """Writes gate events to the best place that is still open.
 
-    That is on the nearest open agent's span above the turn, else any open span above it, else a log
-    record with the turn's context where there is a logger provider, else a span of its own that
-    links to the turn.
+    This is the nearest open agent's span above the turn, else any open span above it, else a log
+    record with the turn's context if there is a logger provider, else a span of its own that links
+    to the turn.
     """
 
     def __init__(self, spans: OpenSpans, emit: Emit, *, content: bool) -> None:
@@ -39,7 +39,7 @@ class SpanEventEmitter:
         self._content = content
         self._counts: BoundedDict[tuple[str, str], int] = BoundedDict(COUNTED_MAX)
         self.emitted = 0  # events that were written
-        self.held_back = 0  # events that were not, because their loop had enough of them
+        self.held_back = 0  # events that were not written, because their loop had enough of them
 
     def emit(self, notice: GateNotice, provider: TracerProvider | None) -> None:
         """Write an event, unless its task and rule had enough of them or its turn is unknown."""
@@ -73,7 +73,7 @@ def _context(trace_id: int, span_id: int) -> SpanContext:
 
 
 def _emit_log(attributes: dict[str, AttributeValue], turn: SpanContext) -> bool:
-    """Write a log record of the event; return False where the process has no logger provider."""
+    """Write a log record of the event; return False if the process has no logger provider."""
     provider = get_logger_provider()
     if not isinstance(provider, LoggerProvider):
         return False

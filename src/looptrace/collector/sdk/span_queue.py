@@ -1,4 +1,4 @@
-"""A bounded queue of spans with one thread that takes them: it never blocks and never raises."""
+"""A bounded queue of spans with one consumer thread; it never blocks and never raises."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Take = Callable[[list[ReadableSpan]], None]
 
 
 class SpanQueue:
-    """Hands spans to `take` in batches, on a thread of its own.
+    """Passes spans to `take` in batches, on a thread of its own.
 
-    A span comes into a queue that is full or closed, or `take` fails: then it is dropped, and
-    counted by the reason. The thread ends with the queue: when it is closed, when nobody holds it
-    any more, and in a process that was forked it begins anew, empty.
+    A span is dropped, and counted by the reason, if the queue is full or closed, or if `take`
+    fails. The thread ends when the queue is closed or has no owner any more. In a forked process it
+    starts again with an empty queue.
     """
 
     def __init__(
         self, take: Take, *, spans_max: int, batch_max: int, delay_s: float, stuck_s: float
     ) -> None:
-        self.taken = 0  # spans that `take` took without failing
+        self.taken = 0  # spans that `take` processed without failing
         self._dropped: Counter[str] = Counter()
         self._take = take
         self._spans_max = spans_max
@@ -66,10 +66,10 @@ class SpanQueue:
 
     @property
     def failing(self) -> bool:
-        """Whether nobody can rely on what is put in coming out.
+        """Whether the queue does not work reliably.
 
-        The last batch failed, the one at hand takes too long, the queue is full, or the thread is
-        dead although nobody closed the queue.
+        The last batch failed, the current one takes too long, the queue is full, or the thread is
+        dead although the queue was not closed.
         """
         if self._failed or self._closed:
             return self._failed
@@ -78,7 +78,7 @@ class SpanQueue:
         return stuck or len(self._spans) >= self._spans_max or not self._worker.is_alive
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until what is in the queue has been taken; says whether that was in time."""
+        """Wait until the spans in the queue are processed; returns whether that was in time."""
         deadline = time.monotonic() + timeout_s
         self._worker.wake()
         with self._idle:
@@ -91,7 +91,7 @@ class SpanQueue:
         return True
 
     def close(self, timeout_s: float) -> bool:
-        """Take what is left, for so long at the most; what is then still there is dropped."""
+        """Process the remaining spans for at most this time; drop the rest."""
         if self._closed:
             return True
         self._closed = True
@@ -102,18 +102,18 @@ class SpanQueue:
         return done
 
     def _begin(self) -> None:
-        """Start empty: at first, and in a forked process, where the old thread is not."""
+        """Start with an empty queue: at first, and in a forked process, without the thread."""
         self._spans: deque[ReadableSpan] = deque()
         self._idle = threading.Condition()
         self._counting = threading.Lock()
-        self._began_s: float | None = None  # when the batch at hand was taken
-        self._failed = False  # the last batch did
+        self._began_s: float | None = None  # when the current batch was taken
+        self._failed = False  # whether the last batch failed
         self._worker = Worker("looptrace", partial(_work, weakref.ref(self), self._delay_s))
         if not self._closed:
             self._worker.start()
 
     def _take_some(self) -> bool:
-        """Take one batch; says whether there may be more."""
+        """Process one batch; returns whether there may be more."""
         self._began_s = time.monotonic()
         batch: list[ReadableSpan] = []
         while self._spans and len(batch) < self._batch_max:
@@ -123,8 +123,8 @@ class SpanQueue:
                 self._take(batch)
                 self.taken += len(batch)
                 self._failed = False
-        # Whatever the taker does must not reach the agent or end this thread; a panic of Polars,
-        # for one, is no Exception.
+        # No error of the consumer may reach the agent or end this thread; a panic of Polars, for
+        # example, is not an Exception.
         except BaseException:
             if not self._dropped["failed"]:
                 _logger.warning("looptrace failed; further failures are counted", exc_info=True)
@@ -137,7 +137,7 @@ class SpanQueue:
         return bool(self._spans)
 
     def _drop(self, reason: str, spans: int) -> None:
-        """Count spans that are lost; the agent's threads may do so at the same time."""
+        """Count lost spans; the agent's threads may do so at the same time."""
         if not spans:
             return
         with self._counting:
@@ -145,14 +145,14 @@ class SpanQueue:
             self._dropped[reason] += spans
         if is_first and reason == "queue_full":
             _logger.warning(
-                "looptrace drops spans, of which it then finds no loop: %d wait already; further "
-                "ones are counted; more may wait with QueueLimits(spans_max=…)",
+                "looptrace drops spans and cannot find loops in them: %d wait already; further "
+                "ones are counted; raise the limit with QueueLimits(spans_max=…)",
                 self._spans_max,
             )
 
 
 def _work(queue: weakref.ref[SpanQueue], delay_s: float) -> Generator[float, None, None]:
-    """Take batches as long as the queue is there; nothing here holds it while it waits."""
+    """Process batches while the queue exists; no reference here keeps it alive while it waits."""
     yield delay_s
     while (held := queue()) is not None:
         while held._take_some():

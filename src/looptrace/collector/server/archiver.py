@@ -39,19 +39,19 @@ RETRY_S = 5.0
 class ArchiverCounts:
     """Counts of the archiver, which other threads read."""
 
-    seq: int = number("Row of the log up to which all is in the store.", "gauge")
+    seq: int = number("Row of the log up to which all spans are in the store.", "gauge")
     spans: int = number("Spans that were written to the store.")
-    rounds: int = number("Times that spans were written there.")
-    failed: int = number("Times that writing failed, and is tried again.")
+    rounds: int = number("Times that spans were written to the store.")
+    failed: int = number("Times that writing failed; it is tried again.")
     is_blocked: int = number("1 while the store cannot be written.", "gauge")
     damaged_files: int = number("Damaged files of the store that were set aside.")
     expired_parts: int = number(
-        "Parts of the store, each the spans, turns and findings of a day, that were deleted."
+        "Deleted parts of the store, each the spans, turns and findings of a day."
     )
 
 
 class Archiver:
-    """A thread that writes what the detector has seen to the store, and keeps other writers out."""
+    """A thread that writes spans to the store after detection, and keeps other writers out."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Archiver:
         self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
-        """Take hold of the store; returns when that is done.
+        """Lock the store; returns when that is done.
 
         Raises:
             StoreError: if the store cannot be used, or another process writes to it.
@@ -85,15 +85,15 @@ class Archiver:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is at work."""
+        """Whether it runs."""
         return self._worker.is_alive
 
     def wake(self) -> None:
-        """Store soon: somebody waits for a report."""
+        """Store soon, because somebody waits for a report."""
         self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
-        """End; return whether there was time for it. What is not stored stays in the log."""
+        """End; return whether there was time for it. Unstored spans stay in the log."""
         return self._worker.close(timeout_s)
 
     def _run(self) -> Generator[float, None, None]:
@@ -106,7 +106,7 @@ class Archiver:
             yield from self._go_on(writer)
 
     def _is_mended(self, writer: Writer) -> bool:
-        """Judge the store anew where it needs it, with what the log holds; say if that worked.
+        """Evaluate the store again if needed, with the spans of the log; return whether it worked.
 
         Else what the log holds is left to the detector, which judges it beside what comes.
         """
@@ -124,8 +124,10 @@ class Archiver:
         return True
 
     def _ingest(self, writer: Writer, last_seq: int) -> None:
-        """Ingest the store and the log at once: what is decided of a task rests on all of it."""
-        _logger.info("the store is judged anew, with %d spans of the log", self._log.spans)
+        """Ingest the store and the log together: the events of a task depend on all its turns."""
+        _logger.info(
+            "the whole store is evaluated again, with %d spans of the log", self._log.spans
+        )
         with SpanSpool() as spool:
             seq = 0
             while logged := self._log.read(seq, SPANS_A_ROUND, last_seq):
@@ -156,7 +158,7 @@ class Archiver:
             yield wait_s
 
     def _round(self, writer: Writer) -> bool:
-        """Store what came, up to SPANS_A_ROUND; return whether there is more."""
+        """Store new spans, up to SPANS_A_ROUND; return whether there are more."""
         logged = self._log.read(self.counts.seq, SPANS_A_ROUND, self._detected_seq())
         if logged is None:
             if writer.has_decisions():
@@ -174,7 +176,7 @@ class Archiver:
             self.set_aside(error)
 
     def set_aside(self, error: DamagedFileError) -> None:
-        """Set a damaged file aside, from any thread, so that the others can be read.
+        """Set a damaged file aside, from any thread, so that other files can be read.
 
         Where it cannot be renamed, whoever meets it tries again.
         """

@@ -1,4 +1,4 @@
-"""Gates over HTTP: to see them, to decide on them, and to follow them as they come.
+"""Gates over HTTP: lists, decisions, and streams.
 
 An answer is JSON. An error is `{"error": "..."}`, one line that says what to do. The stream is one
 of server-sent events: each has the number of the event in the store as its id, and as data a
@@ -67,7 +67,7 @@ TASKS_PATH = "/v1/tasks"
 TASK_PATH = TASKS_PATH + "/{id:path}"
 GATES_MAX = TASKS_MAX = 1_000
 _MARKDOWN = "text/markdown"
-_NO_GATE = "There is no such gate, or several begin with this id."
+_NO_GATE = "There is no such gate, or the id is the beginning of several."
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
 
 
@@ -102,7 +102,7 @@ class GatesApi:
     @operation(
         "listGates",
         Answer("The gates.", {JSON: GateList}),
-        {HTTPStatus.BAD_REQUEST: "The status is none.", HTTPStatus.CONFLICT: SEVERAL},
+        {HTTPStatus.BAD_REQUEST: "The status is not valid.", HTTPStatus.CONFLICT: SEVERAL},
         (
             Parameter("status", "query", "Only gates with this status.", GateStatus),
             Parameter("task", "query", "Only gates of the task or session with this id."),
@@ -125,7 +125,7 @@ class GatesApi:
         {HTTPStatus.NOT_FOUND: _NO_GATE, HTTPStatus.SERVICE_UNAVAILABLE: _NO_TURNS},
     )
     async def gate(self, request: Request) -> Response:
-        """Show a gate with what led to it."""
+        """Show a gate with its history."""
         await self.stored()
         gate_id = request.path_params["id"]
         markdown = _MARKDOWN in request.headers.get("accept", "")
@@ -138,14 +138,14 @@ class GatesApi:
         "resolveGate",
         Answer("The gate, with the decision.", {JSON: GateAnswer}),
         {
-            HTTPStatus.BAD_REQUEST: "The body is no decision.",
+            HTTPStatus.BAD_REQUEST: "The body is not a decision.",
             HTTPStatus.NOT_FOUND: _NO_GATE,
-            HTTPStatus.CONFLICT: "The gate is not open, or the decision is none.",
+            HTTPStatus.CONFLICT: "The gate is not open, or the decision is not valid.",
         },
         body=DecisionBody,
     )
     async def resolve(self, request: Request) -> Response:
-        """Decide how the task of a gate goes on."""
+        """Resolve a gate."""
         try:
             body = msgspec.json.decode(await bounded_body(request), type=DecisionBody)
         except (ValueError, msgspec.DecodeError) as error:
@@ -169,7 +169,7 @@ class GatesApi:
 
     @operation("listTasks", Answer("The tasks.", {JSON: TaskList}))
     async def tasks(self, _request: Request) -> Response:
-        """List tasks, those that wait for a person first, then those last at work."""
+        """List tasks, those that wait for a person first, then the most recently active."""
         await self.stored()
         return answer_of(await run_in_threadpool(self.task_list))
 
@@ -180,7 +180,7 @@ class GatesApi:
         (SERVICE,),
     )
     async def task(self, request: Request) -> Response:
-        """Show how a task stands: its status, its gates, its attempts."""
+        """Show the state of a task: its status, its gates, its attempts."""
         await self.stored()
         name, service = request.path_params["id"], request.query_params.get("service")
         shown = await run_in_threadpool(self._task_named, name, service)
@@ -189,10 +189,11 @@ class GatesApi:
         return answer_of(shown)
 
     @operation(
-        "listWarmingTasks", Answer("The tasks, the last at work first.", {JSON: WarmingList})
+        "listWarmingTasks",
+        Answer("The tasks, the most recently active first.", {JSON: WarmingList}),
     )
     async def warming(self, _request: Request) -> Response:
-        """List the tasks at work where a rule is one attempt short of a loop."""
+        """List the active tasks in which a rule is one attempt short of a loop."""
         await self.stored()
         rules = self.settings.policy.rule_set
         return answer_of(WarmingList(await run_in_threadpool(warming_tasks, self.store_dir, rules)))
@@ -315,7 +316,7 @@ class GatesApi:
         return next((each for each in findings if each.id == details.event.finding), None)
 
     def shown_task(self, task: str, turns: pl.DataFrame | None = None) -> ShownTask | None:
-        """Return how a task stands; None where it is known neither to gates nor to its turns."""
+        """Return the state of a task; None if neither gates nor turns know it."""
         with reader.open_gates(self.store_dir) as gates:
             known, state = gates.tasks(), gates.state(task)
             listed = gates.gates(task=task)

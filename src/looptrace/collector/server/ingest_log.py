@@ -1,4 +1,4 @@
-"""The ingest log: what was acknowledged and is not in the store yet, in SQLite.
+"""The ingest log: acknowledged spans that are not in the store yet, in SQLite.
 
 Spans are acknowledged when the transaction that holds them is committed and synced. A row has the
 spans of all requests that were gathered in a block. Blocks that come meanwhile share the next
@@ -58,7 +58,7 @@ _LOG = Schema(
     application_id=0x6C6F6F6C,  # "lool"
     version=1,
     tables=_TABLES,
-    if_damaged="move it away; what it held was acknowledged and not yet in the store",
+    if_damaged="move it away; its spans were acknowledged and are not in the store yet",
     shrinks=True,
 )
 _OLDEST = "SELECT min(received_ns) FROM requests WHERE seq > ?"
@@ -78,7 +78,7 @@ SEQ_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class _Append:
-    """Spans that wait for their transaction, and who waits for them."""
+    """Spans that wait for their transaction, and the request that waits for them."""
 
     spans: pl.DataFrame
     done: Callable[[Exception | None], None]
@@ -115,10 +115,10 @@ def spans_waiting(store_dir: Path) -> int:
 
 
 class IngestLog:
-    """The log of one store; it belongs to one process."""
+    """The log of one store, for one process."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
-        """Open the log, which is made where there is none.
+        """Open the log, or create it.
 
         Raises:
             StoreError: if the file is something else or cannot be used.
@@ -141,11 +141,16 @@ class IngestLog:
         return [
             Instrument(
                 "looptrace.log.bytes",
-                "Bytes that are acknowledged and not in the store yet.",
+                "Bytes that are acknowledged but not in the store yet.",
                 lambda: {(): self.bytes},
                 "gauge",
             ),
-            Instrument("looptrace.log.spans", "Spans of these.", lambda: {(): self.spans}, "gauge"),
+            Instrument(
+                "looptrace.log.spans",
+                "Spans that are acknowledged but not in the store yet.",
+                lambda: {(): self.spans},
+                "gauge",
+            ),
             Instrument(
                 "looptrace.log.is_blocked",
                 "1 while the log cannot be written; senders must try again later.",
@@ -218,7 +223,7 @@ class IngestLog:
         self._queue.put(_Drop(seq))
 
     def close(self) -> None:
-        """Commit what waits, and end."""
+        """Commit the waiting spans, and end."""
         self._queue.put(None)
         self._worker.close(None)
         self._reader.close()
@@ -245,7 +250,7 @@ class IngestLog:
             self._rows(statement, seq)
 
     def _write(self) -> None:
-        """Commit what comes, all that waits at once."""
+        """Commit spans as they come, all waiting ones at once."""
         sql = connect(self.path, _LOG)
         goes_on = True
         while goes_on:
@@ -310,5 +315,5 @@ def _packed(spans: pl.DataFrame) -> tuple[int, int, str, bytes]:
 
 
 def _unpacked(check: str, body: bytes) -> pl.DataFrame | None:
-    """Return the spans of a row, None where its bytes are not those that were written."""
+    """Return the spans of a row; None if its bytes have changed."""
     return pl.read_ipc_stream(io.BytesIO(body)) if digest(body) == check else None

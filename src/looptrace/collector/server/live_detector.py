@@ -1,4 +1,4 @@
-"""The live engine of a server: what the log commits is judged, and what is decided recorded.
+"""The live engine of a server: it runs the rules on committed spans, and records events.
 
 It is long because a restart judges by the same steps what was left.
 """
@@ -70,14 +70,14 @@ class DetectorCounts:
     traces: int = number("Traces whose spans may go on, held in memory.", "gauge")
     traces_dropped: int = number("Traces that were dropped because there were too many.")
     backlog_spans: int = number(
-        "Spans that were acknowledged before the start, and on which the rules have not run.",
+        "Spans from before the start on which the rules have not run yet.",
         "gauge",
     )
-    is_current: int = number("1 when the tasks at work were read from the store.", "gauge")
+    is_current: int = number("1 when the active tasks were read from the store.", "gauge")
 
 
 class LiveDetector:
-    """A thread that judges what the log commits, and records what is decided.
+    """A thread that runs the rules on the spans of the log, and records events.
 
     The store holds all that was judged before, and what it says of tasks that may go on is read at
     the start. So a restart tells nothing twice and forgets nothing.
@@ -91,7 +91,7 @@ class LiveDetector:
         on_events: Callable[[Sequence[GateEvent]], None],
         on_damaged: Callable[[DamagedFileError], None],
     ) -> None:
-        """Judge spans of `log`.
+        """Run the rules on the spans of `log`.
 
         On this thread `on_events` is called when something was told, and `on_damaged` with a file
         of the store that cannot be read, which it sets aside.
@@ -105,22 +105,22 @@ class LiveDetector:
         self._webhooks = settings.webhooks
 
     def start(self, after_seq: int) -> None:
-        """Begin after this row of the log; the store holds those before it, and is judged."""
+        """Begin after this row of the log; the store has the spans before it, with findings."""
         self.counts.seq = after_seq
         if not self._worker.is_closing:
             self._worker.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is at work."""
+        """Whether it runs."""
         return self._worker.is_alive
 
     def wake(self) -> None:
-        """Look at once for what was decided."""
+        """Look for decisions at once."""
         self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
-        """Judge what is committed, and end; says whether there was time for it."""
+        """Process the committed spans, and end; returns whether there was time for it."""
         return self._worker.close(timeout_s)
 
     def _run(self) -> Generator[float, None, None]:
@@ -197,11 +197,11 @@ class _Judge:
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
     def _recall(self, task: str) -> TaskState:
-        """Return how a task stands that is not held; in a replay its turns tell that."""
+        """Return the state of a task that is not in memory; in a replay its turns give it."""
         return TaskState(task) if self._is_replay else self._gates.state(task)
 
     def catch_up(self) -> Iterator[None]:
-        """Judge what was acknowledged before the start, beside what comes; yields between steps.
+        """Process spans from before the start, beside new ones; yields between steps.
 
         The log is read in pieces. Of the last one the newest tasks come first, and new spans are
         judged beside it.
@@ -277,7 +277,7 @@ class _Judge:
             self._is_replay = False
 
     def _replay(self, backlog: Backlog, came: Logged | None, *, is_last: bool) -> None:
-        """Judge some of the backlog, with all that is known of its tasks, and then what came."""
+        """Process some of the backlog, with all known turns of its tasks, and then new spans."""
         new = came.spans if came else SPAN_SCHEMA.to_frame()
         spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
         with self._failing(self._judged.seq), self._replaying():
@@ -292,7 +292,7 @@ class _Judge:
         self._judged.spans += spans.height + new.height
 
     def tick(self) -> bool:
-        """Judge what there is now; says whether there is more than is judged at once."""
+        """Process the waiting spans; returns whether there are more than fit in one step."""
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:
@@ -316,7 +316,7 @@ class _Judge:
 
     @contextmanager
     def _failing(self, seq: int) -> Iterator[None]:
-        """Log and count what fails: what cannot be judged must not keep all others from it."""
+        """Log and count failures: a span that fails must not stop all others."""
         try:
             yield
         except StoreError:
@@ -332,7 +332,7 @@ class _Judge:
         self._tell_outages(turns)
 
     def _note_fed(self, turns: int, fed: Fed, *, is_whole: bool = True) -> None:
-        """Record what turns brought; what is not all of a task is recorded later."""
+        """Record the events of turns; those of incomplete tasks are recorded later."""
         changed = self._note(fed.states)
         if not is_whole:
             self._later.append(replace(fed, states=changed))
@@ -342,13 +342,13 @@ class _Judge:
         self._show()
 
     def _record_later(self) -> None:
-        """Record what was told of tasks before all of their turns were judged."""
+        """Record the events of tasks that were incomplete before."""
         later, self._later = self._later, []
         for fed in later:
             self._record(fed, [self._stood.get(state.task, state) for state in fed.states])
 
     def _record(self, fed: Fed, states: list[TaskState]) -> None:
-        """Record events until it works: the engine does not say it again.
+        """Record events until it works: the engine does not repeat them.
 
         Raises:
             StoreError: if it does not work and the server ends; the log still has the spans.
@@ -371,7 +371,7 @@ class _Judge:
             self._on_events(new)
 
     def _tell_outages(self, turns: Sequence[Turn]) -> None:
-        """Log each outage once; tasks are told of their own failures as ever."""
+        """Log each outage once; tasks get the events of their own failures as always."""
         failed = [turn for turn in turns if turn[AT["failed"]]]
         if not failed:
             return
@@ -381,7 +381,7 @@ class _Judge:
                 self._judged.outages += 1
                 about = (len(outage.sessions), outage.id, outage.error_kind)
                 # What the failure says is content, and stays in the store.
-                _logger.warning("an outage was met in %d sessions at once: %s, %s", *about)
+                _logger.warning("an outage in %d sessions at once: %s, %s", *about)
 
     def _forget_outages(self, now_ns: int) -> None:
         self._outages.forget(now_ns)

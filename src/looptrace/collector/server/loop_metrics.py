@@ -1,4 +1,4 @@
-"""Loops and gates in numbers for Prometheus, read out of the store; and a line of the log for each.
+"""Metrics of loops and gates for Prometheus, read from the store, and a log line for each.
 
 Labels are rules, actions and decisions, of which the settings know all.
 """
@@ -91,13 +91,13 @@ class LoopMetrics:
         return [
             Instrument(
                 "looptrace.loops.events",
-                "Loops that were warned of, pivots and gates, by rule and action.",
+                "Warnings, pivots and gates, by rule and action.",
                 self._read_events,
                 labels=("rule", "action"),
             ),
             Instrument(
                 "looptrace.loops.pivots",
-                "Pivots that were issued: orders to change course.",
+                "Pivots: directives to change course.",
                 lambda: {(): self._of_action("pivot")},
             ),
         ]
@@ -110,7 +110,7 @@ class LoopMetrics:
             ),
             Instrument(
                 f"{gates}.resolved",
-                "Gates that were resolved, by decision; message is a word to the agent itself.",
+                "Resolved gates, by decision; message is a person's message to the agent.",
                 self._resolved,
                 labels=("decision",),
             ),
@@ -122,7 +122,7 @@ class LoopMetrics:
             ),
             Instrument(
                 f"{gates}.oldest_open_seconds",
-                "Age of the gate that has been open for longest, 0 where none is open.",
+                "Age of the oldest open gate, 0 if none is open.",
                 self._oldest,
                 "gauge",
             ),
@@ -139,20 +139,20 @@ class LoopMetrics:
         return [
             Instrument(
                 "looptrace.loops.tokens",
-                "Tokens inside the loops that are stored, each turn once.",
+                "Tokens inside the stored loops, each turn once.",
                 lambda: {(kind,): self._cost(f"{kind}_tokens") for kind in ("input", "output")},
                 "gauge",
                 ("kind",),
             ),
             Instrument(
                 "looptrace.loops.seconds",
-                "Time inside the loops that are stored.",
+                "Time inside the stored loops.",
                 lambda: {(): self._cost("seconds")},
                 "gauge",
             ),
             Instrument(
                 "looptrace.loops.stored",
-                "Loops that are stored; findings that share turns are one.",
+                "Stored loops; findings that share turns count as one.",
                 lambda: {(): self._cost("loops")},
                 "gauge",
             ),

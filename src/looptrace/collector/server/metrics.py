@@ -1,4 +1,4 @@
-"""What the server counts of itself: one set of instruments, shown to Prometheus and sent by OTLP.
+"""The server's own metrics: one set of instruments, for Prometheus and OTLP.
 
 The parts of the server count for themselves, and are read when somebody asks. Names and the keys of
 labels are fixed here, and there are so many label sets and no more, whatever clients send.
@@ -177,7 +177,7 @@ def routes(
 
 
 def holds(name: str, check: Check) -> bool:
-    """Return whether a part works; one whose check fails does not."""
+    """Return whether a part works; a part whose check raises does not."""
     try:
         return check()
     except Exception:

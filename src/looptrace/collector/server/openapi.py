@@ -28,8 +28,8 @@ _SCHEMAS = "#/components/schemas/"
 _ABOUT = {
     "title": "looptrace",
     "version": "1",
-    "description": "Gates of a looptrace server. Spans go to /v1/traces and /v1/logs as OTLP has "
-    "it, which is not described here. Where access is refused the answer is a google.rpc.Status, "
+    "description": "Gates of a looptrace server. Spans go to /v1/traces and /v1/logs by OTLP, "
+    "which is not described here. If access is refused, the answer is a google.rpc.Status, "
     "with 401 or 403.",
 }
 _TOKEN = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}

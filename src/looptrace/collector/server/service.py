@@ -81,7 +81,7 @@ _SWITCH_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is served, and where. A port of 0 is any that is free; None is no such server."""
+    """The options of a server. Port 0 means any free port; None means no such server."""
 
     store_dir: Path
     settings: Settings
@@ -173,7 +173,7 @@ class Service:
         ]
 
     def checks(self) -> dict[str, Callable[[], bool]]:
-        """Return by part how to see whether it works."""
+        """Return the health check of each part."""
         return {
             "detection": lambda: self.detector.is_alive and self.detector.counts.is_current == 1,
             "storing": lambda: self.archiver.is_alive and not self.archiver.counts.is_blocked,
@@ -191,7 +191,7 @@ class Service:
             *(self.shards.instruments() if self.shards else ()),
             Instrument(
                 "looptrace.webhooks.results",
-                "What came of tries: delivered, failed, dead, disabled; error is our own.",
+                "Results of tries: delivered, failed, dead, disabled; error is the server's own.",
                 lambda: {(*key,): count for key, count in self.dispatcher.results().items()},
                 labels=("endpoint", "result"),
             ),
@@ -211,7 +211,7 @@ class Service:
         self.archiver.wake()  # Somebody may ask for a report of it.
 
     async def _stored(self) -> None:
-        """Wait until the store has what the detector has seen, if that does not take long."""
+        """Wait until the store has the processed spans, if that does not take long."""
         detected, deadline_s = self.detector.counts, time.monotonic() + _STORED_WAIT_S
         while not detected.is_current and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
@@ -221,7 +221,7 @@ class Service:
             await asyncio.sleep(_STORED_LOOK_S)
 
     def close(self) -> None:
-        """Stop all parts; what was acknowledged is on disk, and the next start does the rest."""
+        """Stop all parts; acknowledged spans are on disk, and the next start does the rest."""
         self.pipeline.close()
         self.feed.close()
         ends = [self.detector.close, self.dispatcher.close, self.archiver.close]
@@ -271,7 +271,7 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
 
 
 def _allow_files() -> None:
-    """Let the process have as many connections and files as its user may give it."""
+    """Raise the limit of connections and files to the most that the user allows."""
     if sys.platform != "win32":
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

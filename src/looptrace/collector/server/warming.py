@@ -1,4 +1,4 @@
-"""Tasks that warm up: those where a rule is one attempt short of a loop."""
+"""Tasks in which a rule is one attempt short of a loop."""
 
 from __future__ import annotations
 

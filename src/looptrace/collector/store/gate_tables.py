@@ -156,7 +156,7 @@ GATES = Schema(
     version=8,
     tables=_TABLES,
     steps=_STEPS,
-    if_damaged="move it away: the next ingest finds the gates anew, without what people decided",
+    if_damaged="move it away: the next ingest finds the gates again, without people's decisions",
 )
 
 

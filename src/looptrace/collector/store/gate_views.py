@@ -38,23 +38,23 @@ class View(NamedTuple):
 
 
 _EVENT_COLUMNS = (
-    Column("seq", _INT, "events", "place in the order in which events were recorded, from 1"),
+    Column("seq", _INT, "events", "number of the event in the order of recording, from 1"),
     Column("id", _TEXT, "id", "the event; the same turns give the same id"),
-    Column("type", _TEXT, "name", f"what was decided: {_names(EventType)}"),
+    Column("type", _TEXT, "name", f"type of the event: {_names(EventType)}"),
     Column("task", _TEXT, "id", "task of the event"),
     Column("agent", _TEXT, "name", 'agent of the loop; "" where the whole task loops'),
     Column("rule", _TEXT, "name", 'rule that found the loop; "" of a reset'),
     Column("finding", _TEXT, "id", 'the finding; "" of a reset'),
     Column("at_ns", _INT, _NS, "end of the turn, or time of the resolution"),
-    Column("action", _TEXT, "name", "what the agent is asked to do", "a resolution or a reset"),
+    Column("action", _TEXT, "name", "action for the agent", "a resolution or a reset"),
     Column("turn", _INT, "turns", "turn of the task; a message has the turn before it"),
     Column("attempts", _INT, "times", "attempts since the last reset or order to move on"),
-    Column("loop_count", _INT, "times", "repeats since then; of a reset those that it ended"),
+    Column("loop_count", _INT, "times", "repeats since then; for a reset those that it ended"),
     Column("signature", _TEXT, "text", "short form of what repeats"),
-    Column("reason", _TEXT, "text", "the loop in words; of a reset `person`, `completed`, `idle`"),
+    Column("reason", _TEXT, "text", "the loop in words; for a reset `person`, `completed`, `idle`"),
     Column("gate", _TEXT, "id", 'gate that the event opens or resolves, else ""'),
     Column("decision", _TEXT, "name", f"{_DECISION}; or withdrawn", "neither"),
-    Column("note", _TEXT, "text", "what the person wrote", "no person wrote anything"),
+    Column("note", _TEXT, "text", "what the person wrote", "no person wrote a note"),
     Column("trace_id", _TEXT, "id", "trace of the turn"),
     Column("span_id", _TEXT, "id", "span of the turn"),
 )
@@ -82,23 +82,25 @@ _GATE_COLUMNS = (
 _PIVOT_COLUMNS = (
     Column("event", _TEXT, "id", "event that issued it: `events.id`"),
     Column("task", _TEXT, "id", "task that it was issued to"),
-    Column("pivot_count", _INT, "pivots", "pivots of the task so far, this one included"),
-    Column("entropy_count", _INT, "times", "attempts of its loop since the pivot before"),
+    Column("pivot_count", _INT, "pivots", "pivots of the task so far, including this one"),
+    Column("entropy_count", _INT, "times", "attempts of its loop since the previous pivot"),
     Column("at_ns", _INT, _NS, "time of the pivot"),
 )
 _SILENT = "the judge gave no opinion"
 _OPINION_COLUMNS = (
-    Column("gate", _TEXT, "id", "gate that the judge was asked about: `gates.id`"),
+    Column("gate", _TEXT, "id", "gate of the judge's opinion: `gates.id`"),
     Column("at_ns", _INT, _NS, "time of the answer"),
     Column("is_regressive", _INT, "0 or 1", "whether the turns undid or broke something", _SILENT),
-    Column("no_progress", _INT, "0 or 1", "whether they brought the goal no nearer", _SILENT),
-    Column("is_external", _INT, "0 or 1", "whether the obstacle lies outside the agent", _SILENT),
+    Column(
+        "no_progress", _INT, "0 or 1", "whether they made no progress towards the goal", _SILENT
+    ),
+    Column("is_external", _INT, "0 or 1", "whether the obstacle is outside the agent", _SILENT),
     Column("reasoning", _TEXT, "text", "why, in the judge's words", _SILENT),
     Column("no_opinion", _TEXT, "text", "why there is no opinion", "there is an opinion"),
 )
 _TASK_COLUMNS = (
     Column("task", _TEXT, "id", "task with at least one event"),
-    Column("status", _TEXT, "name", f"how it stands: {_names(TaskStatus)}"),
+    Column("status", _TEXT, "name", f"state of the task: {_names(TaskStatus)}"),
     Column("pivot_count", _INT, "pivots", "pivots since the last reset"),
     Column("loop_count", _INT, "times", "repeats of its longest loop since the last reset"),
     Column("updated_ns", _INT, _NS, "time of its last event"),

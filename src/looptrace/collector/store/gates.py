@@ -44,7 +44,7 @@ GateStatus = Literal["open", "resolved", "withdrawn"]
 # Notes of earlier gates that are shown with a gate, out of so many of the newest.
 NOTES_MAX = 10
 # Why a gate ends that nobody decided on.
-WITHDRAWN = "spans that came late, or other settings, show no loop here"
+WITHDRAWN = "late spans, or other settings, show no loop here"
 WHO_CHARS_MAX = 100  # of the name of who resolved a gate
 _JUDGE = "judge"
 _NOTES_COMPARED_MAX = 1_000
@@ -338,7 +338,7 @@ class GateStore(TaskNames):
                 raise GateError(f"gate {gate.id} was withdrawn; there is nothing to resolve.")
             if gate.status == "resolved" or gate.decision:
                 decided = gate.decision or "a message in the trace"
-                raise GateError(f"gate {gate.id} is resolved already, by {decided}.")
+                raise GateError(f"gate {gate.id} is already resolved, by {decided}.")
             self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns, who)
             return self.gate(gate.id).gate
 

@@ -28,7 +28,7 @@ def content_key(store_dir: Path) -> bytes:
             f"{path}: cannot be used ({error.strerror}); check permissions."
         ) from error
     if len(key) != KEY_BYTES:
-        raise StoreError(f"{path}: is no key of looptrace; put the right one back.")
+        raise StoreError(f"{path}: is not a key of looptrace; put the right one back.")
     return key
 
 

@@ -71,7 +71,7 @@ def gates_path(store_dir: Path) -> Path:
     require_store(store_dir)
     path = store_dir / GATES_FILE
     if not path.is_file():
-        raise StoreError(f"{store_dir}: holds no gates yet; run `looptrace ingest` once more.")
+        raise StoreError(f"{store_dir}: has no gates yet; run `looptrace ingest` again.")
     return path
 
 

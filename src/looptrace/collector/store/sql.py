@@ -164,7 +164,9 @@ def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) ->
         try:
             future.result(timeout=QUERY_TIME_MAX_S)
         except TimeoutError as error:
-            raise QueryError(f"It takes longer than {QUERY_TIME_MAX_S} s; ask for less.") from error
+            raise QueryError(
+                f"The query takes longer than {QUERY_TIME_MAX_S} s; ask for less."
+            ) from error
         except duckdb.Error as error:
             raise _explained(error) from error
         finally:

@@ -109,7 +109,7 @@ def read_json(body: str, kind: type[T], path: Path, schema: Schema) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        why = f"holds what cannot be read ({error}); {schema.if_damaged}"
+        why = f"has content that cannot be read ({error}); {schema.if_damaged}"
         raise StoreError(f"{path}: {why}.") from error
 
 

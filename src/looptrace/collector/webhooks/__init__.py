@@ -1,1 +1,1 @@
-"""What the outbox holds, brought to its receivers over HTTP."""
+"""Delivery of the outbox's events to webhooks, over HTTP."""

@@ -1,4 +1,4 @@
-"""Which addresses a webhook may be sent to: public ones, and those that were named."""
+"""The addresses to which webhooks may be sent: public ones, and allowed private ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
 
-# What Python takes for global, depending on its version, and leads elsewhere: into an IPv4 network
-# by translation or a tunnel, to many hosts, or to examples and routers.
+# Addresses that Python, depending on its version, calls global but that lead elsewhere: into an
+# IPv4 network by translation or a tunnel, to many hosts, or to examples and routers.
 _NOT_PUBLIC = tuple(
     ip_network(network)
     for network in (
@@ -28,7 +28,7 @@ _NOT_PUBLIC = tuple(
 
 
 def may_be_reached(text: str, allow_private: Iterable[str], *, public: bool) -> bool:
-    """Tell whether an address may be connected to; `public` is whether public ones may."""
+    """Return whether a connection to an address is allowed; `public` allows public ones."""
     address: Address = ip_address(text)
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped

@@ -1,8 +1,8 @@
-"""One POST to a receiver, wherever its address leads and whatever it answers.
+"""One safe POST to a receiver.
 
-A name is looked up once, each address that comes back is vetted, and the connection goes to that
-very address, so that a name cannot lead elsewhere between the look and the step. Redirects are not
-followed, the environment's proxies not used, and of an answer no more is read than is needed.
+A name is looked up once, each address of the answer is checked, and the connection goes to the
+checked address, so a name cannot change in between. Redirects are not followed, the environment's
+proxies are not used, and only the needed part of an answer is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from looptrace.collector.webhooks.retry_policy import EndpointResponse
 
 CONNECT_S = 5.0  # looking up, TCP and TLS, each
 TOTAL_S = 15.0
-BODY_S = 2.0  # An answer counts as soon as its status is there.
+BODY_S = 2.0  # An answer counts as soon as its status arrives.
 ANSWER_BYTES_MAX = 65_536
 # Of several addresses of a name so many are tried.
 ADDRESSES_MAX = 3
@@ -39,7 +39,7 @@ Resolve = Callable[[str, int], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """What is sent, and within which networks the receiver may lie though they are not public."""
+    """A request, and the private networks in which its receiver may be."""
 
     url: str
     headers: Mapping[str, str]
@@ -48,7 +48,7 @@ class WebhookRequest:
 
 
 class Net(Protocol):
-    """Whatever brings a request to its receiver."""
+    """A sender of requests."""
 
     async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Send a request once; whatever fails is said in the answer."""
@@ -73,7 +73,7 @@ class Http:
             async with asyncio.timeout(self.total_s):
                 return await self._answer(request)
         except TimeoutError:
-            return EndpointResponse(None, f"there was no answer within {self.total_s:g} s")
+            return EndpointResponse(None, f"no answer within {self.total_s:g} s")
         except (OSError, UnicodeError, httpcore.NetworkError, httpcore.ProtocolError) as error:
             return EndpointResponse(None, plain(f"no connection: {_words(error)}", _TEXT_CHARS_MAX))
         except httpcore.TimeoutException:
@@ -144,7 +144,7 @@ class _Vetted(httpcore.AnyIOBackend):
             if may_be_reached(address, self._allow_private, public=self._public)
         ]
         if not reachable:
-            why = "is not public" if self._public else "is not of the networks that http may go to"
+            why = "is not public" if self._public else "is not in the networks that http may use"
             said = ", ".join(addresses[:ADDRESSES_MAX]) or "no address"
             raise httpcore.ConnectError(f"{said} {why}; allow_private can name it")
         *earlier, last = reachable[:ADDRESSES_MAX]

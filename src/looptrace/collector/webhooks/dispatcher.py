@@ -1,4 +1,4 @@
-"""Delivers on a thread of its own, with a task for each endpoint, so that none delays another."""
+"""Delivery on a thread of its own, with a task for each endpoint, so that none delays another."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from looptrace.collector.webhooks.endpoint_worker import (
 )
 from looptrace.collector.worker import Worker
 
-# How often what is too old is swept out.
+# How often rows that are too old are deleted.
 SWEEP_S = 3_600.0
-# Of the time for closing, the part in which what is under way may still end by itself.
+# The part of the time for closing in which running deliveries may still end by themselves.
 _ENDING_SHARE = 0.8
 
 _logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Brings what is in the outbox of a gate store to webhooks, until it is closed.
+    """Sends the events in the outbox of a gate store to webhooks, until it is closed.
 
-    It may be killed at any moment; the next one goes on where it was.
+    It may be killed at any moment; the next dispatcher goes on from there.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class Dispatcher:
             loop.close()
 
     def wake(self) -> None:
-        """Look into the outbox now: there are new events."""
+        """Look into the outbox now, because there are new events."""
         self._call(self._wake_all)
 
     def close(self, timeout_s: float) -> bool:
-        """Stop; what is under way may end. Says whether all ended within the time."""
+        """Stop; running deliveries may end. Returns whether all ended within the time."""
         self._closing_s = timeout_s * _ENDING_SHARE
         self._call(self._stop)
         return self._worker.close(timeout_s)
 
     def results(self) -> dict[tuple[str, str], int]:
-        """Return how often what came of tries, by endpoint and result.
+        """Return the number of tries by endpoint and result.
 
-        Results are `delivered`, `failed` (of these `dead` and `disabled`), and `error` where the
-        store could not be used.
+        Results are `delivered`, `failed` (of these `dead` and `disabled`), and `error` if the store
+        could not be used.
         """
         return dict(self._results)
 
@@ -148,7 +148,7 @@ class Dispatcher:
 
     @contextmanager
     def _going_on(self, name: str) -> Iterator[None]:
-        """Say what failed, and let it be tried again later: others have events, too."""
+        """Log the error, and try again later: other endpoints have events, too."""
         try:
             yield
         except StoreError as error:
@@ -162,7 +162,7 @@ class Dispatcher:
 def receivers_of(
     path: Path, webhooks: Iterable[Webhook], environment: Mapping[str, str], page: PageSettings
 ) -> list[Receiver]:
-    """Read where the webhooks of a gate store lead to; its key signs the links that decide.
+    """Read the addresses of the webhooks of a gate store; its key signs decision links.
 
     Raises:
         SecretError: if a secret cannot be read.

@@ -1,7 +1,7 @@
-"""Brings the events of one endpoint to its receiver, one after the other.
+"""Sends the events of one endpoint to its receiver, one after the other.
 
-Nothing is claimed: a row stays in the outbox until the receiver has accepted, so that whatever is
-killed in between sends the event once more, under the same id, and loses none.
+A row stays in the outbox until the receiver has accepted it. After a kill the event is sent again,
+under the same id, and none is lost.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from looptrace.collector.webhooks.signing import SecretError, key_of, secret_tex
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 
-# What came of tries is remembered of so many, the latest of them.
+# The results of so many latest tries are remembered.
 DELIVERIES_KEPT = 10
-# How often an outbox is looked into that another process may have written to.
+# How often the worker looks for events that another process wrote.
 POLL_S = 5.0
 NO_PAGE = PageSettings()
-# What the clock is ahead or behind by more was set, and did not pass.
+# If the clock differs by more, it was set.
 _JUMP_MIN_NS = NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """A webhook with what its settings only point to; its text shows no secret."""
+    """A webhook with the values to which its settings point; its text shows no secret."""
 
     webhook: Webhook
     url: str
@@ -55,7 +55,7 @@ class Receiver:
     def request(
         self, event: GateEvent, now_ns: int, gate: GateBackground | None = None
     ) -> WebhookRequest:
-        """Return what is sent of an event now, with what the store knows of its gate."""
+        """Return the message of an event, with the store's current facts about its gate."""
         hook = self.webhook
         telling = Telling(self.links, self.integration_key, hook.error_text, now_ns, gate)
         body, content_type = body_of(hook.format, event, telling)
@@ -74,12 +74,12 @@ def receiver_of(
     page: PageSettings = NO_PAGE,
     decisions: DecisionLinks | None = None,
 ) -> Receiver:
-    """Read where a webhook leads to, and its secrets; messages link to the page.
+    """Read the address of a webhook and its secrets; messages link to the page.
 
-    `decisions` signs the links that decide; without it there are none.
+    `decisions` signs decision links; without it there are none.
 
     Raises:
-        SecretError: if one cannot be; the message names the webhook.
+        SecretError: if a secret cannot be read; the message names the webhook.
     """
     links = links_of(webhook, page, decisions)
     try:
@@ -97,7 +97,7 @@ def receiver_of(
 
 @dataclass(frozen=True, slots=True)
 class PastDelivery:
-    """A try to deliver, and what came of it; `error` is empty where it was accepted."""
+    """A try to deliver, and its result; `error` is empty if it was accepted."""
 
     at_ns: int
     event: str  # its type
@@ -107,9 +107,9 @@ class PastDelivery:
 
 
 class EndpointWorker:
-    """Sends what is due at one endpoint, and notes what came of it.
+    """Sends the due events of one endpoint, and records the results.
 
-    `now_ns` is the clock, by which times are stored, and `steady_ns` one that nobody sets.
+    `now_ns` is the clock for stored times, and `steady_ns` a clock that is never set.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class EndpointWorker:
         self.past: deque[PastDelivery] = deque(maxlen=DELIVERIES_KEPT)
 
     async def step(self) -> float:
-        """Send what is due next, if anything is; returns the seconds until there is more to do.
+        """Send the next due event, if there is one; returns the seconds until the next step.
 
         Raises:
-            StoreError: if the outbox cannot be used; what was accepted is noted by the next step.
+            StoreError: if the outbox cannot be used; the next step records what was accepted.
         """
         self._note_accepted()
         self._follow_clock()
@@ -163,7 +163,7 @@ class EndpointWorker:
         return 0.0
 
     def _follow_clock(self) -> None:
-        """Keep the waits as long as they were to be when the clock is set."""
+        """Keep the planned length of waits when the clock is set."""
         now_ns = self._now_ns()
         ahead_ns = now_ns - self._steady_ns()
         jump_ns = 0 if self._ahead_ns is None else ahead_ns - self._ahead_ns

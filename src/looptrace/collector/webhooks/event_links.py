@@ -1,4 +1,4 @@
-"""Where a message leads to: the gate on the page, its trace, and forms that decide on it."""
+"""The links of a message: the gate on the page, its trace, and forms that decide on it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.vocabulary import NS_PER_S
 
 _NAME_CHARS_MAX = 120
-# What a message offers; the page has the others.
+# The decisions in a message; the page has the others.
 _OFFERED: tuple[Decision, ...] = ("continue", "cancel")
 _HOUR_S = 3_600
-# Browsers and receivers take no longer ones everywhere.
+# Some browsers and receivers accept no longer links.
 _LINK_CHARS_MAX = 2_000
 
 

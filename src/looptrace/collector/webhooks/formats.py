@@ -1,8 +1,8 @@
-"""An event as its receivers want it: one function a format, each giving a body and its type.
+"""The formats of events for receivers: one function each, which returns a body and its type.
 
-Texts are cut so that no body comes near 20 kB. Messages of the trace are not sent; the reason and
-the signature are what every report shows, the words of an error are sent where the webhook's
-settings let them be, and the note of a decision is meant for others.
+Texts are cut so that every body is well below 20 kB. Messages of the trace are not sent; the reason
+and the signature are in every report, the text of an error is sent only if the webhook's settings
+allow it, and the note of a decision is meant for others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from looptrace.collector.store.outbox import GateBackground
 from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks
 from looptrace.collector.webhooks.gate_texts import GateTexts, error_text, gate_texts
 
-# What the Standard Webhooks specification allows.
+# The limit of the Standard Webhooks specification.
 BODY_BYTES_MAX = 20_000
 _REASON_CHARS_MAX = 500
 _NOTE_CHARS_MAX = 1_000
@@ -30,7 +30,7 @@ _NAME_CHARS_MAX = 120
 _BLOCKERS_MAX = 8
 _JSON = "application/json"
 
-# A section of Slack's holds no more.
+# The limit of a section in Slack.
 _SLACK_CHARS_MAX = 3_000
 
 Body = tuple[bytes, str]
@@ -38,7 +38,7 @@ Body = tuple[bytes, str]
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What a body says beside the event."""
+    """The other contents of a body, beside the event."""
 
     links: EventLinks = NO_LINKS
     key: str = ""  # PagerDuty's integration key
@@ -51,7 +51,7 @@ class Telling:
         return self.links.of(event, self.now_ns)
 
     def texts(self, event: GateEvent) -> GateTexts:
-        """Return what is told of the event's gate to whoever is paged."""
+        """Return the texts about the event's gate for the person who is paged."""
         return gate_texts(
             event, self.gate, has_error_text=self.has_error_text, where=self.links.page_url
         )
@@ -141,9 +141,9 @@ def _pagerduty(event: GateEvent, telling: Telling) -> Body:
 
 
 def _alertmanager(event: GateEvent, telling: Telling) -> Body:
-    """Write what Alertmanager sends to its webhook receivers, version 4: an alert is a gate.
+    """Write the body of Alertmanager's webhook receivers, version 4: an alert is a gate.
 
-    The labels of both ends of a gate are the same, because they say which alert it is.
+    Both ends of a gate have the same labels, because labels identify an alert.
     """
     resolved = event.type == "gate_resolved"
     labels = {
@@ -232,7 +232,7 @@ def _cut(text: str, length_max: int = _NAME_CHARS_MAX) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Keep a text from being markup of Slack: neither links, mentions nor code."""
+    """Escape Slack's markup in a text: links, mentions and code."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("`", "'")
 

@@ -1,6 +1,6 @@
-"""What a message says of a gate to whoever is paged: what failed, its cost, its loop, what to do.
+"""The texts about a gate for the person who is paged: failure, cost, loop, and what to do.
 
-Each text is plain, bounded, and empty where the event or the store does not say.
+Each text is plain, bounded, and empty if the event or the store does not have it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class GateTexts:
     cost: str = ""
     strip: str = ""  # some lines
     command: str = ""  # that decides
-    decided: str = ""  # what was decided, and by whom
+    decided: str = ""  # the decision, and who decided
 
 
 def gate_texts(
     event: GateEvent, gate: GateBackground | None, *, has_error_text: bool, where: str
 ) -> GateTexts:
-    """Return the texts of an event, with what the store knows of its gate.
+    """Return the texts of an event, with the store's facts about its gate.
 
-    `where` is the address of the server, empty where that is not known.
+    `where` is the address of the server, empty if unknown.
     """
     if event.type == "gate_resolved":
         return GateTexts(decided=_decided(event, gate))

@@ -1,4 +1,4 @@
-"""When a delivery is tried again, and when an endpoint is given up: the rules, without a clock.
+"""The rules for retries of deliveries and for disabling endpoints, without a clock.
 
 The waits are those that the Standard Webhooks specification proposes: ten tries in 75 hours.
 """
@@ -8,24 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 
-# Before each try, since the one before it failed; the first is made at once.
+# The wait before each try, after the previous failure; the first try is made at once.
 WAITS_S = (0, 5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
-# So much shorter or longer is a wait by chance, so that what failed together does not come back
-# together.
+# A wait is shorter or longer by this random part, so that deliveries that failed together are not
+# retried together.
 JITTER = 0.2
 RETRY_AFTER_MAX_S = 86_400
-# No wait is longer, whether by the schedule or because a receiver asked for time.
+# No wait is longer, by the schedule or by a receiver's request.
 WAIT_MAX_S = max(*WAITS_S, RETRY_AFTER_MAX_S) * (1 + JITTER)
-# An endpoint of which every try failed for so long is disabled.
+# An endpoint is disabled if every try failed for so long.
 FAILING_MAX_S = 120 * 3_600
-# After a failure the whole endpoint rests, for longer with each: at first no longer than the first
-# wait of a single event, and never so long that an endpoint that is back would not be noticed.
+# After a failure the whole endpoint pauses, longer after each: at first no longer than the first
+# wait of a single event, and never so long that nobody notices when it works again.
 RESTS_S = (4, 8, 16, 32, 60)
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """What came of a try: an HTTP status, or none, and why it failed (else empty)."""
+    """The result of a try: an HTTP status or none, and the error (empty if accepted)."""
 
     status: int | None
     error: str = ""
@@ -35,7 +35,7 @@ class EndpointResponse:
 
 @dataclass(frozen=True, slots=True)
 class RetryDecision:
-    """What follows from a failure: the wait before the next try (None: there is none)."""
+    """The consequences of a failure: the wait before the next try (None: no more tries)."""
 
     wait_s: float | None
     rest_s: float  # for which nothing else is sent to the endpoint
@@ -45,10 +45,10 @@ class RetryDecision:
 def retry_decision(
     answer: EndpointResponse, *, tries: int, failures: int, failing_s: float, chance: float
 ) -> RetryDecision:
-    """Decide what follows from a failed try.
+    """Decide the consequences of a failed try.
 
-    `tries` and `failures` count it, too: of the delivery, and of the endpoint one after the other.
-    `failing_s` is since when every try of the endpoint failed, and `chance` is between 0 and 1.
+    `tries` of the delivery and consecutive `failures` of the endpoint include this try. `failing_s`
+    is for how long every try of the endpoint has failed, and `chance` is between 0 and 1.
     """
     asked_s = min(answer.retry_after_s, RETRY_AFTER_MAX_S)
     rest_s = max(asked_s, RESTS_S[min(failures, len(RESTS_S)) - 1])

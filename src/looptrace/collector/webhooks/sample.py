@@ -1,4 +1,4 @@
-"""A sample of an event, by which a receiver is tried."""
+"""A sample event to test a receiver."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def sample_event() -> GateEvent:
         loop_count=4,
         signature="sample",
         turn_first=1,
-        reason="a sample, sent by hand to try the webhook; nothing loops",
+        reason="a sample, sent by hand to test the webhook; nothing loops",
     )

@@ -1,4 +1,4 @@
-"""Signatures and headers of Standard Webhooks, version 1, and where secrets are read from."""
+"""Signatures and headers of Standard Webhooks, version 1, and reading of secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILE_BYTES_MAX = 4_096
 
 
 class SecretError(InputError):
-    """A secret cannot be used; the message is one line that says where it was to be, never it."""
+    """A secret cannot be used; the message is one line with its place, never the secret."""
 
 
 def signed(keys: Iterable[bytes], event_id: str, at_s: int, body: bytes) -> dict[str, str]:
@@ -32,10 +32,10 @@ def signed(keys: Iterable[bytes], event_id: str, at_s: int, body: bytes) -> dict
 
 
 def secret_text(where: str, environment: Mapping[str, str]) -> str:
-    """Return what a variable or a file holds, without white space around it.
+    """Return the content of a variable or a file, without white space around it.
 
     Raises:
-        SecretError: if there is nothing.
+        SecretError: if it is empty or cannot be read.
     """
     if where.startswith(VARIABLE):
         text = environment.get(where.removeprefix(VARIABLE), "").strip()
@@ -56,7 +56,7 @@ def key_of(text: str, where: str) -> bytes:
     """Return the key of a secret `whsec_...`.
 
     Raises:
-        SecretError: if it is none; the secret is not quoted.
+        SecretError: if it is not a valid secret; the message does not quote it.
     """
     try:
         key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
@@ -65,6 +65,6 @@ def key_of(text: str, where: str) -> bytes:
     if not text.startswith(_PREFIX) or not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
         raise SecretError(
             f"{where} must be {_PREFIX} and {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes in base64, "
-            "such as of: openssl rand -base64 32"
+            "such as the output of: openssl rand -base64 32"
         )
     return key

@@ -13,10 +13,10 @@ PERIOD_MIN = 2  # One request in a row is what `collaboration_loop` finds.
 
 @dataclass(frozen=True, slots=True)
 class AgentCycle(Rule):
-    """Agents hand the same requests round and round, and get the same answers.
+    """Agents pass the same requests around in a circle, and get the same answers.
 
-    Every hand-off of a round must equal the one a round before it: who asked whom for what, and
-    the answer. Where agents hand on other requests, or get other answers, they are at work.
+    Every hand-off of a round must equal the hand-off one round earlier: the asking agent, the asked
+    agent, the request and the answer. Agents that get new requests or new answers make progress.
 
     ## Looping
     - `(@a handoff(b, "Fix it.")->"It is fixed." @b handoff(a, "Try it.")->"It fails.") x2`
@@ -27,14 +27,16 @@ class AgentCycle(Rule):
     - `(@a handoff(b, "Fix {n}.")->done @b handoff(a, "Try it.")->"It fails.") x4`: other work.
     - `(handoff(b, "Write it.")->draft handoff(c, "Review it.")->"{n} left.") x4`: other answers.
     - `(handoff(b, "Write it.")->? handoff(c, "Review it.")->?) x4`: the answers are unknown.
-    - `handoff(b, "Write it.")->draft x3`: one request in a row is no cycle of several.
+    - `handoff(b, "Write it.")->draft x3`: one request in a row is not a cycle.
     """
 
     name = "agent_cycle"
     lane = LaneSpec(by="task", kinds=("handoff",))
 
     rounds_min: int = setting(2, ge=2, le=20, doc="Full rounds of the pattern that make a loop.")
-    period_max: int = setting(4, ge=2, le=8, doc="Requests in the longest pattern looked for.")
+    period_max: int = setting(
+        4, ge=2, le=8, doc="Requests in the longest pattern that the rule looks for."
+    )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(2, "warn"), Rung(3, "gate")))
 
     @property
@@ -51,4 +53,4 @@ class AgentCycle(Rule):
 
     def say(self, loop: Loop) -> str:
         """Write the requests with arrows."""
-        return f"{' '.join(loop.labels)} went round {loop.attempts} times"
+        return f"{' '.join(loop.labels)} repeated {loop.attempts} times"

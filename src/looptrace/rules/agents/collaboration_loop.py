@@ -13,18 +13,18 @@ from looptrace.rules.vocabulary import alike_in_a_row, streak, within
 
 @dataclass(frozen=True, slots=True)
 class CollaborationLoop(Rule):
-    """One agent hands another the same request, again and again.
+    """One agent gives another the same request, again and again.
 
-    A request is the agent that is called and what it is asked. There is no window in time, but a
-    gap of more than a day breaks the chain. Requests in other words are the same only where the
-    settings say how [meaning](../near_sameness.md) is compared.
+    A request is the called agent and the text of the request. There is no window in time, but a gap
+    of more than a day ends the row. Requests in other words are the same only if the settings say
+    how [meaning](../near_sameness.md) is compared.
 
     ## Looping
     - `handoff(reviewer, "Review the login code.") x4`
 
     ## Not looping
     - `handoff(reviewer, "Review the login code.") x3`: the third may still bring an answer.
-    - `handoff(reviewer, "Review part {n}.") x6`: other work each time.
+    - `handoff(reviewer, "Review part {n}.") x6`: different work each time.
     - `handoff(reviewer, ?) x6`: the request is unknown.
     - `(handoff(reviewer, "Review it.") handoff(tester, "Test it.")) x4`: two agents in turn.
     """
@@ -37,7 +37,7 @@ class CollaborationLoop(Rule):
         4, ge=2, le=50, doc="Equal requests to one agent, in a row, that make a loop."
     )
     gap_s: int = setting(
-        86_400, ge=60, le=2_592_000, doc="Seconds between two requests that break the chain."
+        86_400, ge=60, le=2_592_000, doc="Seconds between two requests that end the row."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "gate"),))
 
@@ -47,7 +47,7 @@ class CollaborationLoop(Rule):
         return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count equal requests in a row, as far back as no gap lies between them."""
+        """Count equal requests in a row, back to the last gap."""
         near = streak(lane, within(lane, 1, self.gap_s)) + 1
         alike = alike_in_a_row(lane, lane.call, self.attempts_min)
         return repeats(np.minimum(alike, near), self.attempts_min, np.ones_like(lane.rows))
@@ -55,4 +55,4 @@ class CollaborationLoop(Rule):
     def say(self, loop: Loop) -> str:
         """Name the agent and the request."""
         words = ", some in other words" if loop.reworded else ""
-        return f"{loop.labels[0]} was handed on {loop.attempts} times{words}"
+        return f"{loop.labels[0]} was requested {loop.attempts} times{words}"

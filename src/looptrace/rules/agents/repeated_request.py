@@ -22,20 +22,20 @@ from looptrace.rules.vocabulary import in_a_row, pair, same_among
 
 @dataclass(frozen=True, slots=True)
 class RepeatedRequest(Rule):
-    """An agent hands on a request that was answered before, and nothing was done since.
+    """An agent repeats a request that was answered before, and no work was done since.
 
-    Other requests lie between, as where an orchestrator asks several agents in turn. The request,
-    the agent it goes to and the answer are the same each time, or no answer is known. A call of the
-    task that does more than look or wait begins the count anew. Equal requests in a row are left to
-    `collaboration_loop`, and rounds of them are found by `agent_cycle` too.
+    Other requests come in between, for example when an orchestrator asks several agents in turn.
+    The request, the asked agent and the answer are the same each time, or no answer is known. A
+    call of the task that does more than look or wait resets the count. `collaboration_loop` finds
+    equal requests in a row, and `agent_cycle` also finds rounds of them.
 
     ## Looping
     - `(handoff(a, "Is it done?")->"not yet" handoff(b, "What about {n}?")->fine) x4`
     - `(handoff(a, "Fix it.")->"b must" handoff(b, "And {n}?")->"a must" read({n})->ok) x4`
 
     ## Not looping
-    - `(handoff(a, "Is it done?")->"not yet" handoff(b, "What about {n}?")->fine) x3`: only thrice.
-    - `(handoff(a, "Review it.")->fine handoff(b, "Fix {n}.")->ok edit({n})->ok) x9`: work between.
+    - `(handoff(a, "Is it done?")->"not yet" handoff(b, "What about {n}?")->fine) x3`: only 3 times.
+    - `(handoff(a, "Review it.")->fine handoff(b, "Fix {n}.")->ok edit({n})->ok) x9`: work.
     - `(handoff(a, "Next?")->"part {n}" handoff(b, "Do part {n}.")->ok) x9`: other answers.
     - `(handoff(a, "Review part {n}.")->fine handoff(b, "Test part {n}.")->fine) x9`: another part.
     """
@@ -47,10 +47,10 @@ class RepeatedRequest(Rule):
         4,
         ge=2,
         le=50,
-        doc="Equal requests with equal answers and no work between, that are a loop.",
+        doc="Equal requests with equal answers and no work between that make a loop.",
     )
     window: int = setting(
-        20, ge=2, le=100, doc="Requests of the agent that one is compared with, itself included."
+        20, ge=2, le=100, doc="Last requests of the agent that are compared, including the newest."
     )
     window_s: int = setting(
         86_400, ge=60, le=2_592_000, doc="Seconds after which a request is no longer counted."
@@ -67,7 +67,7 @@ class RepeatedRequest(Rule):
         return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the equal requests among the last of the agent, where others lie between."""
+        """Count the equal requests among the agent's last ones that have others between them."""
         answer = np.where(lane.outcome == UNKNOWN, 1, lane.outcome)
         exchange = pair(lane.call, pair(answer, lane.works_seen + 1))
         every = same_among(lane, exchange, self.window, self.window_s)
@@ -77,4 +77,4 @@ class RepeatedRequest(Rule):
 
     def say(self, loop: Loop) -> str:
         """Name the agent that was asked."""
-        return f"{loop.labels[0]} was asked the same {loop.attempts} times, with nothing done since"
+        return f"{loop.labels[0]} was asked the same {loop.attempts} times, with no work in between"

@@ -12,7 +12,7 @@ from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_settin
 from looptrace.rules.turns import Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import streak
 
-# What an agent is asked stands at the beginning; a longer request brings its material with it.
+# The beginning of a request says what it asks for; a longer request includes its material.
 _CHARS_MAX = 4_000
 _PERCENT = 100
 _WORD = re.compile(r"\w+")
@@ -23,12 +23,12 @@ Words = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class RephrasedRequest(Rule):
-    """An agent hands on request after request, and asks hardly anything new.
+    """An agent makes request after request, and asks hardly anything new.
 
-    A request is compared with the last ones of its agent, to whomever they went. It asks the same
-    again where most of its words were in them already, in any order. A new number, or a new word in
-    the place of another while all else stays, is another target and no repetition. Equal requests
-    to one agent are found by `collaboration_loop`, too.
+    A request is compared with the last requests of its agent, to any agent. It asks the same again
+    if most of its words were in them, in any order. A new number, or one new word in an otherwise
+    equal request, is a new target and not a repetition. `collaboration_loop` also finds equal
+    requests to one agent.
 
     ## Looping
     - `handoff(web, "Find the opening hours of the museum.") handoff(web, "Please find the hours
@@ -36,11 +36,11 @@ class RephrasedRequest(Rule):
       handoff(web, "Please find the opening hours of that museum.")`
 
     ## Not looping
-    - `handoff(web, "Find the opening hours of museum {n} in the old town.") x6`: other targets.
+    - `handoff(web, "Find the opening hours of museum {n} in the old town.") x6`: new targets.
     - `handoff(web, "Find the opening hours of the zoo.") handoff(web, "Find the opening hours of
       the museum.") handoff(web, "Find the opening hours of the library.") handoff(web, "Find the
       opening hours of the theatre.")`: so are these.
-    - `handoff(web, "Find the opening hours of the museum, please.") x3`: it may take some tries.
+    - `handoff(web, "Find the opening hours of the museum, please.") x3`: some tries are normal.
     - `handoff(web, ?) x6`: the requests are unknown.
     - `handoff(web, "Go on.") x6`: too short to tell.
     - `(user("And now?") handoff(web, "Find the opening hours of the museum.")) x6`
@@ -52,24 +52,27 @@ class RephrasedRequest(Rule):
     reads_texts = True
 
     attempts_min: int = setting(
-        4, ge=2, le=50, doc="Requests in a row, each asking what others asked, that make a loop."
+        4,
+        ge=2,
+        le=50,
+        doc="Requests in a row, each asking the same as earlier ones, that make a loop.",
     )
     new_percent_max: int = setting(
-        50, ge=0, le=90, doc="How many of its words may be new for a request to ask the same."
+        50, ge=0, le=90, doc="Percent of a request's words that may be new if it asks the same."
     )
-    window: int = setting(5, ge=1, le=50, doc="Requests before it with which one is compared.")
+    window: int = setting(5, ge=1, le=50, doc="Earlier requests with which a request is compared.")
     words_min: int = setting(
-        5, ge=1, le=100, doc="Different words below which a request is not compared."
+        5, ge=1, le=100, doc="Different words that a request must have to be compared."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(6, "pivot"), Rung(8, "gate")))
 
     @property
     def lookback(self) -> int:
-        """As many requests as make a loop, and those that the second is compared with."""
+        """The requests of a loop, and those with which the second is compared."""
         return self.attempts_min + self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the requests in a row that ask what the ones before them asked."""
+        """Count the requests in a row that ask for the same as earlier ones."""
         again = self._again(lane)
         return repeats(streak(lane, again) + 1, self.attempts_min, np.ones_like(lane.rows))
 
@@ -100,9 +103,9 @@ def _words(text: str | None) -> Words:
 
 
 def _refilled(words: Words, other: Words, new: set[str]) -> bool:
-    """Say whether two requests differ in one place only, where the one has nothing but new words.
+    """Return whether two requests differ in one place only, where one has only new words.
 
-    That is how one form of words is sent out for many things.
+    Such requests use one phrase for many targets.
     """
     begin = _common(words, other)
     rest, other_rest = words[begin:], other[begin:]

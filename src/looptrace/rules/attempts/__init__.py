@@ -1,1 +1,1 @@
-"""Rules over attempts at tasks, and the figures that show whether they get on."""
+"""Rules over attempts at tasks, and the figures that show their progress."""

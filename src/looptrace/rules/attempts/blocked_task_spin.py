@@ -13,16 +13,16 @@ from looptrace.rules.vocabulary import in_a_row, pair, recent
 
 @dataclass(frozen=True, slots=True)
 class BlockedTaskSpin(Rule):
-    """A task is attempted again and again, and the same things block it.
+    """A task is attempted again and again while the same things block it.
 
     ## Looping
     - `attempt(blocked, no licence key) x3`
 
     ## Not looping
     - `attempt(blocked, no licence key) x2`: the second may have been started too early.
-    - `attempt(blocked, missing part {n}) x4`: other blockers each time.
+    - `attempt(blocked, missing part {n}) x4`: new blockers each time.
     - `attempt(blocked, ?) x4`: nobody said what blocks it.
-    - `(attempt(blocked, key) attempt(in_progress)) x3`: there is work in between.
+    - `(attempt(blocked, key) attempt(in_progress)) x3`: work in between.
     - `($a attempt(blocked, key) $b attempt(blocked, key)) x2`: one thing blocks two sub-tasks.
     """
 
@@ -30,18 +30,18 @@ class BlockedTaskSpin(Rule):
     lane = LaneSpec(by="subtask", kinds=("attempt",))
 
     attempts_min: int = setting(
-        3, ge=2, le=50, doc="Attempts in a row, blocked by the same, that make a loop."
+        3, ge=2, le=50, doc="Attempts in a row with the same blockers that make a loop."
     )
-    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds in which they must lie.")
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds within which they must be.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "unblock_authority"),))
 
     @property
     def lookback(self) -> int:
-        """As many attempts as make a loop."""
+        """The attempts of a loop."""
         return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the blocked attempts in a row with one set of blockers, all within the window."""
+        """Count the blocked attempts in a row with the same blockers, all within the window."""
         blocked = lane.status == STATUSES.index("blocked") + 1
         blockers = np.where(blocked, lane.call, UNKNOWN)
         reached = in_a_row(lane, blockers)

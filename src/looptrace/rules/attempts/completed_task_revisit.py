@@ -13,15 +13,15 @@ from looptrace.rules.vocabulary import pair, recent, streak
 
 @dataclass(frozen=True, slots=True)
 class CompletedTaskRevisit(Rule):
-    """A task that is done is attempted again.
+    """A completed task is attempted again.
 
     ## Looping
     - `attempt(done) x3`
 
     ## Not looping
-    - `attempt(done) x2`: once more is a check.
-    - `attempt(in_progress)->"part {n}" x4 attempt(done)`: work, and then the end of it.
-    - `(attempt(done) attempt(pending)) x3`: the task was opened anew.
+    - `attempt(done) x2`: one more attempt is a check.
+    - `attempt(in_progress)->"part {n}" x4 attempt(done)`: work, and then its end.
+    - `(attempt(done) attempt(pending)) x3`: the task was reopened.
     - `(user("Once more.") attempt(done)) x4`: a person asked for it.
     - `$a attempt(done) $b attempt(done) $c attempt(done)`: three sub-tasks are done, each once.
     """
@@ -32,16 +32,16 @@ class CompletedTaskRevisit(Rule):
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Attempts in a row, all done, that make a loop."
     )
-    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds in which they must lie.")
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds within which they must be.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "force_next"),))
 
     @property
     def lookback(self) -> int:
-        """As many attempts as make a loop."""
+        """The attempts of a loop."""
         return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the attempts in a row that say they are done, all within the window."""
+        """Count the attempts in a row with the status done, all within the window."""
         done = lane.status == STATUSES.index("done") + 1
         reached = streak(lane, done)
         reached = recent(lane, reached, self.attempts_min, self.window_s)
@@ -49,4 +49,4 @@ class CompletedTaskRevisit(Rule):
 
     def say(self, loop: Loop) -> str:
         """Say how often the finished task was attempted."""
-        return f"the task was done and was attempted {loop.attempts} times"
+        return f"a completed task was attempted {loop.attempts} times"

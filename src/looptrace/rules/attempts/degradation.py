@@ -13,11 +13,11 @@ from looptrace.rules.vocabulary import rises, same_as, streak
 
 @dataclass(frozen=True, slots=True)
 class Degradation(Rule):
-    """Failing tests become more, or coverage less, from one attempt to the next.
+    """More tests fail, or coverage falls, from one attempt to the next.
 
-    The figures are those that calls and attempts carry, and those that were recorded alone. They
-    are compared with the figures before them, which must be of the same call. More failing tests
-    are not worse where no fewer pass: tests that are written first fail at first.
+    The figures come from calls and attempts, or were recorded alone. They are compared with the
+    figures before them, which must be of the same call. More failing tests are not worse if no
+    fewer tests pass: new tests that are written first fail at first.
 
     ## Looping
     - `progress(tests_failed={n}) x3`
@@ -27,7 +27,7 @@ class Degradation(Rule):
     ## Not looping
     - `progress(tests_failed={n}) x2`: one change may break a test.
     - `progress(tests_failed=1) progress(tests_failed=2) progress(tests_failed=1)`: it got better.
-    - `progress(tests_failed=3) x5`: it did not get worse.
+    - `progress(tests_failed=3) x5`: the figures did not get worse.
     - `progress(tests_failed={n}, tests_total={n}) x5`: tests are written first.
     - `progress(tests_failed={n}, coverage={n}0) x5`: more of the code is covered.
     - `(progress(tests_failed={n}) user("Go on.")) x4`: a person looked at it.
@@ -43,7 +43,7 @@ class Degradation(Rule):
 
     @property
     def lookback(self) -> int:
-        """As many figures as make a loop."""
+        """The figures of a loop."""
         return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
@@ -61,7 +61,7 @@ class Degradation(Rule):
         return repeats(np.maximum(*worse) + 1, self.attempts_min, lane.measured)
 
     def say(self, loop: Loop) -> str:
-        """Recommend to go back."""
+        """Recommend a rollback."""
         return (
             f"{loop.attempts} attempts in a row, each with worse figures than the one before: "
             "roll back to the state before the first of them"

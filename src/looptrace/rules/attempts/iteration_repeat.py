@@ -22,16 +22,16 @@ from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair
 
 @dataclass(frozen=True, slots=True)
 class IterationRepeat(Rule):
-    """Iterations of an orchestrator come to the same end.
+    """Iterations of an orchestrator end in the same way.
 
-    Where an orchestrator lets an agent try again and again, its author declares which iteration a
-    call belongs to (`looptrace.iteration`), and what an iteration came to is its last call and the
-    result of it, whatever was done before. Iterations that end with the same one after the other
-    are a loop. Failures are compared without places and figures, as everywhere; a run in which all
-    tests pass, fewer failing tests, and a poll are no loop.
+    When an orchestrator lets an agent try again and again, its author declares the iteration of
+    each call (`looptrace.iteration`). The end of an iteration is its last call with its result,
+    whatever came before. Consecutive iterations with the same end are a loop. Failures are compared
+    without places and figures, as everywhere. A run in which all tests pass, fewer failing tests,
+    and a poll are not a loop.
 
-    A call is compared with the ends of the iterations before it once its own iteration has made as
-    many calls as the shortest of them, because nobody knows yet whether it is the last.
+    A live call may not be the last of its iteration. So it is compared with the ends of earlier
+    iterations only when its own iteration has as many calls as the shortest of them.
 
     ## Looping
     - `(%{n} edit(cart.py, {n})->ok check()->"not ready") x3`
@@ -39,10 +39,10 @@ class IterationRepeat(Rule):
 
     ## Not looping
     - `(%{n} edit(cart.py, {n})->ok check()->"not ready") x2`: twice is a retry.
-    - `(%{n} edit(cart.py, {n})->ok check()->"{n} of 5 ready") x5`: it gets on.
+    - `(%{n} edit(cart.py, {n})->ok check()->"{n} of 5 ready") x5`: progress.
     - `(%{n} edit(cart.py, {n})->ok run_tests()->"12 passed") x5`: all tests pass each time.
     - `(edit(cart.py, {n})->ok check()->"not ready") x5`: no iterations are declared.
-    - `(%{n} check()->"not ready" edit(cart.py, {n})->ok) x5`: it looks first, and works after.
+    - `(%{n} check()->"not ready" edit(cart.py, {n})->ok) x5`: it looks first, and works afterwards.
     """
 
     name = "iteration_repeat"
@@ -50,10 +50,10 @@ class IterationRepeat(Rule):
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
     attempts_min: int = setting(
-        3, ge=2, le=100, doc="Iterations with the same end, one after the other, that make a loop."
+        3, ge=2, le=100, doc="Consecutive iterations with the same end that make a loop."
     )
     window: int = setting(
-        100, ge=2, le=1_000, doc="Calls of the task, up to the last, among which they lie."
+        100, ge=2, le=1_000, doc="Last calls of the task among which the iterations are counted."
     )
 
     def __post_init__(self) -> None:
@@ -62,11 +62,11 @@ class IterationRepeat(Rule):
 
     @property
     def lookback(self) -> int:
-        """The window, and what tells whether calls are polls."""
+        """The window, and the turns that show whether calls are polls."""
         return self.window + OWN_LOOKBACK
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it says its iteration, and the call came before."""
+        """Return whether the turn declares its iteration, and its call came before."""
         return turn.iteration != UNKNOWN and turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
@@ -78,15 +78,15 @@ class IterationRepeat(Rule):
         return counts(_ends_in_a_row(lane, end, self.window), self.attempts_min, end)
 
     def say(self, loop: Loop) -> str:
-        """Name the call that iterations end with."""
+        """Name the call with which iterations end."""
         return f"{loop.attempts} iterations ended with {loop.labels[0]} and the same result"
 
 
 def _ends_in_a_row(lane: Lane, end: Codes, window: int) -> Codes:
-    """Count the iterations in a row that ended as each call does, its own included.
+    """Count the iterations in a row that ended like each call, including its own iteration.
 
-    Iterations count that began among the last `window` calls. A call that comes earlier in its
-    iteration than the ends that it is compared with counts for none.
+    Only iterations that began among the last `window` calls count. A call counts for none if it
+    comes earlier in its iteration than the ends with which it is compared.
     """
     iteration = lane.turns.iteration[lane.rows]
     reached: Codes = ((end != UNKNOWN) & (iteration != UNKNOWN)).astype(np.int64)

@@ -12,17 +12,17 @@ from looptrace.rules.turns import KINDS, UNKNOWN, Lane, LaneSpec, NewTurn
 
 @dataclass(frozen=True, slots=True)
 class NoMeasurableProgress(Rule):
-    """Attempt follows attempt, and nothing shows that the task comes nearer to its end.
+    """Attempt follows attempt, and nothing shows progress.
 
-    Where a task has test figures that can be compared, they alone decide: a count of failing tests
-    below the least so far, or coverage above the most so far, is progress. Figures without a
-    failing test leave nothing to do, and do not count.
+    If a task has comparable test figures, only they decide: fewer failing tests than ever before,
+    or more coverage than ever before, is progress. Figures without a failing test leave nothing to
+    improve, and do not count.
 
-    Without figures, and where the task is of a kind that tests cannot judge (`setup`,
-    `documentation`, `configuration`, `refactoring`), the tries are counted: attempts, recorded
-    progress, and calls that failed by the agent's own fault. Progress then is a recorded marker,
-    completed work that was not reported before, a sub-task that is done, or a call that succeeded,
-    unless its tool only reads or searches by its name.
+    If a task has no figures, or is of a kind that tests cannot measure (`setup`, `documentation`,
+    `configuration`, `refactoring`), the rule counts tries: attempts, recorded progress, and calls
+    that failed by the agent's own fault. Progress is then a recorded marker, completed work that
+    was not reported before, a completed sub-task, or a successful call, unless the name of its tool
+    says that it only reads or searches.
 
     ## Looping
     - `run_tests({n})->!"boom {n}" x6`
@@ -31,14 +31,14 @@ class NoMeasurableProgress(Rule):
     - `progress(tests_failed=3) (edit(a, {n})->ok progress(tests_failed=4)) x6`
 
     ## Not looping
-    - `run_tests({n})->!"boom {n}" x5`: it may take some tries.
+    - `run_tests({n})->!"boom {n}" x5`: some tries are normal.
     - `(edit(a, {n})->ok run_tests({n})->!"boom {n}") x9`: code is written.
     - `attempt(in_progress)->"{n} of 9 pages" x9`: the work grows.
-    - `(attempt(in_progress) progress(markers=1)) x9`: so it does here.
+    - `(attempt(in_progress) progress(markers=1)) x9`: markers are recorded.
     - `progress(tests_failed=9) progress(tests_failed=7) progress(tests_failed=5) x4`: fewer fail.
     - `(edit(a, {n})->ok progress(tests_failed=0)) x9`: all tests pass.
     - `(progress(tests_failed=1) progress(tests_failed=0)) x9`: one test after the other.
-    - `fetch({n})->!"connection refused {n}" x9`: the failures are of the outside.
+    - `fetch({n})->!"connection refused {n}" x9`: the failures are external.
     - `(user("Try {n}.") run_tests({n})->!"boom {n}") x9`: a person asked for each try.
     """
 
@@ -47,7 +47,7 @@ class NoMeasurableProgress(Rule):
     exact = False
 
     attempts_min: int = setting(
-        6, ge=2, le=100, doc="Attempts without progress, in a row, that make a loop."
+        6, ge=2, le=100, doc="Attempts in a row without progress that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(6, "warn"), Rung(9, "pivot"), Rung(12, "gate")))
 
@@ -57,11 +57,11 @@ class NoMeasurableProgress(Rule):
         return 1
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether there was none for long enough."""
+        """Return whether there were enough attempts without progress."""
         return max(turn.turns_since_best, turn.tries_since_progress) >= self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Compare the count since the last progress, of figures where there are some."""
+        """Compare the count since the last progress, of figures if the task has some."""
         turns, rows = lane.turns, lane.rows
         measured = (turns.figures_compared > 0) & ~turns.untested
         figures = np.where(turns.measured == UNKNOWN, 0, turns.turns_since_best)
@@ -72,8 +72,8 @@ class NoMeasurableProgress(Rule):
         return counts(reached[rows], self.attempts_min, began[rows])
 
     def say(self, loop: Loop) -> str:
-        """Ask for what would show progress."""
+        """Recommend a test that shows progress."""
         return (
             f"{loop.attempts} attempts without measurable progress: "
-            "write a test that would show it, and make it pass"
+            "write a test that shows progress, and make it pass"
         )

@@ -21,10 +21,10 @@ class NoProgressRepeat(Rule):
     ## Not looping
     - `attempt(in_progress)->"login page" x2`: a report may come twice.
     - `attempt(in_progress)->"{n} of 9 pages" x5`: the work grows.
-    - `attempt(in_progress) x5`: nobody said what was completed.
+    - `attempt(in_progress) x5`: the completed work is unknown.
     - `attempt(in_progress)->a attempt(in_progress)->b attempt(in_progress)->a`: different work.
     - `attempt(pending)->a attempt(in_progress)->a attempt(done)->a`: the status changes.
-    - `attempt(blocked, key {n})->a x4`: other blockers each time.
+    - `attempt(blocked, key {n})->a x4`: new blockers each time.
     - `$a attempt(in_progress)->none $b attempt(in_progress)->none x2`: two sub-tasks begin.
     """
 
@@ -34,16 +34,16 @@ class NoProgressRepeat(Rule):
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Attempts in a row with the same completed work that make a loop."
     )
-    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds in which they must lie.")
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds within which they must be.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "force_next")))
 
     @property
     def lookback(self) -> int:
-        """As many attempts as make a loop."""
+        """The attempts of a loop."""
         return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the attempts in a row that report the same, all within the window."""
+        """Count the attempts in a row with the same report, all within the window."""
         blockers = np.where(lane.call == UNKNOWN, 1, lane.call)  # Most attempts have none.
         report = pair(lane.outcome, pair(lane.status, blockers))
         reached = in_a_row(lane, report)

@@ -1,1 +1,1 @@
-"""Rules over tool calls: the same call, result or failure comes again."""
+"""Rules over tool calls: the same call, result or failure repeats."""

@@ -23,11 +23,11 @@ from looptrace.rules.vocabulary import streak
 
 @dataclass(frozen=True, slots=True)
 class ExternalFailure(Rule):
-    """The outside fails again and again: a rate limit, a login, the network, a dependency.
+    """External failures repeat: a rate limit, a login, the network, a dependency.
 
-    That is not the agent's own doing, so that it is asked to try again later. Only when it goes on
-    for long does a person have to look: the ladder's gate waits until the failures lie over
-    `gate_after_s`. Any other call of the task in between ends the row, whatever its agent.
+    They are not the agent's fault, so the agent is asked to try again later. A person has to look
+    only when they go on for long: the ladder's gate waits until the failures have lasted
+    `gate_after_s`. Any other call of the task in between, of any agent, ends the row.
 
     ## Looping
     - `fetch(a)->!"429 Too Many Requests" x3`
@@ -35,10 +35,10 @@ class ExternalFailure(Rule):
 
     ## Not looping
     - `fetch(a)->!"429 Too Many Requests" x2 fetch(a)->ok`: a retry that succeeds.
-    - `(fetch(a{n})->!"429 Too Many Requests" fetch(a{n})->ok) x9`: so does each of these.
-    - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x9`: it backs off between the attempts.
+    - `(fetch(a{n})->!"429 Too Many Requests" fetch(a{n})->ok) x9`: each retry succeeds.
+    - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x9`: it waits between the attempts.
     - `test()->!"expected 42, got 41" x9`: the agent's own failure.
-    - `fetch(a)->!? x9`: nobody knows how it failed.
+    - `fetch(a)->!? x9`: the error is unknown.
     - `(user("Try again.") fetch(a)->!"429 Too Many Requests") x9`: a person asked for each attempt.
     """
 
@@ -46,24 +46,24 @@ class ExternalFailure(Rule):
     lane = LaneSpec(by="task", kinds=("tool",))
 
     attempts_min: int = setting(
-        3, ge=2, le=50, doc="Failures of the outside, in a row in the task, that make a loop."
+        3, ge=2, le=50, doc="External failures in a row in the task that make a loop."
     )
     gate_after_s: int = setting(
-        1_800, ge=60, le=604_800, doc="Seconds that they must lie over before there is a gate."
+        1_800, ge=60, le=604_800, doc="Seconds that they must last before there is a gate."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "retry_later"), Rung(5, "gate")))
 
     @property
     def lookback(self) -> int:
-        """As many failures as make a loop."""
+        """The failures of a loop."""
         return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it is a failure of the outside."""
+        """Return whether the turn is an external failure."""
         return turn.external
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the failures of the outside in a row, whatever they say."""
+        """Count the external failures in a row, whatever their message."""
         external = lane.external
         return repeats(streak(lane, external), self.attempts_min, external.astype(np.int64))
 
@@ -76,4 +76,4 @@ class ExternalFailure(Rule):
 
     def say(self, loop: Loop) -> str:
         """Name the first call that failed."""
-        return f"the outside failed {loop.attempts} times in a row, first in {loop.labels[0]}"
+        return f"{loop.attempts} external failures in a row, first in {loop.labels[0]}"

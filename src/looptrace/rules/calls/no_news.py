@@ -11,20 +11,20 @@ from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair, same_among
 
 PERCENT = 100
-# What comes back is of several kinds, in no order, so that none of it repeats the call before it:
-# two calls without news stand for a round.
+# The repeated results are of several kinds in no order, so a call need not repeat the one before
+# it: two calls without news count as one round.
 ROUND = 2
 
 
 @dataclass(frozen=True, slots=True)
 class NoNews(Rule):
-    """Most of the last calls of an agent bring nothing that was not there before.
+    """Most of the last calls of an agent bring nothing new.
 
-    A call brings no news where the same call had the same result shortly before, or where any call
-    did and the result says something: a page, a listing, an error. What is short, such as "ok", is
-    right for many different calls, and so is whatever a tool answers that makes changes by its
-    name. Other rules find what repeats in a row or in a fixed order, and mostly sooner; this one
-    finds what comes back in any order, and only warns.
+    A call brings nothing new if the same call had the same result shortly before. It also brings
+    nothing new if any call had the same long result: a page, a listing, an error. A short result,
+    such as "ok", is normal for many different calls, and so is any result of a tool whose name says
+    that it makes changes. Other rules find repeats in a row or in a fixed order, mostly sooner;
+    this rule finds repeats in any order, and only warns.
 
     ## Looping
     - `(look(page)->same act({n})->"result {n}") x8`
@@ -36,10 +36,10 @@ class NoNews(Rule):
     - `click(button {n})->"the page with the order form, and nothing in its basket yet" x6`
     - `edit(part {n})->"The file was changed as it was asked for; nothing else was touched." x20`
     - `send(mail {n})->sent x20`: too short to tell.
-    - `(look(page)->same act({n})->"a {n}" act(b{n})->"b {n}" act(c{n})->"c {n}") x8`: much is new.
+    - `(look(page)->same act({n})->"a {n}" act(b{n})->"b {n}" act(c{n})->"c {n}") x8`: many are new.
     - `(user("And now?") look(page)->same) x20`: a person asked each time.
     - `(~200 read(page)->same) x20`: it waits.
-    - `(wait(30)->ok status(job)->running) x20`: so does this.
+    - `(wait(30)->ok status(job)->running) x20`: it waits, too.
     - `fetch({n})->!"429 Too Many Requests, and please do not come back before noon" x20`
     """
 
@@ -48,26 +48,26 @@ class NoNews(Rule):
     exact = False
     actions = ("warn",)
 
-    window: int = setting(12, ge=4, le=100, doc="Last calls of the agent that are looked at.")
+    window: int = setting(12, ge=4, le=100, doc="Last calls of the agent that the rule looks at.")
     old_percent: int = setting(
-        50, ge=10, le=100, doc="Percent of them that must have brought no news, to make a loop."
+        50, ge=10, le=100, doc="Percent of them that must bring nothing new to make a loop."
     )
     chars_min: int = setting(
-        40, ge=1, le=4_000, doc="Characters below which a result is compared for one call only."
+        40, ge=1, le=4_000, doc="Characters that a result must have to be compared across calls."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(2, "warn"),))
 
     @property
     def lookback(self) -> int:
-        """The window, and those before its first call that this one is compared with."""
+        """The window, and the calls before it with which its first call is compared."""
         return 2 * self.window + OWN_LOOKBACK
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether what it shows was there before."""
+        """Return whether its result came before."""
         return turn.again("outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the calls without news among the last, at each of them."""
+        """Count at each call the calls without news among the last ones."""
         shows = lane.turns.look_chars[lane.rows] >= self.chars_min
         done = same_among(lane, own(lane, pair(lane.call, lane.outcome)), self.window)
         shown = same_among(lane, own(lane, np.where(shows, lane.outcome, UNKNOWN)), self.window)

@@ -15,15 +15,15 @@ from looptrace.rules.vocabulary import OWN_LOOKBACK, alike_in_a_row, own, pair
 class RepeatedCall(Rule):
     """The same call gets the same result, again and again.
 
-    The result is part of the sameness: a status that changes, or a test that fails in fewer
-    places, is work. What the model says between the calls does not matter. Times, ids and the like
-    within a result are masked before it is compared. Looking again after a wait is polling, and
-    recorded progress ends what was counted.
+    The result must be the same, too: a status that changes, or a test that fails in fewer places,
+    is progress. The model's words between the calls do not matter. Times, ids and similar values in
+    a result are masked before it is compared. Looking again after a wait is polling. Recorded
+    progress resets the count.
 
-    A search in other words is the same only where the settings say how
+    A search in other words is the same only if the settings say how
     [meaning](../near_sameness.md) is compared.
 
-    Failures of the outside, such as a rate limit, are `external_failure`'s.
+    `external_failure` finds external failures, such as a rate limit.
 
     ## Looping
     - `run_tests(cart.py)->!"expected 42, got 41" x3`
@@ -33,16 +33,16 @@ class RepeatedCall(Rule):
     ## Not looping
     - `run_tests(cart.py)->!"expected 42, got 41" x2`: one retry is legitimate.
     - `deploy_status(web)->"{n}0 %" x5`: the result changes.
-    - `read_file(part{n}.md)->"# Notes" x5`: other arguments, other work.
+    - `read_file(part{n}.md)->"# Notes" x5`: different arguments, different work.
     - `(run_tests()->"3 failed" edit(cart.py, {n})->ok) x4`: not the same call in a row.
     - `fetch(?)->"timed out" x5`: the arguments are unknown.
     - `fetch(a)->? x5`: the results are unknown.
-    - `fetch(a)->!"429 Too Many Requests" x5`: not the agent's own failure.
+    - `fetch(a)->!"429 Too Many Requests" x5`: the failure is external.
     - `(user("Any news?") inbox()->empty) x4`: a person asked again.
     - `(~60 job_status(7)->pending) x9`: the agent waited each time.
     - `job_status(7)->pending ~1 job_status(7)->pending ~4 job_status(7)->pending ~10
       job_status(7)->pending`: it backs off.
-    - `(migrate()->ok progress(markers=1)) x9`: there is progress.
+    - `(migrate()->ok progress(markers=1)) x9`: progress is recorded.
     """
 
     name = "repeated_call"
@@ -51,12 +51,12 @@ class RepeatedCall(Rule):
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
-        3, ge=2, le=100, doc="Equal calls with equal results, in a row, that make a loop."
+        3, ge=2, le=100, doc="Equal calls with equal results in a row that make a loop."
     )
 
     @property
     def lookback(self) -> int:
-        """As many calls as make a loop, and what tells whether they are polls."""
+        """The calls of a loop, and the turns that show whether they are polls."""
         return self.attempts_min + OWN_LOOKBACK
 
     def may_fire(self, turn: NewTurn) -> bool:
@@ -64,13 +64,13 @@ class RepeatedCall(Rule):
         return turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the calls in a row that equal each other, result included."""
+        """Count the calls in a row that equal each other, including their results."""
         same = own(lane, pair(lane.call, lane.outcome))
         reached = alike_in_a_row(lane, same, self.attempts_min)
         return repeats(reached, self.attempts_min, np.ones_like(lane.rows))
 
     def say(self, loop: Loop) -> str:
-        """Name the call and what became of it."""
+        """Name the call and its outcome."""
         became = "failed the same way" if loop.failed else "gave the same result"
         words = ", some in other words" if loop.reworded else ""
         return f"{loop.labels[0]} {became} {loop.attempts} times{words}"

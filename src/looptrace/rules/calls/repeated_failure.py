@@ -22,36 +22,36 @@ from looptrace.rules.vocabulary import pair, same_among
 
 @dataclass(frozen=True, slots=True)
 class RepeatedFailure(Rule):
-    """One failure keeps coming back in a task while nothing else succeeds, whoever tries.
+    """One failure keeps coming back in a task while nothing else succeeds.
 
-    A failure is compared with the last failures of its task, by its message, and by its arguments
-    where it only looks at something. Another agent's count with them. Counting begins anew with a
-    call that succeeds and does more than look or wait; `persistent_failure` counts what outlasts
-    these. Failures of the outside (rate limits, network, authentication, dependencies) do not
-    count.
+    A failure is compared with the last failures of its task by its message, whichever agent failed.
+    If the failed call only looks at something, its arguments are compared, too. A successful call
+    that does more than look or wait resets the count; `persistent_failure` counts failures that
+    persist after such calls. External failures (rate limits, network, authentication,
+    dependencies) do not count.
 
     ## Looping
     - `test()->!"expected 42, got 41" read(cart.py)->ok test()->!"expected 42, got 41" x2`
-    - `@first test()->!"expected 42" x2 @second test()->!"expected 42"`: another agent counts on.
+    - `@first test()->!"expected 42" x2 @second test()->!"expected 42"`: all agents count.
 
     ## Not looping
     - `test()->!"expected 42, got 41" x2`: only twice.
     - `test()->!"expected {n}" x5`: another message each time.
     - `fetch(/{n})->!"404 Not Found" x5`: each is another page.
     - `(test()->!"expected 42" edit(cart.py, {n})->ok) x3`: it tries something in between.
-    - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x5`: not the agent's own failure.
+    - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x5`: the failure is external.
     - `(user("Try again.") test()->!"expected 42") x4`: a person asked for each attempt.
-    - `test()->!? x4`: nobody knows how it failed.
+    - `test()->!? x4`: the error is unknown.
     """
 
     name = "repeated_failure"
     lane = LaneSpec(by="task", kinds=("tool",), failures=True)
 
     attempts_min: int = setting(
-        3, ge=2, le=50, doc="Equal failures, the first included, that make a loop."
+        3, ge=2, le=50, doc="Equal failures, including the first, that make a loop."
     )
     window: int = setting(
-        10, ge=2, le=100, doc="Failures of the task that one is compared with, itself included."
+        10, ge=2, le=100, doc="Last failures of the task that are compared, including the newest."
     )
     window_s: int = setting(
         3_600, ge=60, le=604_800, doc="Seconds after which a failure is no longer counted."
@@ -72,12 +72,12 @@ class RepeatedFailure(Rule):
         return turn.again("error")
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the equal failures among the last of the task, since anything succeeded."""
+        """Count the equal failures among the task's last ones since the last success."""
         codes = pair(lane.error, lane.works_seen + 1)
         reached = same_among(lane, codes, self.window, self.window_s)
         length = np.minimum(self.window, lane.position + 1)
         return among(reached, self.attempts_min, codes, length)
 
     def say(self, loop: Loop) -> str:
-        """Name the first call that failed so."""
+        """Name the first call with this failure."""
         return f"one failure came back {loop.attempts} times in the task, first in {loop.labels[0]}"

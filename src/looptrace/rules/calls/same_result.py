@@ -13,13 +13,13 @@ from looptrace.rules.vocabulary import in_a_row, pair, streak
 
 @dataclass(frozen=True, slots=True)
 class SameResult(Rule):
-    """One search tool gives the same answer, whatever it is asked.
+    """A search tool gives the same answer to different searches.
 
-    Only tools that search by their name are looked at (search, grep, find, lookup, query, ...),
-    because other tools do the same to many things and well give the same result each time. Of a
-    query only an empty answer counts. Searches that one response asked for in parallel are one
-    batch, and are left out. The same search again is found by `repeated_call`, and sooner;
-    failures are found by `repeated_failure` and `signature_repeat`.
+    The rule looks only at tools whose name says that they search (search, grep, find, lookup,
+    query, ...), because other tools may rightly give the same result for many different things. Of
+    a query only an empty answer counts. Parallel searches of one response are one batch, and are
+    ignored. `repeated_call` finds the same search again, and sooner; `repeated_failure` and
+    `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
@@ -28,27 +28,27 @@ class SameResult(Rule):
     ## Not looping
     - `search(refund {n})->"no results" x4`: there were other words to try.
     - `search(refund {n})->"{n} results" x9`: the answers differ.
-    - `search(refund)->"no results" x9`: one search repeated is the matter of `repeated_call`.
+    - `search(refund)->"no results" x9`: `repeated_call` finds one repeated search.
     - `read_file(part{n}.md)->"# Notes" x9`: other files may begin alike.
     - `edit(part{n}.md)->ok x9`: work on many things.
-    - `query(insert {n})->"1 row" x9`: so is this.
-    - `(search(refund {n})->"no results" edit(a, {n})->ok) x9`: there is work in between.
+    - `query(insert {n})->"1 row" x9`: work on many things, too.
+    - `(search(refund {n})->"no results" edit(a, {n})->ok) x9`: work in between.
     - `[search(a)->none search(b)->none search(c)->none search(d)->none search(e)->none]`: a batch.
     - `search(refund {n})->? x9`: the answers are unknown.
-    - `search(?)->"no results" x9`: what was asked is unknown.
+    - `search(?)->"no results" x9`: the searches are unknown.
     """
 
     name = "same_result"
     lane = LaneSpec(by="agent", kinds=("tool",))
 
     attempts_min: int = setting(
-        5, ge=2, le=100, doc="Searches with one answer, in a row, that make a loop."
+        5, ge=2, le=100, doc="Searches in a row with the same answer that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(5, "warn"), Rung(8, "pivot"), Rung(12, "gate")))
 
     @property
     def lookback(self) -> int:
-        """As many searches as make a loop."""
+        """The searches of a loop."""
         return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
@@ -56,7 +56,7 @@ class SameResult(Rule):
         return turn.again("search_result")
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count equal answers in a row to searches that each differ from the one before."""
+        """Count equal answers in a row to searches of which each differs from the one before."""
         asked, answer = lane.call, lane.search_result
         anew = (asked != UNKNOWN) & (in_a_row(lane, pair(asked, answer)) == 1)
         reached = np.minimum(in_a_row(lane, answer), streak(lane, anew))

@@ -11,12 +11,12 @@ from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own
 
 @dataclass(frozen=True, slots=True)
 class SignatureRepeat(Rule):
-    """Outputs with the same signature follow one another.
+    """Several outputs in a row have the same signature.
 
-    A signature is the short canonical form of what a call did or how it failed: an error by type,
-    message and file; a test run by the number and names of its failures; a change by its file
-    and content; a search by its query. So it sees one error come back under other arguments, which
-    `repeated_call` does not.
+    A signature is a short, canonical description of what a call did or how it failed: an error by
+    type, message and file; a test run by the number and names of its failures; a change by its file
+    and content; a search by its query. So this rule finds one error that comes back with different
+    arguments, which `repeated_call` does not.
 
     ## Looping
     - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x3`
@@ -26,8 +26,8 @@ class SignatureRepeat(Rule):
     - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x2`: two is a legitimate retry.
     - `edit(cart.py, change {n})->ok x3`: three different changes to one file.
     - `run_tests()->"3 failed" run_tests()->"2 failed" run_tests()->"1 failed"`: fewer failures.
-    - `load(users_{n}.csv)->!? x4`: nobody knows how it failed.
-    - `load(users_{n}.csv)->!"connection refused" x4`: not the agent's own failure.
+    - `load(users_{n}.csv)->!? x4`: the error is unknown.
+    - `load(users_{n}.csv)->!"connection refused" x4`: the failure is external.
     - `load(users_{n}.csv)->!"An error occurred. Please try again." x4`: a text that says nothing.
     """
 
@@ -36,12 +36,12 @@ class SignatureRepeat(Rule):
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
-        3, ge=2, le=100, doc="Outputs with one signature, in a row, that make a loop."
+        3, ge=2, le=100, doc="Outputs in a row with the same signature that make a loop."
     )
 
     @property
     def lookback(self) -> int:
-        """As many outputs as make a loop, and what tells whether they are polls."""
+        """The outputs of a loop, and the turns that show whether they are polls."""
         return self.attempts_min + OWN_LOOKBACK
 
     def may_fire(self, turn: NewTurn) -> bool:
@@ -49,11 +49,11 @@ class SignatureRepeat(Rule):
         return turn.again("signature")
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the outputs in a row that have one signature."""
+        """Count the outputs in a row that have the same signature."""
         signature = own(lane, lane.signature)
         return repeats(in_a_row(lane, signature), self.attempts_min, signature)
 
     def say(self, loop: Loop) -> str:
-        """Name the first call and how the outputs agree."""
+        """Name the first call, and whether a failure or another outcome repeats."""
         became = "one failure came back" if loop.failed else "one outcome came back"
         return f"{became} {loop.attempts} times, first from {loop.labels[0]}"

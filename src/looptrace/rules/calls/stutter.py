@@ -19,18 +19,18 @@ from looptrace.rules.contract import (
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
 from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own, pair, same_among
 
-TWICE = 2  # More in a row is one place still, and what `repeated_call` finds.
+TWICE = 2  # More calls in a row are still one place, and `repeated_call` finds them.
 
 
 @dataclass(frozen=True, slots=True)
 class Stutter(Rule):
-    """An agent makes a call, and at once the same call with the same result, at several places.
+    """An agent repeats calls at once with the same result, at several places.
 
-    Once that is a retry, and once more long after it is another. An agent that does so with one
-    call and then with another has lost track of what it did, although none of its calls comes
-    three times in a row.
+    One such repeat is a retry, and one more long afterwards is another retry. An agent that repeats
+    one call and then another has lost track of what it did, although no call comes three times in a
+    row.
 
-    Failures of the outside, such as a rate limit, are `external_failure`'s.
+    `external_failure` finds external failures, such as a rate limit.
 
     ## Looping
     - `read(a)->1 x2 edit(a)->ok read(b)->2 x2`
@@ -38,22 +38,22 @@ class Stutter(Rule):
 
     ## Not looping
     - `read(a)->1 x2 edit(a)->ok read(b)->2`: once is a retry.
-    - `read(a)->1 x2 ~3600 read(b)->2 read(b)->2`: an hour lies between the two.
-    - `read(a)->1 x9`: one place, however often; that is the matter of `repeated_call`.
+    - `read(a)->1 x2 ~3600 read(b)->2 read(b)->2`: an hour between the two.
+    - `read(a)->1 x9`: one place; `repeated_call` finds it.
     - `(status(a)->"{n} %" status(a)->"{n} % done") x4`: the results differ.
     - `(read({n})->? read({n})->?) x4`: the results are unknown.
-    - `(fetch({n})->!"429" fetch({n})->!"429") x4`: not the agent's own failure.
+    - `(fetch({n})->!"429" fetch({n})->!"429") x4`: the failures are external.
     - `(user("Again.") read({n})->1 read({n})->1) x4`: a person asked in between.
     """
 
     name = "stutter"
     lane = LaneSpec(by="agent", kinds=("tool",))
 
-    attempts_min: int = setting(
-        4, ge=2, le=100, doc="Calls, two of each such place, that make a loop."
+    attempts_min: int = setting(4, ge=2, le=100, doc="Calls that make a loop; each place has two.")
+    window: int = setting(30, ge=2, le=200, doc="Last calls among which these places are counted.")
+    window_s: int = setting(
+        1_800, ge=60, le=604_800, doc="Seconds within which these places must be."
     )
-    window: int = setting(30, ge=2, le=200, doc="Calls among which these places are counted.")
-    window_s: int = setting(1_800, ge=60, le=604_800, doc="Seconds within which these places lie.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(8, "pivot"), Rung(12, "gate")))
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Stutter(Rule):
 
     @property
     def lookback(self) -> int:
-        """The window, and those before it that tell whether a call came twice, and was no poll."""
+        """The window, and the turns before it that show pairs that are no polls."""
         return self.window + 1 + TWICE + OWN_LOOKBACK
 
     def may_fire(self, turn: NewTurn) -> bool:
@@ -70,7 +70,7 @@ class Stutter(Rule):
         return turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the calls among the last that were made the second time in a row, and the first."""
+        """Count the pairs of equal calls among the last calls, in calls."""
         same = own(lane, pair(lane.call, lane.outcome))
         second = np.where(in_a_row(lane, same) == TWICE, 1, UNKNOWN)
         what = second.copy()
@@ -81,4 +81,4 @@ class Stutter(Rule):
 
     def say(self, loop: Loop) -> str:
         """Name the first call."""
-        return f"{loop.attempts} calls repeat one another in pairs, first {loop.labels[0]}"
+        return f"{loop.attempts} calls are pairs of the same call, first {loop.labels[0]}"

@@ -1,1 +1,1 @@
-"""Bounds for any task, whether it repeats anything or not."""
+"""Limits of a task, whether it repeats anything or not."""

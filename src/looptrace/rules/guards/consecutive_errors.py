@@ -10,18 +10,18 @@ from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 
 @dataclass(frozen=True, slots=True)
 class ConsecutiveErrors(Rule):
-    """One call of a task after the other fails, by the agent's own fault.
+    """Many calls of a task fail in a row, by the agent's own fault.
 
-    This is a guard, which does not ask whether the failures are alike. Calls of all agents count;
-    failures of the outside neither count nor end the row.
+    This is a guard: the failures need not be alike. Calls of all agents count; external failures
+    neither count nor end the row.
 
     ## Looping
     - `run({n})->!"boom {n}" x11`
 
     ## Not looping
-    - `run({n})->!"boom {n}" x10`: as many as are allowed.
+    - `run({n})->!"boom {n}" x10`: as many as allowed.
     - `(run({n})->!"boom {n}" x5 read({n})->"text {n}") x9`: some succeed.
-    - `fetch({n})->!"connection refused {n}" x20`: the failures are of the outside.
+    - `fetch({n})->!"connection refused {n}" x20`: the failures are external.
     - `(run({n})->!"boom {n}" x9 user("Go on.")) x3`: a person spoke.
     """
 
@@ -29,7 +29,7 @@ class ConsecutiveErrors(Rule):
     lane = LaneSpec(by="task", kinds=("tool",))
     checked = "after_loops"
 
-    max_errors: int = setting(10, ge=1, le=1_000, doc="Failed calls in a row that are no loop yet.")
+    max_errors: int = setting(10, ge=1, le=1_000, doc="Failed calls in a row that are allowed.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
 
     @property
@@ -47,5 +47,5 @@ class ConsecutiveErrors(Rule):
         return counts(turns.errors[rows], self.max_errors + 1, turns.errors_before[rows])
 
     def say(self, loop: Loop) -> str:
-        """Name the guard, and how far it was exceeded."""
+        """Name the guard and the count."""
         return f"the task exceeded consecutive_errors ({self.max_errors}) with {loop.attempts}"

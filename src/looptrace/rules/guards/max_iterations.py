@@ -10,16 +10,16 @@ from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 
 @dataclass(frozen=True, slots=True)
 class MaxIterations(Rule):
-    """A task takes more turns than it may.
+    """A task takes more turns than allowed.
 
-    This is a guard, which asks neither what was done nor whether it repeats. The turns are those
-    of all agents since the task began, was completed, or a person last spoke.
+    This is a guard: the turns need not repeat anything. The turns of all agents count, since the
+    task began, was completed, or a person last spoke.
 
     ## Looping
     - `read({n})->"text {n}" x1001`
 
     ## Not looping
-    - `read({n})->"text {n}" x1000`: as many as are allowed.
+    - `read({n})->"text {n}" x1000`: as many as allowed.
     - `read({n})->"text {n}" x600 user("Go on.") read({n})->"text {n}" x600`: a person spoke.
     """
 
@@ -28,7 +28,7 @@ class MaxIterations(Rule):
     checked = "before_loops"
 
     max_iterations: int = setting(
-        1_000, ge=1, le=1_000_000, doc="Turns of a task that are no loop yet."
+        1_000, ge=1, le=1_000_000, doc="Turns of a task that are allowed."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
 
@@ -47,7 +47,7 @@ class MaxIterations(Rule):
         return counts(turns.steps[rows], self.max_iterations + 1, turns.epoch[rows] + 1)
 
     def say(self, loop: Loop) -> str:
-        """Name the guard, and how far it was exceeded."""
+        """Name the guard and the count."""
         return (
             f"the task exceeded max_iterations ({self.max_iterations}) with {loop.attempts} turns"
         )

@@ -13,16 +13,16 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class MaxRuntime(Rule):
-    """A task runs for longer than it may.
+    """A task runs longer than allowed.
 
-    This is a guard, which asks neither what was done nor whether it repeats. The time is that
-    since the first turn of the task, its last completion, or a person's last message.
+    This is a guard: the turns need not repeat anything. The time counts from the first turn of the
+    task, its last completion, or a person's last message.
 
     ## Looping
     - `start()->ok ~28800 read({n})->"text {n}"`
 
     ## Not looping
-    - `start()->ok ~28000 read({n})->"text {n}"`: less than is allowed.
+    - `start()->ok ~28000 read({n})->"text {n}"`: less than allowed.
     - `start()->ok ~20000 user("Go on.") ~20000 read(a)->text`: a person spoke.
     """
 
@@ -31,7 +31,7 @@ class MaxRuntime(Rule):
     checked = "before_loops"
 
     max_runtime_s: int = setting(
-        28_800, ge=1, le=31_536_000, doc="Seconds of a task that are no loop yet."
+        28_800, ge=1, le=31_536_000, doc="Seconds of a task that are allowed."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
 
@@ -51,5 +51,5 @@ class MaxRuntime(Rule):
         return counts(np.where(over, turns.steps[rows], 0), 1, turns.epoch[rows] + 1)
 
     def say(self, loop: Loop) -> str:
-        """Name the guard, and how far it was exceeded."""
+        """Name the guard and the count."""
         return f"the task exceeded max_runtime ({self.max_runtime_s} s) with {loop.attempts} turns"

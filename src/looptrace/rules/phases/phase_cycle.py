@@ -13,20 +13,20 @@ PERIOD_MIN = 2  # Turns that follow one another in one phase are one visit.
 
 @dataclass(frozen=True, slots=True)
 class PhaseCycle(Rule):
-    """A task goes round through the same phases.
+    """A task goes through the same phases again and again.
 
-    Phases are declared (`looptrace.phase`), and turns that follow one another in one phase are one
-    visit. Found are patterns of 2 up to `max_cycle_length` phases that come again at once, and
-    those that are walked back and forth, such as plan→fix→test→fix→plan→fix→test→fix. Progress in
-    between, as figures, markers and the metric of an iterative phase show it, ends a pattern.
+    Phases are declared (`looptrace.phase`). Consecutive turns in one phase are one visit. The rule
+    finds patterns of 2 to `max_cycle_length` phases that repeat at once, and patterns that go back
+    and forth, such as plan→fix→test→fix→plan→fix→test→fix. Progress in between ends a pattern:
+    better figures, markers, or a better metric of an iterative phase.
 
     ## Looping
     - `#fix edit(a)->ok #test test()->"1 failed" #fix edit(b)->ok #test test()->"2 failed"`
     - `(#plan note({n})->ok #fix edit(a, {n})->ok #test test({n})->ok #fix edit(b, {n})->ok) x2`
 
     ## Not looping
-    - `#plan note(a)->ok #fix edit(a)->ok #test test()->ok`: a single pass is no cycle.
-    - `#fix edit(a)->ok #test test()->"1 failed" #fix edit(b)->ok`: nor is one step back.
+    - `#plan note(a)->ok #fix edit(a)->ok #test test()->ok`: a single pass is not a cycle.
+    - `#fix edit(a)->ok #test test()->"1 failed" #fix edit(b)->ok`: one step back is not a cycle.
     - `(#fix edit(a, {n})->ok x9) #test test()->ok`: long visits, each once.
     - `(#fix edit(a, {n})->ok #test progress(coverage={n}0)) x4`: coverage rises.
     - `(edit(a, {n})->ok test()->"{n} passed") x9`: no phases are declared.
@@ -39,17 +39,19 @@ class PhaseCycle(Rule):
     )
 
     rounds_min: int = setting(2, ge=2, le=20, doc="Full rounds of the pattern that make a loop.")
-    max_cycle_length: int = setting(3, ge=2, le=8, doc="Phases in the longest pattern looked for.")
-    transitions: int = setting(10, ge=3, le=400, doc="Transitions in which the rounds must lie.")
+    max_cycle_length: int = setting(
+        3, ge=2, le=8, doc="Phases in the longest pattern that the rule looks for."
+    )
+    transitions: int = setting(10, ge=3, le=400, doc="Transitions within which the rounds must be.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(2, "gate"),))
 
     @property
     def lookback(self) -> int:
-        """As many visits as the transitions lie between."""
+        """The visits between which the transitions are."""
         return self.transitions + 1
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it enters a phase."""
+        """Return whether the turn enters a phase."""
         return turn.enters
 
     def evaluate(self, lane: Lane) -> Evaluation:

@@ -12,10 +12,10 @@ from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 
 @dataclass(frozen=True, slots=True)
 class PhaseVisits(Rule):
-    """A phase of a task is entered more often than it may be.
+    """A phase of a task is entered more often than allowed.
 
-    Phases are declared (`looptrace.phase`). Turns that follow one another in one phase are one
-    visit, and a person's message lets the visits count anew.
+    Phases are declared (`looptrace.phase`). Consecutive turns in one phase are one visit. A
+    person's message resets the count.
 
     ## Looping
     - `(#fix edit(a, {n})->ok #test test()->"{n} passed") x10 #fix edit(b)->ok`
@@ -30,7 +30,7 @@ class PhaseVisits(Rule):
     name = "phase_visits"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt"))
 
-    max_visits: int = setting(10, ge=1, le=1_000, doc="Visits to one phase that are no loop yet.")
+    max_visits: int = setting(10, ge=1, le=1_000, doc="Visits to one phase that are allowed.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
 
     @property

@@ -13,16 +13,16 @@ from looptrace.rules.vocabulary import pair
 
 @dataclass(frozen=True, slots=True)
 class TransitionRepeats(Rule):
-    """A task goes from one phase to the same other phase more often than it may.
+    """A task goes from one phase to the same other phase more often than allowed.
 
-    Each destination counts for itself. A person's message lets the transitions count anew.
+    Each destination has its own count. A person's message resets the counts.
 
     ## Looping
     - `(#fix edit(a, {n})->ok #test test()->"{n} passed") x6`
 
     ## Not looping
     - `(#fix edit(a, {n})->ok #test test()->"{n} passed") x5`: as often as is allowed.
-    - `(#a do({n})->ok #b do({n})->ok #a do({n})->ok #c do({n})->ok) x5`: each way five times.
+    - `(#a do({n})->ok #b do({n})->ok #a do({n})->ok #c do({n})->ok) x5`: each transition 5 times.
     - `(user("Go on.") #fix edit(a, {n})->ok #test test()->ok) x12`: a person asked for each round.
     """
 
@@ -33,7 +33,7 @@ class TransitionRepeats(Rule):
         5,
         ge=1,
         le=1_000,
-        doc="Transitions between two phases, in one direction, that are no loop yet.",
+        doc="Transitions from one phase to another that are allowed.",
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json  # rules import no more than NumPy
+import json  # rules import only NumPy
 import zlib
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -25,23 +25,23 @@ from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Figures, Flags, Lane, L
 from looptrace.rules.vocabulary import NS_PER_S, pair, same_as, streak
 
 WINDOW_MAX = 20
-# Sums are made of whole numbers, which are the same however many turns are judged at once.
+# Sums of whole numbers are the same however many turns are evaluated at once.
 _PARTS = 1_000
-# Of a longer output the beginning is read, so that a turn takes a bounded time.
+# Only the beginning of a longer output is read, so that a turn takes a bounded time.
 _CHARS_MAX = 500
 _PERCENT = 100
 
-# What is measured of the last turns, itself included; all but the last two are shares.
+# The signs of the last turns, including the newest; all except the last two are shares.
 SIGNS = {
-    "again": "Actions that were among those before: calls with arguments, responses.",
-    "same_answer": "Outcomes of calls that were among those before.",
-    "both": "Actions whose outcome was the same before, too.",
+    "again": "Actions that came before: calls with arguments, responses.",
+    "same_answer": "Outcomes of calls that came before.",
+    "both": "Actions that came before with the same outcome.",
     "failed": "Turns that are known to have failed.",
-    "same_failure": "Failures that were among those before.",
-    "entropy": "Entropy of the actions, as a share of the most there can be.",
-    "novelty": "What of an output is left when it is compressed knowing those before it.",
-    "novelty_now": "The same, of the last output alone.",
-    "pause": "Mean of the logarithms (base 2) of a second and the time since the turn before.",
+    "same_failure": "Failures that came before.",
+    "entropy": "Entropy of the actions, as a share of its maximum.",
+    "novelty": "Share of an output that remains after compression with the earlier outputs.",
+    "novelty_now": "The same for the last output only.",
+    "pause": "Mean of the logarithms (base 2) of one second plus the time since the previous turn.",
 }
 
 
@@ -50,7 +50,7 @@ class Model:
     """A logistic regression over standardised signs: plain numbers, as `looptrace train` finds.
 
     Raises:
-        SettingError: if it does not fit the signs, or has numbers that are none.
+        SettingError: if it does not fit the signs, or has numbers that are not finite.
     """
 
     window: int  # turns
@@ -79,10 +79,10 @@ class Model:
 
 
 def model_of(data: Any) -> Model:
-    """Return the model that parsed JSON says; what else it says of it does not count.
+    """Return the model of parsed JSON; other keys are ignored.
 
     Raises:
-        SettingError: if it is none.
+        SettingError: if it has no model.
     """
     try:
         if tuple(data["signs"]) != tuple(SIGNS):
@@ -92,31 +92,30 @@ def model_of(data: Any) -> Model:
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, SettingError):
             raise
-        raise SettingError("model is no file of `looptrace train`.") from error
+        raise SettingError("model is not a file of `looptrace train`.") from error
 
 
-# A constant of the code that is easier to make and to compare as a file.
+# This is a constant of the code; a file is easier to write and to compare.
 SHIPPED = model_of(json.loads(files(__package__).joinpath("likely_loop.json").read_text("utf-8")))
 
 
 @dataclass(frozen=True, slots=True)
 class LikelyLoop(Rule):
-    """A loop is likely to come: what was learned from earlier loops speaks for it.
+    """A loop is likely to come, by a model that was trained on earlier loops.
 
-    From the last turns of the task it reads how much of what is done and answered was there before,
-    how much fails, how varied the actions are, and how much new the outputs say. A model, which is
-    a few numbers, makes a probability of that; [prediction](../prediction.md) says how good it is.
-    It is no proof, so that the rule only ever warns, and has to be switched on.
+    The rule reads from the last turns of the task how many actions and outcomes came before, how
+    many fail, how varied the actions are, and how much is new in the outputs. A model of a few
+    numbers turns these signs into a probability; [prediction](../prediction.md) says how good it
+    is. A prediction is not a proof, so the rule only warns, and is off unless switched on.
 
     ## Looping
     - `look({n})->"There is nothing new in the inbox of the support team" x12`
     - `(list(a)->"a.py b.py c.py d.py" read(a.py)->"def main(): return run(parse())") x6`
 
     ## Not looping
-    - `(edit(a{n})->ok run(tests)->!"{n} is wrong, and so is {n}4") x9`: what fails is another each
-      time.
-    - `look(a)->"There is nothing new in the inbox of the support team" x3`: too few turns to tell.
-    - `(user("And now?") look(a)->"There is nothing new in the inbox") x9`: a person asked for each.
+    - `(edit(a{n})->ok run(tests)->!"{n} is wrong, and so is {n}4") x9`: new failures.
+    - `look(a)->"There is nothing new in the inbox of the support team" x3`: too few turns.
+    - `(user("And now?") look(a)->"There is nothing new in the inbox") x9`: a person asked.
     """
 
     name = "likely_loop"
@@ -127,17 +126,17 @@ class LikelyLoop(Rule):
     actions = ("warn",)
 
     attempts_min: int = setting(
-        3, ge=2, le=20, doc="Turns in a row at which a loop is likely, so that there is a warning."
+        3, ge=2, le=20, doc="Turns in a row at which a loop must be likely for a warning."
     )
     likely_percent: int = setting(
-        20, ge=1, le=99, doc="Probability of a loop, in percent, from which on it is likely."
+        20, ge=1, le=99, doc="The probability in percent from which a loop is likely."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"),))
     model: Model = field(default=SHIPPED)
 
     @property
     def lookback(self) -> int:
-        """Each likely turn, its window, and of the window's first turn those before it."""
+        """The likely turns, the window of each, and the turns before the window's first turn."""
         return self.attempts_min + 2 * self.model.window - 2
 
     def evaluate(self, lane: Lane) -> Evaluation:
@@ -149,12 +148,12 @@ class LikelyLoop(Rule):
         return repeats(counts, self.attempts_min, np.ones_like(lane.rows))
 
     def say(self, loop: Loop) -> str:
-        """Say what it is: a guess."""
+        """Say that it is a guess."""
         return f"a loop is likely to come, since {loop.labels[0]}"
 
 
 def tells(lane: Lane, window: int) -> Flags:
-    """Mark the turns with half of a window before them; with fewer the signs mean little."""
+    """Return which turns have half a window before them; with fewer the signs mean little."""
     return lane.position + 1 >= window // 2
 
 
@@ -180,7 +179,7 @@ def signs_of(lane: Lane, window: int) -> Figures:
 
 
 def _sizes(lane: Lane, window: int) -> Codes:
-    """Return how many turns each window has, which are few at the start of a lane."""
+    """Return the number of turns in each window, which is small at the start of a lane."""
     return np.minimum(lane.position + 1, window)
 
 
@@ -193,7 +192,7 @@ def _sums(lane: Lane, numbers: Codes | Flags, window: int) -> Codes:
 
 
 def _over(parts: Codes, counts: Codes) -> Figures:
-    """Return means of what was counted in parts; 1 where there is none."""
+    """Return the means of counts in parts; 1 where there is no count."""
     return np.where(counts > 0, parts / (np.maximum(counts, 1) * _PARTS), 1.0)
 
 
@@ -203,7 +202,7 @@ def _share(lane: Lane, holds: Flags, window: int) -> Figures:
 
 
 def _seen(lane: Lane, codes: Codes, window: int) -> Flags:
-    """Mark the turns that are known to equal an earlier one within a window."""
+    """Return which turns are known to equal an earlier one within a window."""
     seen = np.zeros(len(codes), dtype=np.bool_)
     for back in range(1, window):
         seen |= same_as(lane, codes, back)
@@ -211,9 +210,10 @@ def _seen(lane: Lane, codes: Codes, window: int) -> Flags:
 
 
 def _entropy(lane: Lane, codes: Codes, window: int) -> Figures:
-    """Return the entropy of the codes in each window, over that of as many different ones.
+    """Return the entropy of the codes in each window, divided by its maximum.
 
-    It is log n - (1/n) sum log c, where c is how many turns of the window equal each of them.
+    The entropy is log n - (1/n) sum log c, where c is the number of turns in the window that equal
+    each turn.
     """
     logs = np.array([round(log2(max(count, 1)) * _PARTS) for count in range(window + 1)])
     counts = np.ones((window, len(codes)), dtype=np.int64)
@@ -232,7 +232,7 @@ def _entropy(lane: Lane, codes: Codes, window: int) -> Figures:
 
 
 def _novelty(lane: Lane, window: int) -> tuple[Codes, Flags]:
-    """Return of each output how much of it is left, in parts of 1,000, and whether there is one."""
+    """Return the remaining share of each output, in parts of 1,000, and whether it is known."""
     texts = [(text or "")[:_CHARS_MAX].encode("utf-8", "replace") for text in lane.texts]
     novelty = np.zeros(len(texts), dtype=np.int64)
     for i, (text, position) in enumerate(zip(texts, lane.position.tolist(), strict=True)):

@@ -1,1 +1,1 @@
-"""Rules over what an agent puts out: the same response, or words without work."""
+"""Rules over the responses of an agent: the same response, or words without work."""

@@ -12,11 +12,11 @@ from looptrace.rules.turns import Lane, LaneSpec, NewTurn
 
 @dataclass(frozen=True, slots=True)
 class Chant(Rule):
-    """One response of a model says the same words over and over, to its end.
+    """One response of a model repeats the same words to its end.
 
-    A model that falls into a chant does not find out of it and stops where its tokens end, so only
-    the end of a text is looked at. The words must come again letter by letter, one right after the
-    other; numbered steps, tables and lists differ from line to line.
+    A model that falls into a chant does not leave it and stops only at its limit of tokens, so the
+    rule looks only at the end of a text. The words must repeat letter by letter, without a gap;
+    numbered steps, tables and lists differ from line to line.
 
     ## Looping
     - `say("I will try it again. "*20)`
@@ -27,15 +27,15 @@ class Chant(Rule):
     - `say("I will try it again. "*9)`: too few to be sure.
     - `say("ha "*20)`: too short to be sure.
     - `say("| --- | --- |"*90)`: a table has no words here.
-    - `say("I will try it again.") x20`: this is the matter of `response_repeat`.
-    - `say(?) x20`: what was said is unknown.
+    - `say("I will try it again.") x20`: `response_repeat` finds this.
+    - `say(?) x20`: the text is unknown.
     """
 
     name = "chant"
     lane = LaneSpec(by="agent", kinds=("model",))
 
-    times_min: int = setting(10, ge=3, le=1_000, doc="Times in a row that make a loop.")
-    chars_min: int = setting(200, ge=100, le=8_000, doc="Characters that they must have in all.")
+    times_min: int = setting(10, ge=3, le=1_000, doc="Repeats in a row that make a loop.")
+    chars_min: int = setting(200, ge=100, le=8_000, doc="Characters that they must have in total.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "warn"), Rung(50, "pivot")))
 
     @property
@@ -44,7 +44,7 @@ class Chant(Rule):
         return 1
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it says its last words often enough."""
+        """Return whether it repeats its last words often enough."""
         return turn.chant_times >= self.times_min
 
     def evaluate(self, lane: Lane) -> Evaluation:

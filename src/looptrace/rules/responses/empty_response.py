@@ -13,20 +13,20 @@ from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 @dataclass(frozen=True, slots=True)
 class EmptyResponse(Rule):
-    """A model neither says nor asks for anything, and is asked the same again.
+    """A model returns an empty response, and gets the same request again.
 
-    Its response has an empty text, no parts, or nothing but reasoning, and no call. The news that
-    it was given is the same each time, but for that of the first, and the agent calls no tool in
-    between. A response is unknown where the trace does not show that nothing was said.
+    An empty response has an empty text, no parts, or only reasoning, and no call. The model's new
+    input is the same each time, except that of the first response, and the agent calls no tool in
+    between. A response is unknown if the trace does not show that it is empty.
 
     ## Looping
     - `say(nothing, given="Fix the test.") x3`
 
     ## Not looping
     - `say(nothing, given="Fix the test.") x2 say("Done.", given="Fix the test.")`: a retry helps.
-    - `say(nothing, given="page {n}") x5`: it had nothing to say to each of five pages.
-    - `say(nothing, given=?) x5`: what the model was given is unknown.
-    - `(say(nothing, given="Go on.") edit(a, {n})->ok) x5`: it works without a word.
+    - `say(nothing, given="page {n}") x5`: it had no comment on each of five pages.
+    - `say(nothing, given=?) x5`: the model's input is unknown.
+    - `(say(nothing, given="Go on.") edit(a, {n})->ok) x5`: it works without words.
     """
 
     name = "empty_response"
@@ -37,12 +37,12 @@ class EmptyResponse(Rule):
         3,
         ge=2,
         le=50,
-        doc="Empty responses in a row, with nothing new in between, that make a loop.",
+        doc="Empty responses in a row, without new input, that make a loop.",
     )
 
     @property
     def lookback(self) -> int:
-        """As many responses as make a loop."""
+        """The responses of a loop."""
         return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
@@ -50,11 +50,11 @@ class EmptyResponse(Rule):
         return turn.silent
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the empty responses in a row with nothing new in between."""
+        """Count the empty responses in a row without new input in between."""
         silence = np.where(lane.turns.silent[lane.rows], lane.response, UNKNOWN)
         reached = answers_in_a_row(lane, silence, self.attempts_min)
         return repeats(reached, self.attempts_min, pair(silence, lane.call))
 
     def say(self, loop: Loop) -> str:
-        """Tell how often."""
-        return f"{loop.attempts} responses in a row said nothing and asked for nothing"
+        """Say how often."""
+        return f"{loop.attempts} responses in a row were empty"

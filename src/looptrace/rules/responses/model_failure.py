@@ -11,11 +11,11 @@ from looptrace.rules.vocabulary import in_a_row
 
 @dataclass(frozen=True, slots=True)
 class ModelFailure(Rule):
-    """A request to the model fails in the same way again and again, by the agent's own doing.
+    """A request to the model fails in the same way again and again, by the agent's own fault.
 
-    Its context is too long, its call of a tool cannot be read, its request is refused. The same
-    request does not mend that. A response that comes ends the row. What the outside does (rate
-    limits, a server that fails) is found by `model_outage`.
+    Examples are a context that is too long, a call of a tool that cannot be parsed, and a request
+    that is refused. The same request cannot fix them. Any response ends the row. `model_outage`
+    finds external failures (rate limits, a failing server).
 
     ## Looping
     - `fail("maximum context length is 128000 tokens") x3`
@@ -23,23 +23,23 @@ class ModelFailure(Rule):
 
     ## Not looping
     - `fail("maximum context length is 128000 tokens") x2 say("Shorter.")`: a retry that succeeds.
-    - `(fail("malformed tool call: expecting a comma") x2 say("Step {n}.")) x4`: so does each.
-    - `fail("429 Too Many Requests") x9`: not the agent's own failure.
+    - `(fail("malformed tool call: expecting a comma") x2 say("Step {n}.")) x4`: retries succeed.
+    - `fail("429 Too Many Requests") x9`: the failure is external.
     - `(fail("the path is missing") fail("the query is missing")) x4`: another failure each time.
-    - `fail(?) x9`: nobody knows how it failed.
+    - `fail(?) x9`: the error is unknown.
     """
 
     name = "model_failure"
     lane = LaneSpec(by="agent", kinds=("model",))
 
     attempts_min: int = setting(
-        3, ge=2, le=50, doc="Equal failures of the model, in a row, that make a loop."
+        3, ge=2, le=50, doc="Equal failures of the model in a row that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
 
     @property
     def lookback(self) -> int:
-        """As many failures as make a loop."""
+        """The failures of a loop."""
         return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
@@ -51,5 +51,5 @@ class ModelFailure(Rule):
         return repeats(in_a_row(lane, lane.error), self.attempts_min, lane.error)
 
     def say(self, loop: Loop) -> str:
-        """Tell how often."""
+        """Say how often."""
         return f"the model failed {loop.attempts} times in the same way"

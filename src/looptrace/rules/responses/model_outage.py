@@ -25,9 +25,9 @@ from looptrace.rules.vocabulary import streak
 class ModelOutage(Rule):
     """The service of a model fails again and again: a rate limit, a login, the network.
 
-    That is not the agent's own doing, so that it is asked to try again later. Only when it goes on
-    for long does a person have to look: the ladder's gate waits until the failures lie over
-    `gate_after_s`. A response that comes ends the row.
+    These failures are not the agent's fault, so the agent is asked to try again later. A person has
+    to look only when they go on for long: the ladder's gate waits until the failures have lasted
+    `gate_after_s`. Any response ends the row.
 
     ## Looping
     - `fail("429 Too Many Requests") x3`
@@ -35,7 +35,7 @@ class ModelOutage(Rule):
 
     ## Not looping
     - `fail("429 Too Many Requests") x2 say("Done.")`: a retry that succeeds.
-    - `(fail("429 Too Many Requests") x2 say("Step {n}.")) x4`: so does each.
+    - `(fail("429 Too Many Requests") x2 say("Step {n}.")) x4`: each retry succeeds.
     - `fail("maximum context length is 128000 tokens") x9`: the agent's own failure.
     """
 
@@ -43,24 +43,24 @@ class ModelOutage(Rule):
     lane = LaneSpec(by="agent", kinds=("model",))
 
     attempts_min: int = setting(
-        3, ge=2, le=50, doc="Failures of the model's service, in a row, that make a loop."
+        3, ge=2, le=50, doc="Failures of the model's service in a row that make a loop."
     )
     gate_after_s: int = setting(
-        1_800, ge=60, le=604_800, doc="Seconds that they must lie over before there is a gate."
+        1_800, ge=60, le=604_800, doc="Seconds that they must last before there is a gate."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "retry_later"), Rung(5, "gate")))
 
     @property
     def lookback(self) -> int:
-        """As many failures as make a loop."""
+        """The failures of a loop."""
         return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it is a failure of the outside."""
+        """Return whether the turn is an external failure."""
         return turn.external
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the failures of the outside in a row, whatever they say."""
+        """Count the external failures in a row, whatever their message."""
         external = lane.external
         return repeats(streak(lane, external), self.attempts_min, external.astype(np.int64))
 
@@ -72,5 +72,5 @@ class ModelOutage(Rule):
         return allowed[-1] if allowed else "retry_later"
 
     def say(self, loop: Loop) -> str:
-        """Tell how often."""
+        """Say how often."""
         return f"the model's service failed {loop.attempts} times in a row"

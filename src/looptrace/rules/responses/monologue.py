@@ -13,15 +13,15 @@ from looptrace.rules.vocabulary import same_as, streak
 
 @dataclass(frozen=True, slots=True)
 class Monologue(Rule):
-    """An agent talks on and on: it calls no tool, hands nothing on, and learns nothing new.
+    """An agent talks on and on: it calls no tool, asks no other agent, and gets no new input.
 
-    Each response must go on from the one before it, which the trace shows: the history that the
-    model was given ends with that response, and then with nothing or with the same news as before,
-    such as “Go on.”. The news before the first response of a loop is free. What was said plays no
-    part; the same words again are found by `response_repeat`, and sooner.
+    Each response must continue the one before it, as the trace shows: the model's input ends with
+    that response, followed by nothing or by the same new input as before, such as “Go on.”. The
+    input before the first response of a loop may be anything. The words of the responses do not
+    matter; `response_repeat` finds the same words, and sooner.
 
-    A long text that is written part by part at the word “Go on.” looks the same, so that the rule
-    only warns at first. Actions that stand in the text and have no span of their own are not seen.
+    A long text that is written in parts after “Go on.” looks the same, so the rule only warns at
+    first. The rule does not see actions that are in the text and have no span of their own.
 
     ## Looping
     - `say("Now I would look at part {n}.", given="Go on.") x8`
@@ -29,34 +29,34 @@ class Monologue(Rule):
 
     ## Not looping
     - `say("Now I would look at part {n}.", given="Go on.") x7`: it may be about to act.
-    - `say("Part {n} looks well.", given="part {n}") x12`: other news each time.
-    - `say("My guess is {n}.", asked="How many?") x12`: each time asked anew, with no history.
+    - `say("Part {n} looks well.", given="part {n}") x12`: new input each time.
+    - `say("My guess is {n}.", asked="How many?") x12`: a new question each time, with no history.
     - `(say("I look at part {n}.", given=ok) read({n})->ok) x12`: it acts.
-    - `(say("Look at part {n}.", given=ok) handoff(reader, "Read part {n}.")) x12`: so it does here.
-    - `say("Part {n}.", given=?) x12`: what the model was given is unknown.
+    - `(say("Look at part {n}.", given=ok) handoff(reader, "Read part {n}.")) x12`: it acts.
+    - `say("Part {n}.", given=?) x12`: the model's input is unknown.
     - `(user("Go on.") say("Part {n}.", given="Go on.")) x12`: a person asked for each part.
     """
 
     name = "monologue"
     lane = LaneSpec(by="agent", kinds=("tool", "model", "handoff"))
-    exact = False  # What was said differs, and may well lead somewhere.
+    exact = False  # The words differ, and may lead somewhere.
 
     attempts_min: int = setting(
-        8, ge=3, le=100, doc="Responses without an action, in a row, that make a loop."
+        8, ge=3, le=100, doc="Responses in a row without an action that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(8, "warn"), Rung(16, "gate")))
 
     @property
     def lookback(self) -> int:
-        """As many responses as make a loop."""
+        """The responses of a loop."""
         return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it goes on from a response."""
+        """Return whether it continues a response."""
         return turn.talks_on != UNKNOWN
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count responses that go on from one another, as far back as the news stayed the same."""
+        """Count responses of which each continues the one before, back to the last new input."""
         before, news = lane.talks_on, lane.call
         goes_on = np.zeros(len(before), dtype=np.bool_)
         goes_on[1:] = (before[1:] == lane.response[:-1]) & (before[1:] != UNKNOWN)

@@ -12,19 +12,19 @@ from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_settin
 from looptrace.rules.turns import Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import streak
 
-# Of a longer output its beginning and its end are compared, which say what it is and how it ended.
+# Of a longer output only the beginning and the end are compared, which show its kind and outcome.
 _CHARS_MAX = 4_000
 _NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicateOutput(Rule):
-    """Outputs follow one another that are almost alike.
+    """Several outputs in a row are almost alike.
 
     An output is the result of a tool or the words of a model. It is compared with the last outputs
     of its agent, letter by letter (the normalised distance of insertions and deletions). Outputs
-    whose numbers differ are not alike, because numbers are what work moves; short ones are alike
-    too easily, and are left out. The rule has to be switched on.
+    with different numbers are not alike, because work changes numbers. Short outputs are ignored,
+    because they are alike too easily. The rule is off unless switched on.
 
     ## Looping
     - `look({n})->"The page of the orders could not be rendered by the old template engine" x3`
@@ -34,7 +34,7 @@ class NearDuplicateOutput(Rule):
     - `look({n})->"The page of the orders could not be rendered by the old template engine" x2`
     - `look({n})->"Migrated {n}00 of 900 rows of the orders table to the new schema" x5`
     - `look({n})->ok x5`: too short to tell.
-    - `look(a)->? x5`: nobody knows.
+    - `look(a)->? x5`: the results are unknown.
     - `(user("And now?") look({n})->"There is nothing new in the inbox of the support team") x4`
     """
 
@@ -45,22 +45,24 @@ class NearDuplicateOutput(Rule):
     reads_texts = True
 
     attempts_min: int = setting(
-        3, ge=2, le=50, doc="Outputs in a row, each like one before it, that make a loop."
+        3, ge=2, le=50, doc="Outputs in a row, each like an earlier one, that make a loop."
     )
     similar_percent: int = setting(
-        90, ge=50, le=100, doc="How much of two outputs must agree for them to be alike."
+        90, ge=50, le=100, doc="Percent of two outputs that must agree if they are alike."
     )
-    window: int = setting(5, ge=1, le=50, doc="Outputs before it with which one is compared.")
-    chars_min: int = setting(40, ge=1, le=4_000, doc="Characters below which none is compared.")
+    window: int = setting(5, ge=1, le=50, doc="Earlier outputs with which an output is compared.")
+    chars_min: int = setting(
+        40, ge=1, le=4_000, doc="Characters that an output must have to be compared."
+    )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(7, "gate")))
 
     @property
     def lookback(self) -> int:
-        """As many outputs as make a loop, and those that the first of them is compared with."""
+        """The outputs of a loop, and those with which the first of them is compared."""
         return self.attempts_min + self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the outputs in a row that are like one before them."""
+        """Count the outputs in a row that are like an earlier one."""
         alike = self._alike(lane)
         return repeats(streak(lane, alike) + 1, self.attempts_min, np.ones_like(lane.rows))
 

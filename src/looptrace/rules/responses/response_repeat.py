@@ -13,16 +13,17 @@ from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 @dataclass(frozen=True, slots=True)
 class ResponseRepeat(Rule):
-    """A model gives the same response again and again, and was told nothing new.
+    """A model gives the same response again and again, and gets no new input.
 
-    Responses are equal when their trimmed texts and the calls they ask for are. The news of a
-    response is what the model was given since it last spoke: results of tools, or a message. A
-    model that answers "yes" to a hundred different questions is at work, one that answers an
-    unchanged error with the same sentence is stuck. The news before the first response of a loop
-    is free: that was the task. Where two responses make a loop, both must answer the same news.
+    Responses are equal if their trimmed texts and the calls that they ask for are equal. The new
+    input of a response is what the model got since its last response: results of tools, or a
+    message. A model that answers "yes" to a hundred different questions works; a model that answers
+    an unchanged error with the same sentence is stuck. The input before the first response of a
+    loop may be anything: it is the task. If two responses make a loop, both must have the same new
+    input.
 
-    A response that says nothing and only asks for calls is left to the rules on calls, which know
-    retries, polls and what came of the last call.
+    Rules on calls look at responses without text that only ask for calls: they know retries, polls
+    and the result of the last call.
 
     ## Looping
     - `say("I cannot find the file.", given="Go on.") x3`
@@ -31,8 +32,8 @@ class ResponseRepeat(Rule):
     ## Not looping
     - `say("I cannot find the file.", given="Go on.") x2`: twice is a repetition, not yet a loop.
     - `say("positive", given="review {n}") x5`: the same answer to other questions.
-    - `say("I cannot find the file.", given=?) x5`: what the model was given is unknown.
-    - `say(?, given="Go on.") x5`: what it said is unknown.
+    - `say("I cannot find the file.", given=?) x5`: the model's input is unknown.
+    - `say(?, given="Go on.") x5`: the response is unknown.
     - `(say("", given=failed) run()->failed) x2 say("", given=failed) run()->done`: only calls.
     - `(user("And now?") say("Not yet.", given="And now?")) x4`: a person asked again.
     """
@@ -42,12 +43,12 @@ class ResponseRepeat(Rule):
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "pivot"),))
     attempts_min: int = setting(
-        3, ge=2, le=100, doc="Equal responses to equal news, in a row, that make a loop."
+        3, ge=2, le=100, doc="Equal responses in a row to equal input that make a loop."
     )
 
     @property
     def lookback(self) -> int:
-        """As many responses as make a loop."""
+        """The responses of a loop."""
         return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
@@ -55,7 +56,7 @@ class ResponseRepeat(Rule):
         return turn.again("response")
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count equal responses in a row, as far back as the news stayed the same."""
+        """Count equal responses in a row, back to the last new input."""
         response = np.where(lane.only_calls, UNKNOWN, lane.response)
         reached = answers_in_a_row(lane, response, self.attempts_min)
         return repeats(reached, self.attempts_min, pair(response, lane.call))
@@ -63,4 +64,4 @@ class ResponseRepeat(Rule):
     def say(self, loop: Loop) -> str:
         """Quote the response."""
         times = f"the model answered “{loop.labels[0]}” {loop.attempts} times"
-        return f"{times}, and was given nothing new in between"
+        return f"{times}, and got no new input in between"

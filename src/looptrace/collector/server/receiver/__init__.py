@@ -1,1 +1,1 @@
-"""Taking requests of OTLP over HTTP and gRPC, within limits."""
+"""Reception of OTLP requests over HTTP and gRPC, within limits."""

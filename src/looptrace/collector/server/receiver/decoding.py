@@ -51,14 +51,14 @@ _NO_BRACKETS = re.compile(r"[^\[\]{}]+")
 
 
 class WireFormat(Enum):
-    """How the messages of a request are written, by their media type."""
+    """The encoding of the messages of a request, by their media type."""
 
     PROTO = "application/x-protobuf"
     JSON = "application/json"
 
 
 class Signal(Enum):
-    """What a request carries, by the name in its path."""
+    """The contents of a request, by the name in its path."""
 
     TRACES = "traces"
     LOGS = "logs"
@@ -66,7 +66,7 @@ class Signal(Enum):
 
 
 class RefusalError(LooptraceError):
-    """A request that is not taken: why, in a sentence, and when another try may help."""
+    """A refused request: the reason in a sentence, and when another try may help."""
 
     def __init__(self, reason: Reason, why: str, retry_after_s: int | None = None) -> None:
         super().__init__(why)
@@ -76,7 +76,7 @@ class RefusalError(LooptraceError):
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
-    """What is taken of a request: spans, how many are left out, and why; and its bytes unpacked."""
+    """The accepted part of a request: spans, how many are rejected and why, unpacked bytes."""
 
     rows: Sequence[SpanRow] = ()
     rejected: int = 0
@@ -190,7 +190,7 @@ def _bounds(limits: Limits) -> Bounds:
 
 
 def _taken(decoded: DecodedSpans, size: int) -> DecodedRequest:
-    """Distinguish spans that were left out from a request that is none."""
+    """Distinguish rejected spans from a request that is not valid."""
     bad = [problem for problem in decoded.problems if problem.is_span]
     worse = [problem for problem in decoded.problems if not (problem.is_span or problem.foreign)]
     unread = [problem for problem in decoded.problems if problem.foreign]
@@ -202,7 +202,7 @@ def _taken(decoded: DecodedSpans, size: int) -> DecodedRequest:
 
 
 def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:
-    """Leave out the spans whose attributes are nested too deep."""
+    """Reject the spans whose attributes are nested too deep."""
     rows, problems = list[SpanRow](), list(decoded.problems)
     for row in decoded.rows:
         attributes, events, _ = row[-3:]
@@ -215,7 +215,7 @@ def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:
 
 
 def _depth(text: str, depth_max: int) -> int:
-    """Return the depth of JSON; 0 where it has too few brackets to be too deep."""
+    """Return the depth of JSON; 0 if it has too few brackets to be too deep."""
     if text.count("[") + text.count("{") <= depth_max:
         return 0
     depth = deepest = 0

@@ -1,4 +1,4 @@
-"""What clients are answered: OTLP's response messages, and `google.rpc.Status`, in both forms."""
+"""Answers to clients: OTLP's response messages, and `google.rpc.Status`, in both encodings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from looptrace.collector.server.receiver.receiver_metrics import Reason
 
 
 def response(signal: Signal, decoded: DecodedRequest) -> Message:
-    """Return the response to a request; it has no partial success where there is nothing to say."""
+    """Return the response to a request; without rejected spans it has no partial success."""
     is_whole = not decoded.rejected and not decoded.message
     if signal is Signal.METRICS:
         return ExportMetricsServiceResponse()
@@ -44,7 +44,7 @@ def response(signal: Signal, decoded: DecodedRequest) -> Message:
 
 
 def status(refusal: RefusalError) -> Status:
-    """Return the status of a request that is refused: what is bad, or when to try again."""
+    """Return the status of a refused request: the error, or when to try again."""
     result = Status(code=refusal.reason.value.code, message=str(refusal))
     if refusal.reason is Reason.UNDECODABLE:
         violation = BadRequest.FieldViolation(description=str(refusal))

@@ -1,4 +1,4 @@
-"""What HTTP and gRPC share: from the body of a request to its spans in the sink."""
+"""The path of spans from the body of a request to the sink, for HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class InFlight:
-    """The bytes that all requests hold in memory until they are answered."""
+    """The memory of all requests until they are answered, in bytes."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -80,7 +80,7 @@ class Claim:
         self._in_flight.take(self, size)
 
     def try_add(self, size: int) -> bool:
-        """Reserve more where there is room for it; say whether there was."""
+        """Reserve more if there is room for it; return whether there was."""
         try:
             self.add(size)
         except RefusalError as refusal:
@@ -90,12 +90,12 @@ class Claim:
         return True
 
     def give_back(self, size: int) -> None:
-        """Return what was reserved and is not needed."""
+        """Give back reserved bytes that are not needed."""
         self._in_flight.give_back(self, size)
 
 
 class Pipeline:
-    """Takes requests, whatever they came over, until it is closed."""
+    """Accepts requests, from HTTP and gRPC, until it is closed."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Pipeline:
         counts: ReceiverCounts,
         reduce_content: Callable[[pl.DataFrame], pl.DataFrame] = lambda spans: spans,
     ) -> None:
-        """Bring spans to `sink`, with as much content as `reduce_content` leaves."""
+        """Send spans to `sink`, with the content that `reduce_content` leaves."""
         self.limits = limits
         self.counts = counts
         self.in_flight = InFlight(limits)
@@ -112,7 +112,7 @@ class Pipeline:
         self._gatherer = Gatherer(sink, limits, reduce_content, self._decoders)
 
     def close(self) -> None:
-        """End the threads; those at work end their request first."""
+        """End the threads; active ones finish their request first."""
         self._decoders.shutdown()
 
     async def take(

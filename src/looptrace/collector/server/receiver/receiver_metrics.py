@@ -1,4 +1,4 @@
-"""What the receiver counts, under names that no client chooses."""
+"""The counts of the receiver, under names that no client can choose."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def number(doc: str, kind: InstrumentKind = "counter") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """How a request is refused: its name in counts, the codes of HTTP and gRPC, and when."""
+    """A kind of refusal: its name in counts, the codes of HTTP and gRPC, and its cause."""
 
     name: str
     http_status: HTTPStatus
@@ -57,37 +57,37 @@ class Reason(Enum):
         "media_type",
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         _INVALID_ARGUMENT,
-        "The content is said to be no OTLP.",
+        "The content type is not that of OTLP.",
     )
     ENCODING = Refusal(
         "encoding",
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         _INVALID_ARGUMENT,
-        "The compression is not known.",
+        "The compression is unknown.",
     )
     BODY_TOO_LARGE = Refusal(
         "body_too_large",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         _RESOURCE_EXHAUSTED,
-        "More bytes were sent than may be.",
+        "More bytes were sent than allowed.",
     )
     UNPACKED_TOO_LARGE = Refusal(
         "unpacked_too_large",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         _RESOURCE_EXHAUSTED,
-        "The body unpacks to more than may be.",
+        "The body unpacks to more bytes than allowed.",
     )
     TOO_MANY_SPANS = Refusal(
         "too_many_spans",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         _RESOURCE_EXHAUSTED,
-        "There are more spans or records than may be in one.",
+        "There are more spans or records than allowed in one request.",
     )
     UNDECODABLE = Refusal(
         "undecodable",
         HTTPStatus.BAD_REQUEST,
         _INVALID_ARGUMENT,
-        "The body is damaged, no OTLP, or all of it is bad.",
+        "The body is damaged or not OTLP, or all of its spans are bad.",
     )
     SLOW = Refusal(
         "slow", HTTPStatus.REQUEST_TIMEOUT, _DEADLINE_EXCEEDED, "The body did not arrive in time."
@@ -99,25 +99,25 @@ class Reason(Enum):
         "in_flight",
         HTTPStatus.SERVICE_UNAVAILABLE,
         _UNAVAILABLE,
-        "The requests that are not answered yet are too large.",
+        "The requests that are not answered yet are too large together.",
     )
     SINK_FULL = Refusal(
         "sink_full",
         HTTPStatus.SERVICE_UNAVAILABLE,
         _UNAVAILABLE,
-        "There is no room for more spans.",
+        "The log has no room for more spans.",
     )
     STORE_ERROR = Refusal(
-        "store_error", HTTPStatus.SERVICE_UNAVAILABLE, _UNAVAILABLE, "The disk refuses."
+        "store_error", HTTPStatus.SERVICE_UNAVAILABLE, _UNAVAILABLE, "The disk refuses to write."
     )
 
 
 TAKEN = {
-    "requests": "Requests that were taken, also in part.",
-    "bytes": "Bytes of these, as they were sent.",
-    "spans": "Spans that were taken.",
-    "spans_rejected": "Spans that were left out of requests that were taken.",
-    "spans_cut": "Spans that came with fewer attributes than they had, by a limit of the SDK.",
+    "requests": "Requests that were accepted, completely or in part.",
+    "bytes": "Bytes of accepted requests, as sent.",
+    "spans": "Spans that were accepted.",
+    "spans_rejected": "Spans that were rejected from accepted requests.",
+    "spans_cut": "Spans that lost attributes to a limit of the SDK.",
     "metrics_requests": "Requests of metrics, which are ignored.",
 }
 REFUSED = {f"refused_{reason.value.name}": reason.value.doc for reason in Reason}

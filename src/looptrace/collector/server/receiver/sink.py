@@ -1,4 +1,4 @@
-"""Where receivers bring spans to."""
+"""The destination of received spans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from looptrace.errors import UnavailableError
 
 
 class SinkFull(UnavailableError):  # noqa: N818 - it says that a sink is full
-    """There is no room now; whoever sends should try again after `retry_after_s`."""
+    """There is no room now; the sender should try again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"no room now, try again in {retry_after_s} s")
@@ -18,7 +18,7 @@ class SinkFull(UnavailableError):  # noqa: N818 - it says that a sink is full
 
 
 class Sink(Protocol):
-    """Takes spans, and keeps what it took."""
+    """Accepts spans, and keeps them."""
 
     async def accept(self, spans: pl.DataFrame) -> None:
         """Commit spans (`SPAN_SCHEMA`); returns when they are on disk.

@@ -1,4 +1,4 @@
-"""Connections that have not shown yet that they may speak: few, and the oldest goes first.
+"""Connections without an accepted request yet: few, and the oldest is closed first.
 
 So whoever opens connections and says nothing on them keeps no agent from being served.
 """
@@ -21,7 +21,7 @@ class Connection(Protocol):
 
     @property
     def is_known(self) -> bool:
-        """Whether a request on it was let pass."""
+        """Whether a request on it was accepted."""
 
     def drop(self) -> None:
         """Close it at once."""
@@ -40,7 +40,7 @@ class Strangers:
         return len(self._all)
 
     def add(self, connection: Connection, address: str) -> None:
-        """Hold one that came; where there are too many, the oldest goes."""
+        """Add a new connection; if there are too many, the oldest is closed."""
         self._all[connection] = address
         self._of[address][connection] = None
         while len(self._of[address]) > self._of_address_max:

@@ -1,1 +1,1 @@
-"""Gate events that are followed: what a stream asks for, and what it is sent."""
+"""Streams of gate events: the names that a stream follows, and its events."""

@@ -1,4 +1,4 @@
-"""Gate events for those who follow them: read once, and handed to whoever asked for their task.
+"""Gate events for followers: each is read once, and passed to the followers of its task.
 
 What an event costs goes by those whom it concerns, however many others follow.
 """
@@ -41,7 +41,7 @@ _HERE, _STILL_HERE = ": here\n\n", ": still here\n\n"
 
 
 class Changes:
-    """Tells those who follow the gates that there is news; made on the event loop."""
+    """Wakes the followers of gates when there are new events; made on the event loop."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -54,12 +54,12 @@ class Changes:
         self._loop.call_soon_threadsafe(self._wake)
 
     def end(self) -> None:
-        """Let nobody wait any more."""
+        """End all waits."""
         self.is_over = True
         self._wake()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for news, or for so long; says whether there is news."""
+        """Wait for new events, or for so long; returns whether there are any."""
         try:
             return await asyncio.wait_for(self._news.wait(), timeout_s)
         except TimeoutError:
@@ -73,7 +73,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """An event as it is sent, by its number, and what it is asked for by."""
+    """An event in the form that is sent, with its number and its keys."""
 
     seq: int
     id: str
@@ -89,7 +89,7 @@ class _News:
 
 
 class _Recent:
-    """The last events that were handed on, by what they are asked for by."""
+    """The last events that were sent, by their keys."""
 
     def __init__(self) -> None:
         self.after_seq = 0  # It holds all events from this number on.
@@ -97,7 +97,7 @@ class _Recent:
         self._by_key: defaultdict[_Key, deque[_News]] = defaultdict(deque)
 
     def add(self, news: _News) -> None:
-        """Add the event that follows the last one, and let the oldest go."""
+        """Add the next event, and drop the oldest."""
         self._in_order.append(news)
         for key in news.keys:
             self._by_key[key].append(news)
@@ -110,7 +110,7 @@ class _Recent:
                     del self._by_key[key]
 
     def begin(self, after_seq: int) -> None:
-        """Hold nothing, and what comes after a number."""
+        """Drop all events, and keep those after a number."""
         self.after_seq = after_seq
         self._in_order.clear()
         self._by_key.clear()
@@ -124,7 +124,7 @@ class _Recent:
 
 @dataclass(eq=False, slots=True)
 class _Follower:
-    """Who follows: what is asked for, and the events that wait."""
+    """A follower: its names, and the events that wait for it."""
 
     sessions: dict[str, str | None] = field(default_factory=dict)
     keys: set[_Key] = field(default_factory=set)
@@ -143,7 +143,7 @@ class _Follower:
         self.news.set()
 
     async def take(self) -> list[str]:
-        """Return what waits, after SILENCE_S also nothing."""
+        """Return the waiting events; after SILENCE_S also none."""
         try:
             async with asyncio.timeout(SILENCE_S):
                 await self.news.wait()
@@ -273,7 +273,7 @@ class EventFeed:
                 del self._followers[key]
 
     def _hand_on(self, news: Iterable[_News]) -> None:
-        """Hand events on to whom they concern, each once."""
+        """Pass events to the followers that they concern, each once."""
         for each in news:
             if each.seq <= self._seq:
                 continue
@@ -286,7 +286,7 @@ class EventFeed:
                 follower.put(each)
 
     async def _distribute(self) -> None:
-        """Hand on what is new, for as long as anybody follows."""
+        """Pass on new events while there are followers."""
         try:
             while self._all and not self._changes.is_over:
                 seen = self._changes.count
