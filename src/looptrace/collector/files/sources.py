@@ -115,6 +115,8 @@ def unpacked(source: Source, on_read: Callable[[int], None]) -> Iterator[bytes]:
 
 def unpacked_message(message: bytes) -> bytes:
     """Return the bytes of a message, unpacked if they are gzip or zstd. Raises DamagedError."""
+    if not message.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+        return message
     parts, bytes_left = [], FRAME_BYTES_MAX
     for chunk in _unpacked(io.BytesIO(message), lambda _: None):
         bytes_left -= len(chunk)
