@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from looptrace.cli.shared.stores import StorePath, written_store
+
 
 @click.command()
-@click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
+@click.argument("store", metavar="STORE", type=StorePath("written", file_okay=True))
 @click.option(
     "--to",
     "url",
@@ -19,7 +21,7 @@ import click
 @click.option("--all", "every", is_flag=True, help="Also what was told without a gate.")
 @click.option("--content", is_flag=True, help="Also the reasons, in words of the agent's calls.")
 @click.option("--again", is_flag=True, help="Also what was sent before; it stays one span.")
-def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -> None:
+def export(store: Path | str, url: str, every: bool, content: bool, again: bool) -> None:
     """Send the gates of STORE as spans into the traces of the agents that they are about.
 
     What was sent to this place before is not sent again. Headers, and certificates for TLS, are
@@ -29,5 +31,6 @@ def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -
     from looptrace.collector.gate_exporter import Target  # noqa: PLC0415
     from looptrace.collector.gate_exporter import export as send  # noqa: PLC0415
 
-    done = send(store_dir, Target(url, every, content), again=again)
-    click.echo(f"{store_dir}: spans sent {done.spans}, events up to {done.seq}")
+    with written_store(store) as store_dir:
+        done = send(store_dir, Target(url, every, content), again=again)
+    click.echo(f"{store}: spans sent {done.spans}, events up to {done.seq}")

@@ -30,10 +30,12 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
+from looptrace.cli.shared.stores import store_copy
 from looptrace.collector.files.reader import ReadNotes, SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
+from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store_analysis import analyse_store, work_on_buckets
 from looptrace.errors import InstallError
 from looptrace.processes import Engine, Processes, cores
@@ -221,8 +223,11 @@ def needing(extra: str, work: str) -> Iterator[None]:
 
 
 def store_of(paths: Sequence[str]) -> Path | None:
-    """Return the folder of the store that the paths name, None where they are no store."""
-    stores = [Path(path) for path in paths if layout.is_store(Path(path))]
+    """Return the folder of the store that the paths name, None where they are no store.
+
+    Of one on object storage it is the folder of a copy.
+    """
+    stores = [path for path in paths if is_object_url(path) or layout.is_store(Path(path))]
     if not stores:
         return None
     if len(paths) > 1:
@@ -230,4 +235,4 @@ def store_of(paths: Sequence[str]) -> Path | None:
             f"{stores[0]} is a store, and a store is read alone; "
             "add the other traces to it with `looptrace ingest`."
         )
-    return stores[0]
+    return store_copy(stores[0]) if is_object_url(stores[0]) else Path(stores[0])
