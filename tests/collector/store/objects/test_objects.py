@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -246,10 +247,20 @@ def test_many_writers_at_once_lose_nothing(url: str) -> None:
 def test_a_reader_at_work_keeps_its_state(url: str) -> None:
     """Who began to read before a writer replaced files reads on what it began with."""
     ingest(url, "old")
-    with folder_of(stored_at(url)) as folder:
+    before = stored_at(url)
+    with folder_of(before) as folder:
         ingest(url, "old", "new")
         assert set(reader.read_rows(folder, "turns", pl.lit(value=True))["session"]) == {"old"}
     assert sessions_at(url) == {"old", "new"}
+    # A sweep leaves what was replaced less than a day ago, however old it is.
+    old, new = before.manifest, stored_at(url).manifest
+    assert old
+    assert new
+    replaced = {each.object for each in old.files.values()}.difference(
+        each.object for each in new.files.values()
+    )
+    assert replaced
+    assert replaced == set(new.retired)
 
 
 @pytest.mark.slow
