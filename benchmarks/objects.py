@@ -33,10 +33,11 @@ URL = f"s3://{BUCKET}/scale"
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What a command printed, and how long it took."""
+    """What a command printed, how long it took, and of that how long a processor."""
 
     output: bytes
     seconds: float
+    processor_s: float
 
 
 def on_objects(folder: Path, traces: Path, store: Path, seed: int) -> bool:
@@ -153,10 +154,12 @@ def compared(store: Path) -> bool:
         for where, times in runs.items():
             times.append(timed("analyze", where, "--format", "json", "--jobs", "1"))
     disk_s, objects_s = (min(run.seconds for run in times) for times in runs.values())
+    disk_cpu, objects_cpu = (min(run.processor_s for run in times) for times in runs.values())
     outputs = {run.output for times in runs.values() for run in times}
     same = "same bytes" if len(outputs) == 1 else "DIFFER"
     print(
         f"analyze: disk {disk_s:.2f} s, S3 {objects_s:.2f} s, ratio {objects_s / disk_s:.2f}; "
+        f"of a processor {disk_cpu:.2f} and {objects_cpu:.2f} s, {objects_cpu / disk_cpu:.2f}; "
         f"reports: {same}"
     )
     return len(outputs) == 1
@@ -164,12 +167,16 @@ def compared(store: Path) -> bool:
 
 def timed(*arguments: str) -> Timed:
     """Run looptrace."""
-    began_s = time.monotonic()
+    began_s, before = time.monotonic(), os.times()
     command = [sys.executable, "-m", "looptrace", *arguments]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr.decode())
-    return Timed(done.stdout, time.monotonic() - began_s)
+    after = os.times()
+    processor_s = (after.children_user - before.children_user) + (
+        after.children_system - before.children_system
+    )
+    return Timed(done.stdout, time.monotonic() - began_s, processor_s)
 
 
 def requests_of(server: S3Server) -> dict[str, Counter[str]]:

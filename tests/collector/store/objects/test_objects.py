@@ -390,6 +390,12 @@ def test_a_wrong_key_bucket_or_address_is_told_in_a_line(
         patch.setenv("AWS_ACCESS_KEY_ID", "wrong")
         assert "access is refused (InvalidAccessKeyId)" in told(*store, examples)
     with monkeypatch.context() as patch, socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # Nobody listens where a machine in a cloud would be asked.
+        patch.delenv("AWS_ACCESS_KEY_ID")
+        patch.delenv("AWS_SECRET_ACCESS_KEY")
+        patch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        assert "there are no credentials; set AWS_ACCESS_KEY_ID" in told("analyze", examples)
+    with monkeypatch.context() as patch, socket() as closed:
         closed.bind(("127.0.0.1", 0))  # Nobody listens.
         patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{closed.getsockname()[1]}")
         began_s = time.monotonic()

@@ -35,7 +35,7 @@ _TIMEOUT_S = 3_600
 _NAMES_A_LIST = 1_000
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # Where credentials are asked for on a machine in a cloud, if the environment has none.
-_MACHINE_CREDENTIALS = "169.254.169.254"
+_MACHINE_CREDENTIALS = ("169.254.169.254", "/latest/api/token", "/computeMetadata/")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MARKUP = re.compile(r"<[^>]*>")
@@ -186,7 +186,7 @@ class Objects:
                 "environment, such as AWS_ACCESS_KEY_ID, and that they may list, read and write."
             ) from error
         except (BaseError, ValueError) as error:
-            if _MACHINE_CREDENTIALS in str(error):
+            if any(word in str(error) for word in _MACHINE_CREDENTIALS):
                 raise StoreError(
                     f"{self.url}: there are no credentials; set AWS_ACCESS_KEY_ID and "
                     "AWS_SECRET_ACCESS_KEY, or what your cloud takes instead."

@@ -164,10 +164,15 @@ def _files(manifest: Manifest, table: str, bucket: int | None) -> Mapping[str, F
 def _fetch(folder: Path, snapshot: Snapshot, names: Collection[str]) -> None:
     if not names or snapshot.manifest is None:
         return
-    objects, files = Objects(snapshot.url), snapshot.manifest.files
+    objects, files = _objects_of(folder, snapshot.url), snapshot.manifest.files
     with ThreadPoolExecutor(min(FETCHES_AT_ONCE, len(names))) as pool:
         for done in [pool.submit(_fetch_one, objects, files[n], folder / n) for n in names]:
             done.result()
+
+
+@lru_cache(maxsize=_FOLDERS_KEPT)  # Connections stay open from one bucket to the next.
+def _objects_of(_folder: Path, url: str) -> Objects:
+    return Objects(url)
 
 
 def _fetch_one(objects: Objects, file: FileObject, path: Path) -> None:
