@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +29,7 @@ PARTS = 4
 KILLS_A_PART = 2
 RUNS = 3  # of each, by turns; the least counts
 NEW_TRACE = ROOT / "examples/traces/flaky_import_loop.jsonl"
+Cluster = Callable[[], AbstractContextManager[None]]  # of Ray
 URL = f"s3://{BUCKET}/scale"
 
 
@@ -40,7 +42,7 @@ class Timed:
     processor_s: float
 
 
-def on_objects(folder: Path, traces: Path, store: Path, seed: int) -> bool:
+def on_objects(folder: Path, traces: Path, store: Path, seed: int, cluster: Cluster) -> bool:
     """Fill a store on S3 with the traces of one on disk; print and return whether they agree."""
     (folder / "s3").mkdir()
     with s3_server(folder / "s3") as server:
@@ -59,7 +61,7 @@ def on_objects(folder: Path, traces: Path, store: Path, seed: int) -> bool:
                 f"{n}: {'same bytes' if is_same else 'DIFFER'}" for n, is_same in same.items()
             )
         )
-        reports = compared(store)
+        reports = compared(store, cluster)
         for name, requests in requests_of(server).items():
             print(f"requests of {name}: {dict(requests)}")
     return whole and reports and all(same.values())
@@ -147,20 +149,23 @@ def digests_at(table: str) -> dict[str, str]:
     return {name: file.sha256 for name, file in files if name.startswith(f"{table}/")}
 
 
-def compared(store: Path) -> bool:
+def compared(store: Path, cluster: Cluster) -> bool:
     """Print how long `analyze` takes of either; return whether the reports are the same."""
+    report = ("--format", "json")
     runs: dict[str, list[Timed]] = {str(store): [], URL: []}
     for _ in range(RUNS):
         for where, times in runs.items():
-            times.append(timed("analyze", where, "--format", "json", "--jobs", "1"))
+            times.append(timed("analyze", where, *report, "--jobs", "1"))
     disk_s, objects_s = (min(run.seconds for run in times) for times in runs.values())
     disk_cpu, objects_cpu = (min(run.processor_s for run in times) for times in runs.values())
     outputs = {run.output for times in runs.values() for run in times}
+    with cluster():
+        outputs.add(timed("analyze", URL, *report, "--engine", "ray").output)
     same = "same bytes" if len(outputs) == 1 else "DIFFER"
     print(
         f"analyze: disk {disk_s:.2f} s, S3 {objects_s:.2f} s, ratio {objects_s / disk_s:.2f}; "
         f"of a processor {disk_cpu:.2f} and {objects_cpu:.2f} s, {objects_cpu / disk_cpu:.2f}; "
-        f"reports: {same}"
+        f"reports, and that of a Ray cluster over S3: {same}"
     )
     return len(outputs) == 1
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.objects import on_objects
@@ -258,7 +259,7 @@ def main() -> int:
         same = True
         if given.turns:
             traces, store = stored(Path(folder), given.turns, given.seed)
-            same &= on_objects(Path(folder), traces, store, given.seed)
+            same &= on_objects(Path(folder), traces, store, given.seed, partial(cluster_of, 2))
             same &= batch(store, given.turns, given.seed)
         same &= live(Path(folder), given.live_turns, given.seed) if given.live_turns else True
     return 0 if same else 1

@@ -24,6 +24,8 @@ from looptrace.cli.shared.stores import StorePath, written_store
 from looptrace.collector.content.policy import CONTENTS, Content
 from looptrace.collector.judge.gate_judge import judge_gates
 from looptrace.collector.store import reader, writer
+from looptrace.collector.store.objects.snapshot import fetch_tables
+from looptrace.collector.store.parquet import TABLES
 from looptrace.processes import Processes
 
 
@@ -71,6 +73,7 @@ def ingest(
     asked = judge_of(judge, settings)
     told: list[GateEvent] = []
     with written_store(store) as store_dir:
+        fetch_tables(store_dir, *TABLES)
         with Processes(jobs) as processes, SpanSpool() as spool:
             read = traces.spooled(paths, spool, processes)
             how = (store_dir, settings.policy, settings.webhooks)

@@ -36,6 +36,7 @@ from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.client import is_object_url
+from looptrace.collector.store.objects.snapshot import fetch_tables
 from looptrace.collector.store_analysis import analyse_store, work_on_buckets
 from looptrace.errors import InstallError
 from looptrace.processes import Engine, Processes, cores
@@ -81,6 +82,8 @@ def analysis(
                 whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
                 return with_outages(whole, failures, settings.outages)
     warn_of_waiting(folder)
+    if engine is map:  # The machines of a cluster fetch what they judge.
+        fetch_tables(folder, "turns", "findings")
     is_small = reader.count_spans(folder) < SPANS_MIN  # Processes would take longer to start.
     with Processes(1 if is_small else jobs) as processes, working():
         is_shared = engine is map and processes.jobs > 1

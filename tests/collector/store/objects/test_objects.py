@@ -263,7 +263,6 @@ def test_a_reader_at_work_keeps_its_state(url: str) -> None:
     assert replaced == set(new.retired)
 
 
-@pytest.mark.slow
 def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,12 @@ def fetch(store_dir: Path, table: str, bucket: int | None = None) -> None:
         _fetch(store_dir, snapshot, absent)
 
 
+def fetch_tables(store_dir: Path, *tables: str) -> None:
+    """Fetch what is about to be read bucket by bucket, several files at once; raises as `fetch`."""
+    for table in tables:
+        fetch(store_dir, table)
+
+
 def rows_absent(store_dir: Path, table: str, bucket: int, present: Collection[Path]) -> int:
     """Return how many rows the files of a bucket have that are not among those in the folder."""
     snapshot = snapshot_of(store_dir)
