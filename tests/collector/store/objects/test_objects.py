@@ -57,6 +57,7 @@ PARTS = 4
 KILLS = 3
 KILL_AFTER_MAX_S = 2.0
 SHORT_S = 0.3
+LARGE_BYTES = 23_456_789
 # Publishes one session after the other until it is killed.
 VICTIM = """
 import sys
@@ -493,6 +494,17 @@ def test_a_manifest_that_is_none_is_refused(
     assert why in run("analyze", url).stderr
     with pytest.raises(StoreError, match=why):
         ingest(url, "one")
+
+
+def test_a_large_file_goes_in_parts_and_comes_back_whole(url: str, tmp_path: Path) -> None:
+    """Files beyond some megabytes are sent in several requests, and are there at once or not."""
+    content = random.Random(1).randbytes(LARGE_BYTES)
+    (tmp_path / "large").write_bytes(content)
+    objects = Objects(url)
+    objects.put("large", tmp_path / "large")
+
+    assert b"".join(objects.parts("large")) == content
+    assert [each.bytes for each in objects.list()] == [LARGE_BYTES]
 
 
 def test_what_others_have_below_the_address_is_left_alone(

@@ -173,8 +173,8 @@ class Objects:
             if any(word in str(error) for word in _NO_BUCKET):
                 bucket = "/".join(self.url.split("/")[:3])
                 raise StoreError(
-                    f"{bucket}: there is no such bucket; make it, or mend its name or "
-                    "AWS_ENDPOINT_URL."
+                    f"{bucket}: there is no such bucket; make it, or mend its name, or the address "
+                    "of the server in the environment, such as AWS_ENDPOINT_URL."
                 ) from error
             raise StoreError(
                 f"{self.url}: an object is gone ({_reason(error)}), as those are that were "
