@@ -85,7 +85,7 @@ bench: $(VENV)/installed-dev ## every figure of docs/benchmarks.md; OPTIONS="--q
 load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time; OPTIONS="--batch 5 100 512"
 	$(BIN)/python -m benchmarks.load $(OPTIONS)
 
-scale: $(VENV)/installed-dev ## Ray and three servers, killed at random; OPTIONS="--turns 1000000"
+scale: $(VENV)/installed-dev ## Ray, S3 and three servers, killed at random; OPTIONS="--turns 1000000"
 	$(BIN)/python -m benchmarks.scale $(OPTIONS)
 
 simulation: $(VENV)/installed-dev ## a day of many agents over several servers, into docs/scale.md

@@ -1,4 +1,4 @@
-"""More than one machine, on one: a Ray cluster and three servers, killed at random by a seed.
+"""More than one machine, on one: Ray, S3 and three servers, killed at random by a seed.
 
 What they find is compared byte by byte with what one process and one server find without kills, and
 the time of a cluster of 1, 2 and 4 workers with that of one process. Ray listens on all addresses
@@ -21,8 +21,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from benchmarks.objects import on_objects
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import writer
 from tests.otlp import Trace
@@ -84,14 +86,14 @@ def sessions(turns: int, seed: int) -> Iterator[list[Request]]:
         yield list(trace.requests())
 
 
-def stored(folder: Path, turns: int, seed: int) -> Path:
-    """Return a store of about so many turns."""
+def stored(folder: Path, turns: int, seed: int) -> tuple[Path, Path]:
+    """Return a file of traces of about so many turns, and a store of them."""
     traces, store = folder / "traces.jsonl", folder / "store"
     with traces.open("w", encoding="utf-8") as file:
         for session in sessions(turns, seed):
             file.write(f"{json.dumps(joined(session))}\n")
     writer.ingest(read_spans([str(traces)]).spans, store)
-    return store
+    return traces, store
 
 
 def joined(parts: Sequence[Request]) -> Request:
@@ -171,9 +173,8 @@ def ray(*arguments: str) -> None:
         raise SystemExit(done.stderr)
 
 
-def batch(folder: Path, turns: int, seed: int) -> bool:
+def batch(store: Path, turns: int, seed: int) -> bool:
     """Print how long one process and clusters take; return whether all reports are the same."""
-    store = stored(folder, turns, seed)
     alone = analyzed(store, "--jobs", "1")
     print(
         f"{turns:,} turns, {len(alone.report):,} bytes of report; one process {alone.seconds:.1f} s"
@@ -242,7 +243,7 @@ def live(folder: Path, turns: int, seed: int) -> bool:
 
 
 def main() -> int:
-    """Run both, in a network of their own."""
+    """Run all of it, in a network of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=200_000, help="turns of the store")
     parser.add_argument("--live-turns", type=int, default=6_400, help="turns sent to the servers")
@@ -255,7 +256,11 @@ def main() -> int:
     subprocess.run([*_IP, "link", "set", "lo", "up"], check=True)
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with tempfile.TemporaryDirectory() as folder:
-        same = batch(Path(folder), given.turns, given.seed) if given.turns else True
+        same = True
+        if given.turns:
+            traces, store = stored(Path(folder), given.turns, given.seed)
+            same &= on_objects(Path(folder), traces, store, given.seed, partial(cluster_of, 2))
+            same &= batch(store, given.turns, given.seed)
         same &= live(Path(folder), given.live_turns, given.seed) if given.live_turns else True
     return 0 if same else 1
 

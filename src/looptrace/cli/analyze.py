@@ -35,6 +35,7 @@ from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
 from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
 from looptrace.cli.shared.rule_selection import ignore_option, select_option
+from looptrace.collector.store.objects.client import is_object_url
 
 _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
     {"junit": junit_report, "github": github_report, "markdown": markdown_report}
@@ -127,6 +128,8 @@ def analyze(
 
 def _common(paths: Sequence[str]) -> str:
     """Return the common path of all input: a loop may have its spans in several files."""
+    if is_object_url(paths[0]):
+        return paths[0]
     try:
         return os.path.commonpath(paths) or "."
     except ValueError:  # Some are absolute, and some are not.
@@ -141,12 +144,16 @@ def _report(
         # A user's template may fail; then nothing is written.
         return parts if settings.directives.folder is None else "".join(parts)
     if form == "sarif":
-        return sarif_report(loops, quote(PurePath(source).as_posix()))
+        return sarif_report(loops, _uri(source))
     if form in _OF_PIPELINES:
         return _OF_PIPELINES[form](loops)
     console = Console(record=True, quiet=True)
     print_report(loops.analysis, console, answers)
     return console.export_text()
+
+
+def _uri(source: str) -> str:
+    return source if is_object_url(source) else quote(PurePath(source).as_posix())
 
 
 def _exit_code(loops: Loops, fail_on: str) -> int:

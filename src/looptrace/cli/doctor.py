@@ -25,12 +25,15 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
+from looptrace.cli.shared.stores import StorePath
 from looptrace.collector.sdk.instrument import (
     DISABLED_VARIABLE,
     ENDPOINT_VARIABLE,
     OTLP_VARIABLES,
 )
 from looptrace.collector.store import layout, reader
+from looptrace.collector.store.objects.publisher import left_overs
+from looptrace.collector.store.objects.snapshot import stored_at
 from looptrace.errors import LooptraceError
 
 Verdict = Literal["ok", "note", "FAIL"]
@@ -46,6 +49,7 @@ _ATTRIBUTES_MIN = (
 )
 _SAMPLER_VARIABLE = "OTEL_TRACES_SAMPLER"
 _TEXT_CHARS_MAX = 300
+_LEFT_SHOWN_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,12 @@ class Check:
 @click.option(
     "--store",
     "store_dir",
-    type=click.Path(path_type=Path),
-    help="Folder of the store to check.",
+    type=StorePath("written", file_okay=True),
+    help="Folder of the store to check, or s3://BUCKET/PREFIX.",
 )
 @config_option
 @click.pass_context
-def doctor(context: click.Context, store_dir: Path | None, settings: Settings) -> None:
+def doctor(context: click.Context, store_dir: Path | str | None, settings: Settings) -> None:
     """Check the installation, the provider, the ports, the store, the endpoints and the clock.
 
     Exits with 2 if a check fails. Requests go only to the endpoints that the environment names,
@@ -79,14 +83,14 @@ def doctor(context: click.Context, store_dir: Path | None, settings: Settings) -
     context.exit(EXIT_UNREADABLE if failed else 0)
 
 
-def _checks(store_dir: Path | None, settings: Settings) -> Iterator[Check]:
+def _checks(store_dir: Path | str | None, settings: Settings) -> Iterator[Check]:
     yield from _installation()
     yield Check("settings", "ok", f"profile {settings.profile}")
     yield from _provider()
     for port, use in _PORTS.items():
         yield _port(port, use)
     if store_dir is not None:
-        yield from _store(store_dir)
+        yield from _store(store_dir) if isinstance(store_dir, Path) else _objects(store_dir)
     yield from _endpoints()
 
 
@@ -109,9 +113,9 @@ def _extra_of(requirement: Requirement) -> str | None:
     marker = requirement.marker
     if marker is None:
         return "base"
-    # `dev` and `all` are sums of the others.
-    one = ("", "analyzer", "judge", "server", "semantic", "train", "columns", "mcp", "ray")
-    names = (*one, "dev", "frameworks", "all")
+    # `dev`, `frameworks` and `all` are sums of the others.
+    single = "analyzer judge server semantic train columns mcp objects ray"
+    names = ("", *single.split(), "dev", "frameworks", "all")
     extra = next((name for name in names if marker.evaluate({"extra": name})), None)
     return "base" if extra == "" else extra
 
@@ -169,6 +173,28 @@ def _store(store_dir: Path) -> Iterator[Check]:
         yield Check("store", "FAIL", f"{store_dir} cannot be written by this user")
     if free < _FREE_BYTES_MIN:
         yield Check("disk", "FAIL", f"{free >> 20} MiB are free at {store_dir}; make room")
+
+
+def _objects(url: str) -> Iterator[Check]:
+    """Check a store on object storage, and name what killed writers left there."""
+    try:
+        snapshot = stored_at(url)
+        left = left_overs(snapshot)
+    except LooptraceError as error:
+        yield Check("store", "FAIL", str(error))
+        return
+    files = snapshot.manifest.files.values() if snapshot.manifest else ()
+    size = sum(file.bytes for file in files)
+    text = f"{url}: {counted(len(files), 'file')}, {size:,} bytes"
+    yield Check("store", "ok", text)
+    if left:
+        named = ", ".join(each.name for each in left[:_LEFT_SHOWN_MAX])
+        advice = (
+            f"{counted(len(left), 'object')} of writers that were killed or are at work "
+            f"({sum(each.bytes for each in left):,} bytes), among them {named}; the first ingest "
+            "after a day deletes them"
+        )
+        yield Check("left over", "note", advice)
 
 
 def _endpoints() -> Iterator[Check]:

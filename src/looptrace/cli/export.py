@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from looptrace.cli.shared.stores import StorePath, written_store
+
 
 @click.command()
-@click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
+@click.argument("store", metavar="STORE", type=StorePath("written", file_okay=True))
 @click.option(
     "--to",
     "url",
@@ -21,7 +23,7 @@ import click
     "--content", is_flag=True, help="Also send the reasons, which quote the agent's calls."
 )
 @click.option("--again", is_flag=True, help="Also send what was sent before; each stays one span.")
-def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -> None:
+def export(store: Path | str, url: str, every: bool, content: bool, again: bool) -> None:
     """Send the gates of STORE as spans into the traces of their agents.
 
     Gates that were sent to this receiver before are not sent again. Headers, and certificates for
@@ -31,5 +33,6 @@ def export(store_dir: Path, url: str, every: bool, content: bool, again: bool) -
     from looptrace.collector.gate_exporter import Target  # noqa: PLC0415
     from looptrace.collector.gate_exporter import export as send  # noqa: PLC0415
 
-    done = send(store_dir, Target(url, every, content), again=again)
-    click.echo(f"{store_dir}: spans sent {done.spans}, events up to {done.seq}")
+    with written_store(store) as store_dir:
+        done = send(store_dir, Target(url, every, content), again=again)
+    click.echo(f"{store}: spans sent {done.spans}, events up to {done.seq}")

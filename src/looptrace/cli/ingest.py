@@ -11,6 +11,7 @@ from typing import IO
 import click
 
 from looptrace.analyzer.engine.span_spool import SpanSpool
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -19,9 +20,12 @@ from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option
+from looptrace.cli.shared.stores import StorePath, written_store
 from looptrace.collector.content.policy import CONTENTS, Content
 from looptrace.collector.judge.gate_judge import judge_gates
 from looptrace.collector.store import reader, writer
+from looptrace.collector.store.objects.snapshot import fetch_tables
+from looptrace.collector.store.parquet import TABLES
 from looptrace.processes import Processes
 
 
@@ -29,10 +33,10 @@ from looptrace.processes import Processes
 @click.argument("paths", nargs=-1, required=True)
 @click.option(
     "--store",
-    "store_dir",
+    "store",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the store; it is created if it does not exist.",
+    type=StorePath("written"),
+    help="Folder of the store, or s3://BUCKET/PREFIX; it is created if it does not exist.",
 )
 @click.option(
     "--events",
@@ -53,7 +57,7 @@ from looptrace.processes import Processes
 def ingest(
     context: click.Context,
     paths: tuple[str, ...],
-    store_dir: Path,
+    store: Path | str,
     events: IO[str] | None,
     content: Content,
     jobs: int,
@@ -67,22 +71,26 @@ def ingest(
     the rest is in the store.
     """
     asked = judge_of(judge, settings)
-    with Processes(jobs) as processes, SpanSpool() as spool:
-        read = traces.spooled(paths, spool, processes)
-        how = (store_dir, settings.policy, settings.webhooks)
-        with traces.judging() as on_judged, writer.writing(*how, processes) as writing:
-            done = writing.ingest(spool, content, on_judged)
-    if asked and _judged(store_dir, asked, settings):
-        again = writer.ingest(SPAN_SCHEMA.to_frame(), *how)
-        done = replace(done, gates_open=again.gates_open)
-    if events:
-        with reader.open_gates(store_dir) as gates:
-            for _, event in gates.events(done.seq_before):
-                click.echo(json.dumps(log_record(event), ensure_ascii=False), file=events)
+    told: list[GateEvent] = []
+    with written_store(store) as store_dir:
+        fetch_tables(store_dir, *TABLES)
+        with Processes(jobs) as processes, SpanSpool() as spool:
+            read = traces.spooled(paths, spool, processes)
+            how = (store_dir, settings.policy, settings.webhooks)
+            with traces.judging() as on_judged, writer.writing(*how, processes) as writing:
+                done = writing.ingest(spool, content, on_judged)
+        if asked and _judged(store_dir, asked, settings):
+            again = writer.ingest(SPAN_SCHEMA.to_frame(), *how)
+            done = replace(done, gates_open=again.gates_open)
+        if events:
+            with reader.open_gates(store_dir) as gates:
+                told = [event for _, event in gates.events(done.seq_before)]
+    for event in told:
+        click.echo(json.dumps(log_record(event), ensure_ascii=False), file=events)
     skipped = [*read.skipped, *done.skipped]
     traces.warn_of(skipped)
     click.echo(
-        f"{store_dir}: spans new {done.spans_new}, known {done.spans_known}, "
+        f"{store}: spans new {done.spans_new}, known {done.spans_known}, "
         f"parts skipped {len(skipped)}; turns {done.turns}, findings {done.findings}; "
         f"gates opened {done.gates_opened}, open {done.gates_open}",
         err=events is sys.stdout,

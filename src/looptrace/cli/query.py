@@ -13,6 +13,7 @@ import click
 from looptrace import queries
 from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows, stdout_console
 from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.cli.shared.stores import StorePath
 from looptrace.cli.shared.traces import warn_of_waiting
 from looptrace.collector.store.sql import QueryResult, ask, ask_typed
 
@@ -23,8 +24,9 @@ from looptrace.collector.store.sql import QueryResult, ask, ask_typed
     "--store",
     "stores",
     multiple=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of a store of `looptrace ingest`; several are queried as one.",
+    type=StorePath("read"),
+    help="Folder of a store of `looptrace ingest`, or s3://BUCKET/PREFIX; several are queried as "
+    "one.",
 )
 @click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="Value of a parameter.")
 @click.option("--sql", help="Your own SQL instead of NAME: one statement, which can only read.")

@@ -19,6 +19,7 @@ from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
+from looptrace.cli.shared.stores import StorePath, written_store
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
 from looptrace.rules.vocabulary import NS_PER_S
@@ -28,7 +29,8 @@ _LINE_LENGTH_MAX = 500
 _NS_MAX = 2**63 - 1  # of a column, and so of any time that is in one
 _VARIABLE = "LOOPTRACE_WEBHOOK_SECRET"
 
-_store = click.argument("store_dir", metavar="STORE", type=click.Path(path_type=Path))
+_store = click.argument("store_dir", metavar="STORE", type=StorePath("read", file_okay=True))
+_written_store = click.argument("store", metavar="STORE", type=StorePath("written", file_okay=True))
 
 
 @click.group()
@@ -89,9 +91,9 @@ def list_endpoints(store_dir: Path) -> None:
 
 
 @webhooks.command()
-@_store
+@_written_store
 @config_option
-def send(store_dir: Path, settings: Settings) -> None:
+def send(store: Path | str, settings: Settings) -> None:
     """Send the events of STORE that are due now, and end; for use without a server.
 
     Exits with 1 if an event was not accepted; a later send tries it again.
@@ -102,12 +104,13 @@ def send(store_dir: Path, settings: Settings) -> None:
             receivers_of,
         )
 
+    with written_store(store) as store_dir:
         path = gates_path(store_dir)
         receivers = receivers_of(path, settings.webhooks, os.environ, settings.page)
         if not receivers:
             raise click.UsageError("the settings have no webhooks; see docs/webhooks.md.")
         results = deliver_due(path, receivers)
-        with Outbox.open(gates_path(store_dir)) as outbox:
+        with Outbox.open(path) as outbox:
             disabled = [each for each in outbox.endpoints() if each.disabled_ns is not None]
     for (name, result), count in sorted(results.items()):
         if count:
@@ -119,29 +122,29 @@ def send(store_dir: Path, settings: Settings) -> None:
 
 
 @webhooks.command()
-@_store
+@_written_store
 @click.option("--endpoint", help="Only events for this endpoint.")
 @click.option(
     "--since",
     type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
     help="Only events that were given up since this time, in UTC.",
 )
-def replay(store_dir: Path, endpoint: str | None, since: datetime | None) -> None:
+def replay(store: Path | str, endpoint: str | None, since: datetime | None) -> None:
     """Queue dead letters of STORE to be sent again."""
     since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
     since_ns = min(since_s * NS_PER_S, _NS_MAX)
-    with Outbox.open(gates_path(store_dir)) as outbox:
+    with written_store(store) as store_dir, Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         count = outbox.replay(endpoint, since_ns, time.time_ns())
     click.echo(f"{count} to be sent again")
 
 
 @webhooks.command()
-@_store
+@_written_store
 @click.argument("endpoint", metavar="NAME")
-def enable(store_dir: Path, endpoint: str) -> None:
+def enable(store: Path | str, endpoint: str) -> None:
     """Enable the endpoint NAME of STORE again after it was disabled."""
-    with Outbox.open(gates_path(store_dir)) as outbox:
+    with written_store(store) as store_dir, Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         outbox.enable(endpoint)
     click.echo(f"{endpoint} is enabled; dead letters come back with `looptrace webhooks replay`.")

@@ -77,7 +77,7 @@ def _analysis_of_bucket(
 ) -> _BucketAnalysis:
     """Find the loops of a bucket; only these columns of the turns are kept."""
     source = detection_source(settings.policy)
-    with reader.reading_bucket(bucket):
+    with reader.reading_bucket(bucket) as bucket:
         if is_judged_by(bucket.store_dir, bucket.number, source):
             return _of_judged(bucket, settings, columns)
         parts, sessions = [], [pl.Series("session", dtype=pl.String)]

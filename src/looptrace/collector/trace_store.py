@@ -29,6 +29,8 @@ from looptrace.collector.files.reader import spool_spans
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import StoredGate
 from looptrace.collector.store.layout import gates_path, is_store, require_store
+from looptrace.collector.store.objects.client import is_object_url
+from looptrace.collector.store.objects.snapshot import make_folder_of, stored_at
 from looptrace.collector.store.sql import QueryResult, ask, ask_typed
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import InputError
@@ -204,9 +206,16 @@ class TraceStore:
 def open(store: StrPath) -> TraceStore:  # noqa: A001 - read as `looptrace.open`
     """Open a store of `looptrace ingest` or `looptrace serve`; needs `[analyzer]`.
 
+    One on object storage (`s3://bucket/prefix`; needs `[objects]`) stays as it is when it is
+    opened, and what is read of it is kept in a temporary folder for as long as it is used.
+
     Raises:
-        StoreError: if the folder is not a store.
+        StoreError: if the folder is not a store, or there is none at the address.
+        UnavailableError: if the server of the address does not answer.
     """
+    if is_object_url(store):
+        folder = make_folder_of(stored_at(os.fspath(store)))
+        return _until_dropped(TraceStore(folder))
     folder = Path(store)
     require_store(folder)
     return TraceStore(folder)
@@ -224,7 +233,7 @@ def analyze(paths: StrPath | Sequence[StrPath], settings: Settings | None = None
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     names = [os.fspath(path) for path in given]
     for name in names:
-        if is_store(Path(name)):
+        if is_object_url(name) or is_store(Path(name)):
             raise InputError(f"{name} is a store; looptrace.open reads it.")
     policy = (settings or default()).policy
     folder = Path(tempfile.mkdtemp(prefix="looptrace-"))
@@ -236,7 +245,12 @@ def analyze(paths: StrPath | Sequence[StrPath], settings: Settings | None = None
         shutil.rmtree(folder)
         raise
     store = TraceStore(folder, (*read.skipped, *done.skipped))
-    weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+    return _until_dropped(store)
+
+
+def _until_dropped(store: TraceStore) -> TraceStore:
+    """Delete the store's folder when nobody uses the store any more."""
+    weakref.finalize(store, shutil.rmtree, store.folder, ignore_errors=True)
     return store
 
 

@@ -9,6 +9,7 @@ import click
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
+from looptrace.cli.shared.stores import StorePath
 
 
 @click.command()
@@ -16,7 +17,7 @@ from looptrace.cli.shared import traces
     "--store",
     "store_dir",
     required=True,
-    type=click.Path(path_type=Path),
+    type=StorePath("served", file_okay=True),
     help="Folder of the store.",
 )
 @click.option(

@@ -14,6 +14,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option
+from looptrace.cli.shared.stores import StorePath
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PORT = click.IntRange(0, 65_535)
@@ -24,7 +25,7 @@ _PORT = click.IntRange(0, 65_535)
     "--store",
     "store_dir",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=StorePath("served"),
     help="Folder of the store; it is created if it does not exist.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Protocol
@@ -17,18 +18,23 @@ from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.settings.sections import Settings
+from looptrace.cli.shared.stores import store_copy, written_store
 from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
+from looptrace.collector.store.objects.client import is_object_url
+from looptrace.collector.store.objects.publisher import WrittenMeanwhileError
 from looptrace.collector.store.reader import open_gates, worked
-from looptrace.errors import LooptraceError
+from looptrace.errors import InputError, LooptraceError
 
 # The time between two looks at a store.
 LOOK_S = 2.0
 _SEVERAL = ","
+# Tries to record a decision where other writers are first; each takes a moment.
+_TRIES = 5
 
 
 class GateSource(Protocol):
@@ -68,6 +74,8 @@ def source_at(where: str, settings: Settings) -> GateSource:
     """
     if _SEVERAL in where and not Path(where).exists():
         return GatesOfSeveral([source_at(each, settings) for each in where.split(_SEVERAL)])
+    if is_object_url(where):
+        return ObjectGates(where, settings)
     return RemoteGates(server_at(where)) if is_url(where) else StoredGates(Path(where), settings)
 
 
@@ -130,6 +138,39 @@ class StoredGates:
             for _, event in told:
                 yield notice_of(event, self._settings.directives)
             seq = told[-1][0] if told else seq
+
+
+class ObjectGates(StoredGates):
+    """The gates of a store on object storage, as they are when they are first asked for."""
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        super().__init__(store_copy(url), settings)
+        self._url = url
+
+    def resolve(
+        self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
+    ) -> StoredGate:
+        """Record what a person decided, and who; where another writer is first, once more."""
+        for is_last in (*repeat(False, _TRIES - 1), True):
+            try:
+                with written_store(self._url) as folder:
+                    gates = StoredGates(folder, self._settings)
+                    return gates.resolve(gate_id, decision, note, who=who)
+            except WrittenMeanwhileError:
+                if is_last:
+                    raise
+        raise AssertionError  # The last try returned or raised.
+
+    def watch(self) -> Iterator[GateNotice]:
+        """Refuse, because nothing happens there until the next ingest.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            f"{self._url}: is on object storage, where nobody tells of gates as they open; "
+            "watch a server, or ask with `looptrace gates list`."
+        )
 
 
 class GatesOfSeveral:

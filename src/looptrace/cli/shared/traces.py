@@ -30,10 +30,13 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
+from looptrace.cli.shared.stores import store_copy
 from looptrace.collector.files.reader import ReadNotes, SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
+from looptrace.collector.store.objects.client import is_object_url
+from looptrace.collector.store.objects.snapshot import fetch_tables
 from looptrace.collector.store_analysis import analyse_store, work_on_buckets
 from looptrace.errors import InstallError
 from looptrace.processes import Engine, Processes, cores
@@ -79,6 +82,8 @@ def analysis(
                 whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
                 return with_outages(whole, failures, settings.outages)
     warn_of_waiting(folder)
+    if engine is map:  # The machines of a cluster fetch what they judge.
+        fetch_tables(folder, "turns", "findings")
     is_small = reader.count_spans(folder) < SPANS_MIN  # Processes would take longer to start.
     with Processes(1 if is_small else jobs) as processes, working():
         is_shared = engine is map and processes.jobs > 1
@@ -221,8 +226,11 @@ def needing(extra: str, work: str) -> Iterator[None]:
 
 
 def store_of(paths: Sequence[str]) -> Path | None:
-    """Return the folder of the store that the paths name; None if they are not a store."""
-    stores = [Path(path) for path in paths if layout.is_store(Path(path))]
+    """Return the folder of the store that the paths name; None if they are not a store.
+
+    Of one on object storage it is the folder of a copy.
+    """
+    stores = [path for path in paths if is_object_url(path) or layout.is_store(Path(path))]
     if not stores:
         return None
     if len(paths) > 1:
@@ -230,4 +238,4 @@ def store_of(paths: Sequence[str]) -> Path | None:
             f"{stores[0]} is a store, which cannot be read together with other paths; "
             "add the other traces to it with `looptrace ingest`."
         )
-    return stores[0]
+    return store_copy(stores[0]) if is_object_url(stores[0]) else Path(stores[0])

@@ -28,6 +28,7 @@ from looptrace.collector.store.locks import (
     replacing,
     sync_folder,
 )
+from looptrace.collector.store.objects.snapshot import fetch, rows_absent
 
 # What ties a span's trace to others, kept with the span, tells where the trace belongs without
 # reading what it did.
@@ -84,7 +85,7 @@ def read_where(
         StoreError: if a file is not what looptrace wrote.
     """
     names = columns or list(TABLES[table])
-    paths = sorted((store_dir / table).glob(f"day=*/bucket=*/{DATA}"))
+    paths = table_files(store_dir, table)
     scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False)
     try:
         if not columns:
@@ -109,7 +110,7 @@ def rewrite(
     Raises:
         StoreError: if a file is not what looptrace wrote, or cannot be written.
     """
-    for path in sorted(store_dir.glob(f"{table}/day=*/bucket=*/{DATA}")):
+    for path in table_files(store_dir, table):
         rows = _read([path], earlier).drop(_FILE)
         if _schema(path) != TABLES[table]:
             _write_files(store_dir, {path: complete(rows)})
@@ -168,8 +169,9 @@ def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
+    paths = _present_files(store_dir, table, bucket)
     try:
-        return sum(map(_height, bucket_files(store_dir, table, bucket)))
+        return sum(map(file_rows, paths)) + rows_absent(store_dir, table, bucket, paths)
     except _BAD_PARQUET:
         return read_bucket(store_dir, table, bucket, []).height  # Says which file it is.
 
@@ -338,7 +340,18 @@ def _schema(path: Path) -> pl.Schema:
 
 
 def bucket_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
-    """Return the files of a bucket, in the order of their days."""
+    """Return the files of a bucket, in the order of their days; those elsewhere are fetched."""
+    fetch(store_dir, table, bucket)
+    return _present_files(store_dir, table, bucket)
+
+
+def table_files(store_dir: Path, table: str) -> list[Path]:
+    """Return the files of a table; those elsewhere are fetched."""
+    fetch(store_dir, table)
+    return sorted((store_dir / table).glob(f"day=*/bucket=*/{DATA}"))
+
+
+def _present_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
     return sorted((store_dir / table).glob(f"day=*/{_bucket_folder(bucket)}/{DATA}"))
 
 
@@ -354,12 +367,13 @@ def _template(store_dir: Path, table: str) -> Path:
 def _has_rows(path: Path) -> bool:
     """Return whether a file has rows, as one has that cannot be read."""
     try:
-        return _height(path) > 0
+        return file_rows(path) > 0
     except _BAD_PARQUET:
         return True
 
 
-def _height(path: Path) -> int:
+def file_rows(path: Path) -> int:
+    """Return how many rows a file has, as it says at its end."""
     return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +21,7 @@ from looptrace.collector.store.buckets.task_parts import task_parts
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
 from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.objects.snapshot import Snapshot, local_folder, snapshot_of
 from looptrace.collector.store.parquet import (
     BUCKETS,
     bucket_files,
@@ -99,11 +100,15 @@ def read_turns_in(store_dir: Path, bucket: int) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket of a store, and the files that it has where the work is given out."""
+    """A bucket of a store, and the files that it has where the work is given out.
+
+    Of a store on object storage each machine fetches them itself, as they were in the `snapshot`.
+    """
 
     store_dir: Path
     number: int
     files: tuple[Path, ...]
+    snapshot: Snapshot | None = None
 
 
 def buckets(store_dir: Path) -> Iterator[Bucket]:
@@ -113,22 +118,25 @@ def buckets(store_dir: Path) -> Iterator[Bucket]:
         StoreError: if the folder is no store.
     """
     require_store(store_dir)
-    folder = store_dir.resolve()
+    folder, snapshot = store_dir.resolve(), snapshot_of(store_dir)
     for number in range(BUCKETS):
-        yield Bucket(folder, number, tuple(bucket_files(folder, "turns", number)))
+        files = () if snapshot else tuple(bucket_files(folder, "turns", number))
+        yield Bucket(folder, number, files, snapshot)
 
 
 @contextmanager
-def reading_bucket(bucket: Bucket) -> Iterator[None]:
+def reading_bucket(bucket: Bucket) -> Iterator[Bucket]:
     """Keep the files of a bucket as they are, in whatever process or on whatever machine.
 
+    Yields the bucket where this machine has it.
+
     Raises:
-        StoreError: if they are not where this process looks.
+        StoreError: if the files are not where this process looks.
     """
     if missing := next((path for path in bucket.files if not path.is_file()), None):
         raise StoreError(f"{missing}: is not there; each machine needs the store at the same path.")
-    with reading(bucket.store_dir):
-        yield
+    with local_folder(bucket.snapshot, bucket.store_dir) as folder, reading(folder):
+        yield replace(bucket, store_dir=folder)
 
 
 def compared_parts(
@@ -161,8 +169,8 @@ class BucketWork(Generic[R]):
         Raises:
             StoreError: if the files are not where this process looks, or cannot be read.
         """
-        with reading_bucket(bucket):
-            return [self.work(turns) for turns in compared_parts(bucket, self.sameness)]
+        with reading_bucket(bucket) as here:
+            return [self.work(turns) for turns in compared_parts(here, self.sameness)]
 
 
 def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:

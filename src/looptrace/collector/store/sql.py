@@ -18,7 +18,13 @@ from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.gate_views import create_gate_views
 from looptrace.collector.store.layout import SCHEMA_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
-from looptrace.collector.store.parquet import DATA, TABLES, TURN_COLUMNS_ADDED, files_pattern
+from looptrace.collector.store.parquet import (
+    DATA,
+    TABLES,
+    TURN_COLUMNS_ADDED,
+    files_pattern,
+    table_files,
+)
 from looptrace.errors import InputError
 
 # Longer than a store of millions of turns needs, and short enough for a mistake.
@@ -82,6 +88,8 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
     try:
         with _reading_all(folders):
             for table, columns in tables.items():
+                for folder in folders:
+                    table_files(folder, table)  # They are there from here on.
                 patterns = [files_pattern(folder, table) for folder in folders]
                 files = connection.read_parquet(patterns, hive_partitioning=True)
                 files.select(*columns, "day", "bucket").create_view(table)

@@ -55,7 +55,8 @@ def write_judged(store_dir: Path, judged: Mapping[int, Judged]) -> None:
     Raises:
         StoreError: if it cannot be written.
     """
-    write_note(store_dir / JUDGED_FILE, msgspec.json.encode(judged).decode())
+    sorted_notes = dict(sorted(judged.items()))
+    write_note(store_dir / JUDGED_FILE, msgspec.json.encode(sorted_notes).decode())
 
 
 def is_judged_by(store_dir: Path, bucket: int, source: str) -> bool:

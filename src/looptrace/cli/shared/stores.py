@@ -1,0 +1,81 @@
+"""Where a store is: a folder, or an address on object storage, of which a command has a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from looptrace.collector.store.objects.client import is_object_url
+
+_COPIES = "looptrace.store_copies"
+
+
+class StorePath(click.Path):
+    """The folder of a store, or an address such as `s3://bucket/prefix`.
+
+    Of an address that is only read the folder of a copy is returned, which goes with the command;
+    of one that is written to the address itself, for `written_store`.
+    """
+
+    def __init__(
+        self, use: Literal["read", "written", "served"], *, file_okay: bool = False
+    ) -> None:
+        super().__init__(file_okay=file_okay, path_type=Path)
+        self._use = use
+
+    def convert(
+        self,
+        value: str | PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Return the folder, or the address."""
+        if not is_object_url(value):
+            return super().convert(value, param, ctx)
+        if self._use == "served":
+            self.fail(
+                f"{value}: this command needs the store on a disk of this machine, where the log "
+                "and the gates of a server are; name a folder.",
+                param,
+                ctx,
+            )
+        return store_copy(str(value)) if self._use == "read" else value
+
+
+def store_copy(url: str) -> Path:
+    """Return a folder with the store at an address as it is now, once for each command.
+
+    Raises:
+        StoreError: if there is none, or access is refused.
+        UnavailableError: if the server does not answer, or there is no room.
+    """
+    # Only here, so that `--help` comes at once.
+    from looptrace.collector.store.objects.snapshot import folder_of, stored_at  # noqa: PLC0415
+
+    context = click.get_current_context()
+    copies: dict[str, Path] = context.meta.setdefault(_COPIES, {})
+    if url not in copies:
+        copies[url] = context.with_resource(folder_of(stored_at(url)))
+    return copies[url]
+
+
+@contextmanager
+def written_store(store: Path | str) -> Iterator[Path]:
+    """Yield the folder to write to; of an address what was written is published at the end.
+
+    Raises:
+        StoreError: if there is no such bucket, access is refused, or another writer was first.
+        UnavailableError: if the server does not answer, or there is no room.
+    """
+    if isinstance(store, Path):
+        yield store
+        return
+    from looptrace.collector.store.objects.publisher import written  # noqa: PLC0415
+
+    with written(store) as folder:
+        yield folder

@@ -1,0 +1,235 @@
+"""Objects below an address on S3, Google Cloud Storage or Azure, with errors in one line.
+
+obstore takes credentials and the address of a server from the environment, as other tools do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import urlsplit
+
+from looptrace.collector.store.locks import StoreError
+from looptrace.errors import InstallError, UnavailableError
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, PutMode, UpdateVersion
+    from obstore.store import ClientConfig, RetryConfig
+
+SCHEMES = ("s3", "gs", "az")
+
+# A server that is away is told of within a minute, whether it refuses, hangs or ends in the middle.
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 30
+RETRIES = 4
+RETRY_TIMEOUT_S = 30
+# Of a whole object: longer than the largest takes over a slow line.
+_TIMEOUT_S = 3_600
+
+_NAMES_A_LIST = 1_000
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+# Where credentials are asked for on a machine in a cloud, if the environment has none.
+_MACHINE_CREDENTIALS = ("169.254.169.254", "/latest/api/token", "/computeMetadata/")
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_MARKUP = re.compile(r"<[^>]*>")
+_REASON_CHARS_MAX = 300
+
+
+class Version(TypedDict):
+    """Which content of an object it is, in the terms of either kind of server."""
+
+    e_tag: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object as it is: its content, and what a put that replaces it is conditional on."""
+
+    content: bytes
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object in a list, and when it was written by the clock of the server."""
+
+    name: str
+    bytes: int
+    written: datetime
+
+
+def is_object_url(name: str | os.PathLike[str]) -> bool:
+    """Return whether a store is named that is on object storage."""
+    return isinstance(name, str) and name.partition("://")[0] in SCHEMES and "://" in name
+
+
+class Objects:
+    """The objects below an address such as `s3://bucket/prefix`."""
+
+    def __init__(self, url: str) -> None:
+        """Prepare to ask; nothing is sent yet.
+
+        Raises:
+            StoreError: if it is no address of a bucket.
+            InstallError: if the extra is not installed.
+        """
+        try:
+            import obstore  # noqa: PLC0415 - Few have the extra.
+            from obstore.store import from_url  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise InstallError(
+                f"a store at {url} needs {error.name}, which is not installed; "
+                "install all it needs with: pip install 'looptrace[objects]'"
+            ) from error
+        parts = urlsplit(url)
+        if not parts.netloc or set("?#@") & set(url):
+            raise StoreError(f"{url}: is no address of a bucket, such as s3://bucket/prefix.")
+        self.url = url.rstrip("/")
+        self._obstore = obstore
+        with self._explained():
+            self._store = from_url(
+                self.url, client_options=_client_options(), retry_config=_retry_config()
+            )
+
+    def get(self, name: str) -> Stored | None:
+        """Return an object, None where there is none.
+
+        Raises:
+            StoreError: if there is no such bucket, or access is refused.
+            UnavailableError: if the server does not answer.
+        """
+        with self._explained():
+            try:
+                result = self._obstore.get(self._store, name)
+                return Stored(bytes(result.bytes()), _version(result.meta))
+            except FileNotFoundError as error:
+                if any(word in str(error) for word in _NO_BUCKET):
+                    raise
+                return None
+
+    def parts(self, name: str) -> Iterator[bytes]:
+        """Yield the content of an object, part by part; raises what `get` does.
+
+        Raises:
+            StoreError: if there is no such object.
+        """
+        with self._explained():
+            for part in self._obstore.get(self._store, name).stream():
+                yield bytes(part)
+
+    def put(self, name: str, content: Path) -> None:
+        """Write an object of a name that nobody else has; raises what `get` does."""
+        with self._explained():
+            self._obstore.put(self._store, name, content)
+
+    def put_if(self, name: str, content: bytes, version: Version | None) -> bool:
+        """Write an object if it has this version still, None that it is not there.
+
+        Returned is whether it was written. Raises what `get` does.
+        """
+        from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415
+
+        with self._explained():
+            try:
+                mode = _mode(version)
+                self._obstore.put(self._store, name, content, mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+                return False
+            return True
+
+    def list(self) -> Iterator[Listed]:
+        """Yield all objects, of which others may be written meanwhile; raises what `get` does."""
+        with self._explained():
+            batches = self._obstore.list(self._store, chunk_size=_NAMES_A_LIST)
+            for meta in (each for batch in batches for each in batch):
+                yield Listed(meta["path"], meta["size"], meta["last_modified"])
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete objects, of which some may be gone already; raises what `get` does."""
+        if names:
+            with self._explained():
+                self._obstore.delete(self._store, names)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Return why objects cannot be used, as one line."""
+        from obstore.exceptions import (  # noqa: PLC0415
+            BaseError,
+            PermissionDeniedError,
+            UnauthenticatedError,
+        )
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            if any(word in str(error) for word in _NO_BUCKET):
+                bucket = "/".join(self.url.split("/")[:3])
+                raise StoreError(
+                    f"{bucket}: there is no such bucket; make it, or mend its name, or the address "
+                    "of the server in the environment, such as AWS_ENDPOINT_URL."
+                ) from error
+            raise StoreError(
+                f"{self.url}: an object is gone ({_reason(error)}), as those are that were "
+                "replaced a day ago; run the command again."
+            ) from error
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise StoreError(
+                f"{self.url}: access is refused ({_reason(error)}); check the credentials in the "
+                "environment, such as AWS_ACCESS_KEY_ID, and that they may list, read and write."
+            ) from error
+        except (BaseError, ValueError) as error:
+            if any(word in str(error) for word in _MACHINE_CREDENTIALS):
+                raise StoreError(
+                    f"{self.url}: there are no credentials; set AWS_ACCESS_KEY_ID and "
+                    "AWS_SECRET_ACCESS_KEY, or what your cloud takes instead."
+                ) from error
+            raise UnavailableError(
+                f"{self.url}: cannot be reached ({_reason(error)}); check the network, and the "
+                "address in the environment, such as AWS_ENDPOINT_URL, then try again."
+            ) from error
+
+
+def _client_options() -> ClientConfig:
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    return {
+        # The address says it, as of a server within one's own network.
+        "allow_http": endpoint.startswith("http://"),
+        "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
+        "read_timeout": timedelta(seconds=READ_TIMEOUT_S),
+        "timeout": timedelta(seconds=_TIMEOUT_S),
+    }
+
+
+def _retry_config() -> RetryConfig:
+    return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_TIMEOUT_S)}
+
+
+def _version(meta: ObjectMeta) -> Version:
+    return {"e_tag": meta["e_tag"], "version": meta["version"]}
+
+
+def _mode(version: Version | None) -> PutMode:
+    if version is None:
+        return "create"
+    known: UpdateVersion = {}
+    if version["e_tag"] is not None:
+        known["e_tag"] = version["e_tag"]
+    if version["version"] is not None:
+        known["version"] = version["version"]
+    return known
+
+
+def _reason(error: BaseException) -> str:
+    """Return the code that the server gave, else the words of the error without its debugging."""
+    text = str(error).partition("\n\nDebug source")[0]
+    if code := _CODE.search(text):
+        return code[1]
+    return " ".join(_MARKUP.sub(" ", text).split())[:_REASON_CHARS_MAX]

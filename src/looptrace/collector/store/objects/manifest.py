@@ -1,0 +1,76 @@
+"""What a store on object storage holds: which object is which file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from looptrace.collector.store.locks import NAME, StoreError
+from looptrace.collector.store.objects.client import Objects, Version
+
+MANIFEST = f"{NAME}.manifest.json"
+FORMAT = 1
+# The files that make a store. Locks, and the log of a server, are a machine's own.
+_TABLE = r"(?P<table>spans|turns|findings)/day=[\d-]+/bucket=(?P<bucket>\d+)"
+_NOTE = rf"{NAME}\.(json|rules|judged|key|gates\.db)"
+TABLE_FILE = re.compile(rf"{_TABLE}/data\.parquet")
+NOTE_FILE = re.compile(_NOTE)
+# The objects that writers make of them; a writer's id is in the name.
+OBJECT = re.compile(rf"{_TABLE}/[0-9a-f]+\.parquet|{_NOTE}\.[0-9a-f]+")
+
+
+class FileObject(msgspec.Struct, frozen=True):
+    """The object that is a file of the store."""
+
+    object: str
+    bytes: int
+    sha256: str
+    rows: int  # of a table's file; of others 0
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The files of a store, by their names in its folder, as one writer left them.
+
+    Objects are never changed: who writes a file makes a new one, and whoever read the manifest
+    before may go on with the old one, which is `retired` and deleted a day later.
+    """
+
+    writer: str  # another one for each writing, so that no two manifests are the same
+    files: Mapping[str, FileObject]
+    retired: Mapping[str, int]  # objects, and the seconds since 1970 at which they were replaced
+    format: int = FORMAT
+
+
+def read_manifest(objects: Objects) -> tuple[Manifest, Version] | None:
+    """Return the manifest and its version; None where there is none.
+
+    Raises:
+        StoreError: if there is no such bucket, access is refused, or it is no manifest.
+        UnavailableError: if the server does not answer.
+    """
+    stored = objects.get(MANIFEST)
+    if stored is None:
+        return None
+    try:
+        manifest = msgspec.json.decode(stored.content, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise StoreError(
+            f"{objects.url}/{MANIFEST}: is no manifest of looptrace ({error}); "
+            "put back an earlier version of it, or make a new store from the traces."
+        ) from error
+    if manifest.format != FORMAT:
+        raise StoreError(
+            f"{objects.url}: was written by another version of looptrace (format "
+            f"{manifest.format}; known is {FORMAT}); update looptrace."
+        )
+    for name in manifest.files:
+        if not (TABLE_FILE.fullmatch(name) or NOTE_FILE.fullmatch(name)):
+            raise StoreError(f"{objects.url}/{MANIFEST}: names a file that is none of a store.")
+    return manifest, stored.version
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return a manifest as an object's content."""
+    return msgspec.json.encode(manifest)

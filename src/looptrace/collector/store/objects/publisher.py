@@ -1,0 +1,199 @@
+"""What was written to a folder, published to object storage: all of it at once, or nothing.
+
+Files are written as new objects first, which nobody reads. Then the manifest that names them takes
+the place of the one that the writer began with, if that is still there. Nothing is renamed and no
+object is changed, so that a writer that is killed leaves at most objects that no manifest names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from looptrace.collector.store.layout import GATES_FILE
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.objects.client import Listed, Objects, Version
+from looptrace.collector.store.objects.manifest import (
+    MANIFEST,
+    NOTE_FILE,
+    OBJECT,
+    TABLE_FILE,
+    FileObject,
+    Manifest,
+    encode_manifest,
+    read_manifest,
+)
+from looptrace.collector.store.objects.snapshot import Snapshot, folder_of, snapshot_at
+from looptrace.collector.store.parquet import DATA, TABLES, file_rows
+from looptrace.errors import UnavailableError
+
+# How long an object stays that no manifest names any more, for those who read an earlier one. Also
+# how long a writer may take from its first object to its manifest.
+KEPT = timedelta(days=1)
+UPLOADS_AT_ONCE = 8
+
+_ID_BYTES = 8
+_PROBE = f"{MANIFEST}.probe"
+_NO_VERSION: Version = {"e_tag": '"0"', "version": "1"}  # No object has it.
+
+
+class WrittenMeanwhileError(StoreError):
+    """Another writer was first; what this one wrote is in the store nowhere."""
+
+
+@contextmanager
+def written(url: str) -> Iterator[Path]:
+    """Yield the store at an address as a folder, and publish what was written to it at the end.
+
+    After an error nothing is published.
+
+    Raises:
+        StoreError: if there is no such bucket, access is refused, or its server takes no
+            conditional puts.
+        WrittenMeanwhileError: if another writer was first.
+        UnavailableError: if the server does not answer, or there is no room.
+    """
+    snapshot = snapshot_at(url)
+    with folder_of(snapshot) as folder:
+        yield folder
+        publish(folder, snapshot)
+
+
+def publish(folder: Path, snapshot: Snapshot) -> None:
+    """Make a folder's files those of the store at its address; raises what `written` does.
+
+    Files of the snapshot that are not in the folder stay as they are.
+    """
+    before = snapshot.manifest or Manifest("", {}, {})
+    _checkpoint(folder / GATES_FILE)
+    digests = {name: _digest(folder / name) for name in _names(folder)}
+    changed = [
+        name
+        for name, digest in digests.items()
+        if name not in before.files or digest != before.files[name].sha256
+    ]
+    if not changed:
+        return
+    objects, writer = Objects(snapshot.url), secrets.token_hex(_ID_BYTES)
+    _require_conditions(objects)
+    new = {name: _file_object(folder, name, digests[name], writer) for name in changed}
+    with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+        for done in [pool.submit(objects.put, new[n].object, folder / n) for n in changed]:
+            done.result()
+    files = dict(sorted({**before.files, **new}.items()))
+    manifest = Manifest(writer, files, _retired(before, changed))
+    if not _is_published(objects, manifest, snapshot.version):
+        objects.delete([each.object for each in new.values()])
+        raise WrittenMeanwhileError(
+            f"{snapshot.url}: another writer was first, and its work is kept; nothing of this one "
+            "is in the store, so run the command again."
+        )
+    _sweep(objects, manifest)
+
+
+def left_overs(snapshot: Snapshot) -> Sequence[Listed]:
+    """Return the objects below an address that its manifest does not name, of killed writers.
+
+    Raises:
+        StoreError: if there is no such bucket, or access is refused.
+        UnavailableError: if the server does not answer.
+    """
+    manifest = snapshot.manifest or Manifest("", {}, {})
+    return _unnamed(manifest, list(Objects(snapshot.url).list()))
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the names of the files that make a store."""
+    paths = [path for table in TABLES for path in folder.glob(f"{table}/day=*/bucket=*/{DATA}")]
+    notes = [path.name for path in folder.iterdir() if NOTE_FILE.fullmatch(path.name)]
+    return sorted([*notes, *(path.relative_to(folder).as_posix() for path in paths)])
+
+
+def _checkpoint(gates: Path) -> None:
+    """Bring what SQLite keeps beside its file into it."""
+    if gates.is_file():
+        with closing(sqlite3.connect(gates)) as sql:
+            sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _file_object(folder: Path, name: str, digest: str, writer: str) -> FileObject:
+    is_table = TABLE_FILE.fullmatch(name) is not None
+    path = folder / name
+    place, _, _ = name.rpartition("/")
+    return FileObject(
+        object=f"{place}/{writer}.parquet" if is_table else f"{name}.{writer}",
+        bytes=path.stat().st_size,
+        sha256=digest,
+        rows=file_rows(path) if is_table else 0,
+    )
+
+
+def _retired(before: Manifest, changed: Sequence[str]) -> Mapping[str, int]:
+    now_s = round(time.time())
+    kept = {name: s for name, s in before.retired.items() if now_s - s < KEPT.total_seconds()}
+    replaced = [before.files[name].object for name in changed if name in before.files]
+    return {**kept, **dict.fromkeys(replaced, now_s)}
+
+
+def _require_conditions(objects: Objects) -> None:
+    """Check that the server refuses a put whose condition does not hold; some ignore conditions.
+
+    Raises:
+        StoreError: if it does not refuse.
+    """
+    if objects.put_if(_PROBE, b"", _NO_VERSION):
+        objects.delete([_PROBE])
+        raise StoreError(
+            f"{objects.url}: the server takes no conditional puts (If-Match), without which two "
+            "writers would lose each other's work; use another server, or a store on disk."
+        )
+
+
+def _is_published(objects: Objects, manifest: Manifest, before: Version | None) -> bool:
+    """Put the manifest in the place of the one before; returns False if another one is there.
+
+    A request whose answer was lost may have been done, and is refused when it is sent again.
+    """
+    lost: UnavailableError | None = None
+    try:
+        if objects.put_if(MANIFEST, encode_manifest(manifest), before):
+            return True
+    except UnavailableError as error:
+        lost = UnavailableError(
+            f"{error} Whether the store has what was written is not known; "
+            "running the command again does no harm."
+        )
+    try:
+        there = read_manifest(objects)
+    except UnavailableError:
+        there = None
+    is_ours = there is not None and there[0].writer == manifest.writer
+    if lost and not is_ours:
+        raise lost
+    return is_ours
+
+
+def _sweep(objects: Objects, manifest: Manifest) -> None:
+    """Delete objects that nobody has named for longer than anybody reads or writes."""
+    listed = list(objects.list())
+    now = max(each.written for each in listed if each.name == MANIFEST)
+    old = [each.name for each in _unnamed(manifest, listed) if now - each.written > KEPT]
+    objects.delete(old)
+
+
+def _unnamed(manifest: Manifest, listed: Sequence[Listed]) -> list[Listed]:
+    """Return the objects of looptrace that a manifest does not name; others' are left alone."""
+    named = {MANIFEST, *manifest.retired, *(file.object for file in manifest.files.values())}
+    return [each for each in listed if each.name not in named and OBJECT.fullmatch(each.name)]
