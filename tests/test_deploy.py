@@ -114,7 +114,8 @@ def test_the_statefulset_fits_its_service_and_its_volumes() -> None:
     }
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     user, group = re.search(r"--uid (\d+)", text), re.search(r"--gid (\d+)", text)
-    assert user is not None and group is not None
+    assert user is not None
+    assert group is not None
     assert pod["spec"]["securityContext"]["runAsUser"] == int(user[1])
     assert pod["spec"]["securityContext"]["runAsGroup"] == int(group[1])
 
@@ -156,7 +157,8 @@ def test_the_collector_names_parts_that_it_configures(name: str) -> None:
     (exporter,) = collector["exporters"].values()
     if "protocol" in exporter:  # The authenticator sends no token over gRPC without TLS.
         sending = exporter["protocol"]["otlp"]
-        assert sending["tls"]["insecure"] and "auth" not in sending
+        assert sending["tls"]["insecure"]
+        assert "auth" not in sending
         assert sending["headers"]["authorization"] == "Bearer ${env:LOOPTRACE_TOKEN}"
     else:
         assert exporter["auth"]["authenticator"] in used
@@ -228,7 +230,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 
 def test_grafana_knows_each_field_of_the_dashboard() -> None:
-    """What Grafana's own classes read and write is what was read: they drop what they do not know."""
+    """Grafana's own classes write what they have read, without the fields that they do not know."""
     register_default_plugins()
     shipped = json.loads((DEPLOY / "grafana/looptrace.json").read_text(encoding="utf-8"))
 
