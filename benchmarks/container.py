@@ -1,8 +1,8 @@
 """The image of `deploy/Dockerfile`, built and run as `deploy/` says, without a daemon.
 
-Buildah runs the steps of the Dockerfile, on the image that it names (`--pull`) or on one of the same
-name that debootstrap makes of Debian's packages, where no registry of images can be reached; its
-Python is Debian's then. Podman runs the image with the options of `deploy/compose.yml` and of
+Buildah runs the steps of the Dockerfile, on the image that it names (`--pull`) or on one of the
+same name that debootstrap makes of Debian's packages, where no registry of images can be reached;
+its Python is Debian's then. Podman runs the image with the options of `deploy/compose.yml` and of
 `deploy/kubernetes.yml` with the patch for several servers: as another user, without rights, on a
 root that nobody can write. What it is asked comes from within, because it has no network.
 """
@@ -12,14 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,7 @@ BASE = "docker.io/library/python:3.12-slim"
 IMAGE = "localhost/looptrace"
 SUITE = "bookworm"
 PACKAGES = "ca-certificates,python3-pip,python-is-python3"
-TOKEN = "a-token-of-the-test-of-the-image-0123456789"
+TOKEN = secrets.token_hex(32)
 USER = 10001
 READY_S, STOP_S = 60.0, 10
 _INSIDE = "LOOPTRACE_CONTAINER_TEST"
@@ -55,7 +57,8 @@ spans = [
     {
         "traceId": "5b8efff798038103d269b633813fc60c", "spanId": f"{number + 1:016x}",
         "name": "execute_tool run_tests",
-        "startTimeUnixNano": str(now + number * 10**9), "endTimeUnixNano": str(now + number * 10**9 + 1),
+        "startTimeUnixNano": str(now + number * 10**9),
+        "endTimeUnixNano": str(now + number * 10**9 + 1),
         "status": {"code": 2, "message": "1 failed"},
         "attributes": [
             attribute("session.id", sys.argv[3]),
@@ -263,12 +266,8 @@ def patched() -> dict[str, Any]:
         json.dump(whole, file)
         file.flush()
         patch = ["--patch-file", str(DEPLOY / "kubernetes-shards.yml"), "--output=json"]
-        done = subprocess.run(
-            ["kubectl", "patch", "--local", "--filename", file.name, *patch],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        merge = ["kubectl", "patch", "--local", "--filename", file.name, *patch]
+        done = subprocess.run(merge, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ContainerError(f"kubectl does not merge the patch: {done.stderr}")
     merged: dict[str, Any] = json.loads(done.stdout)
@@ -334,14 +333,17 @@ def main() -> int:
         return _again_without(_HYBRID)
     with tempfile.TemporaryDirectory(prefix="looptrace-image-") as folder:
         engine = Engine(Path(folder))
-        steps = [] if options.pull else [("base", lambda: make_base(engine))]
-        steps.append(("build", lambda: build(engine, pull=options.pull)))
-        for trial in (try_alone, try_compose, try_kubernetes):
-            steps.append((trial.__name__, lambda trial=trial: trial(engine)))
+        steps: list[tuple[str, Callable[[Engine], None]]] = [
+            *([] if options.pull else [("base", make_base)]),
+            ("build", partial(build, pull=options.pull)),
+            ("alone", try_alone),
+            ("compose", try_compose),
+            ("kubernetes", try_kubernetes),
+        ]
         try:
             for name, step in steps:
                 began_s = time.monotonic()
-                step()
+                step(engine)
                 print(f"{name}: {time.monotonic() - began_s:.0f} s", flush=True)
         except ContainerError as error:
             print(f"{name}: {error}", file=sys.stderr)

@@ -29,7 +29,6 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from jsonschema import Draft202012Validator
 
 from benchmarks.container import patched
-
 from looptrace.analyzer.settings.sections import load
 from looptrace.cli.services.serve import serve
 from tests.paths import ROOT
@@ -167,12 +166,14 @@ def test_the_collector_names_parts_that_it_configures(name: str) -> None:
 def test_servers_and_their_collector_share_sessions_alike() -> None:
     """The names are the same on both sides, and each replica is one of the servers."""
     shards = load(DEPLOY / "shards.toml").shards
-    resolver = read("collector-shards.yml")["exporters"]["loadbalancing"]["resolver"]
+    exporter = read("collector-shards.yml")["exporters"]["loadbalancing"]
+    resolver = exporter["resolver"]
     patch = read("kubernetes-shards.yml")["spec"]
     (server,) = patch["template"]["spec"]["containers"]
     own = next(a for a in server["args"] if a.startswith("--shard=")).removeprefix("--shard=")
 
     assert shards.names == tuple(resolver["static"]["hostnames"])
+    assert [shards.attribute] == exporter["routing_attributes"]
     pods = [f"looptrace-{number}" for number in range(patch["replicas"])]
     assert shards.urls == tuple(own.replace("$(POD_NAME)", pod) for pod in pods)
 
@@ -252,7 +253,7 @@ def lost(shipped: Any, back: Any, path: str = "") -> list[str]:
         parts = [(number, *pair) for number, pair in enumerate(zip(shipped, back, strict=True))]
     else:
         return [] if shipped == back else [path]
-    return [each for name, *pair in parts for each in lost(*pair, f"{path}/{name}")]
+    return [each for name, a, b in parts for each in lost(a, b, f"{path}/{name}")]
 
 
 # What makes each alert fire, as series of promtool: values a minute apart.
@@ -301,7 +302,7 @@ def test_each_alert_fires_when_it_should_and_no_other(tmp_path: Path) -> None:
     """An alert that never fires is found out at night, and one that always does is switched off."""
     (tmp_path / "alerts.yml").write_bytes((DEPLOY / "alerts.yml").read_bytes())
     names = [rule["alert"] for rule in read("alerts.yml")["groups"][0]["rules"]]
-    tests = [alert_test(name, WELL | FIRES[name]) for name in names]
+    tests = [alert_test(name, {**WELL, **FIRES[name]}) for name in names]
     tests.append(alert_test("", WELL))
     text = yaml.safe_dump({"rule_files": ["alerts.yml"], "tests": tests})
     (tmp_path / "tests.yml").write_text(text, encoding="utf-8")

@@ -23,7 +23,7 @@ class Ring:
 
         Where an attribute is named, the exporter counts its name with each value.
         """
-        self._key = f"{attribute}={{}}|".format if attribute else str
+        self._attribute = attribute
         points: dict[int, int] = {}
         for server, name in enumerate(names):
             for number in range(_POINTS_A_SERVER):
@@ -33,7 +33,7 @@ class Ring:
 
     def owner(self, key: str) -> int:
         """Return the number of the server that has a key."""
-        return self.at(position_of(self._key(key)))
+        return self.at(position_of(f"{self._attribute}={key}|" if self._attribute else key))
 
     def at(self, position: int) -> int:
         """Return the number of the server that has a position: that of the next point."""
