@@ -12,7 +12,7 @@ quick test test-slow: export POLARS_MAX_THREADS := 1
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: check-style check-types demo site quick coverage test test-slow test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: check-style check-types demo site quick coverage test test-slow test-deploy test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench load scale simulation soak examples requirements npm-exporters bench-page \
 	screenshots clean
 
@@ -87,6 +87,9 @@ load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, a
 
 scale: $(VENV)/installed-dev ## Ray, S3 and three servers, killed at random; OPTIONS="--turns 1000000"
 	$(BIN)/python -m benchmarks.scale $(OPTIONS)
+
+test-deploy: $(VENV)/installed-dev ## build the image of deploy/ and run it as compose and Kubernetes would; needs root, buildah, podman
+	$(BIN)/python -m benchmarks.container $(OPTIONS)
 
 simulation: $(VENV)/installed-dev ## a day of many agents over several servers, into docs/scale.md
 	$(BIN)/python -m benchmarks.simulation

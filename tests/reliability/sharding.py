@@ -20,18 +20,28 @@ from urllib.request import urlopen
 
 import msgspec
 
+from looptrace.collector.server.shards.ring import Ring
 from looptrace.collector.store import reader
 from looptrace.collector.store.sql import ask
 from tests.reliability.serving import DEADLINE_S, OK, Served, until
 
 SERVERS = 3
-NAMES = [f"looptrace-{number}:4317" for number in range(SERVERS)]
 KEY = "looptrace-store.key"
 QUIET_S = 0.5
 
 # What is sent at once, and what is sent before the servers are waited for.
 Request = dict[str, Any]
 Round = Sequence[Request]
+
+
+def names_of(servers: int) -> list[str]:
+    """Return what the load balancer calls so many servers."""
+    return [f"looptrace-{number}:4317" for number in range(servers)]
+
+
+def ring_of(servers: int) -> Ring:
+    """Return the ring of so many servers, and of the load balancer."""
+    return Ring(names_of(servers), "gen_ai.conversation.id")
 
 
 @dataclass
@@ -50,6 +60,36 @@ class Cluster:
         """Start one, with what its store holds."""
         options = ["--no-grpc", "--http-port", str(self.ports[number]), "--shard", self.url(number)]
         return Served(self.stores[number], *options, "--config", str(self.folder / "shards.toml"))
+
+    def resize(self, servers: int) -> None:
+        """Have another number of servers, one restarted after the other, the new ones first.
+
+        Those that are no more go on for as long as their sessions do.
+        """
+        former = len(self.ports)
+        self.ports += free_ports(max(servers - former, 0))
+        self.share(servers, former)
+        for number in [*range(former, servers), *range(former)]:
+            if number < former:
+                self.servers[number].stop()
+                self.servers[number] = self.begin(number)
+            else:
+                self.make_store(number)
+                self.servers.append(self.begin(number))
+
+    def share(self, servers: int, former: int = 0) -> None:
+        """Write the settings of all, by which the first so many servers share the sessions."""
+        text = '[shards]\nattribute = "gen_ai.conversation.id"\n'
+        for prefix, count in (("", servers), ("former_", former)):
+            urls = [self.url(number) for number in range(count)]
+            text += f"{prefix}urls = {json.dumps(urls)}\n"
+            text += f"{prefix}names = {json.dumps(names_of(count))}\n"
+        (self.folder / "shards.toml").write_text(text, encoding="utf-8")
+
+    def make_store(self, number: int) -> None:
+        """Make the store of a server, with the key of all."""
+        self.stores[number].mkdir()
+        (self.stores[number] / KEY).write_bytes(bytes(range(32)))
 
     def begin_again(self, number: int) -> None:
         """Start one that was killed, for which spans wait."""
@@ -91,7 +131,7 @@ class Cluster:
         for server in self.servers:
             server.stop()
         with ThreadPoolExecutor(SERVERS) as pool:  # What a log holds is stored by the next start.
-            self.servers[:] = pool.map(self.begin, range(SERVERS))
+            self.servers[:] = pool.map(self.begin, range(len(self.ports)))
         until(lambda: self.sum("looptrace_log_spans") == 0)
         for server in self.servers:
             server.stop()
@@ -115,12 +155,9 @@ def free_ports(count: int) -> list[int]:
 def clustered(folder: Path) -> Iterator[Cluster]:
     """Start servers in a folder, and kill those that are left in the end."""
     made = Cluster(folder, free_ports(SERVERS), [])
-    urls = [made.url(number) for number in range(SERVERS)]
-    settings = f"[shards]\nurls = {json.dumps(urls)}\nnames = {json.dumps(NAMES)}\n"
-    (folder / "shards.toml").write_text(settings, encoding="utf-8")
-    for store in made.stores:
-        store.mkdir()
-        (store / KEY).write_bytes(bytes(range(32)))
+    made.share(SERVERS)
+    for number in range(SERVERS):
+        made.make_store(number)
     with ThreadPoolExecutor(SERVERS) as pool:
         made.servers += pool.map(made.begin, range(SERVERS))
     try:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -22,11 +24,10 @@ from looptrace.cli.main import main
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
-from looptrace.collector.server.shards.ring import Ring
+from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.reliability.serving import OK
 from tests.reliability.sharding import (
-    NAMES,
     SERVERS,
     Cluster,
     Outage,
@@ -34,11 +35,14 @@ from tests.reliability.sharding import (
     clustered,
     outcome,
     outcome_of_one,
+    ring_of,
     send,
 )
 
 SESSIONS, TRACES, CALLS = 24, 3, 4
 SPANS_A_ROUND, SESSIONS_A_BATCH = 3, 4
+# Now: a start looks back on the tasks of a day.
+START = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
 
 Request = dict[str, Any]
 
@@ -54,7 +58,7 @@ def traces() -> list[tuple[int, Trace]]:
             f"session-{number}",
             name=str(part),
             service=f"agent-{number % 2}",
-            at=f"2026-03-02T09:{part:02}:00+00:00",
+            at=(START + timedelta(minutes=part)).isoformat(),
         )
         for step in range(CALLS):
             path = "a.py" if number % 3 else f"{part}-{step}.py"
@@ -117,23 +121,35 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return outcome_of_one(tmp_path_factory.mktemp("alone"), sent)
 
 
-def by_session(batch: Batch, _: int) -> list[tuple[int, Batch]]:
+Route = Callable[[Batch, int, int], list[tuple[int, Batch]]]
+
+
+def by_session(batch: Batch, _: int, servers: int) -> list[tuple[int, Batch]]:
     """Share a batch as the load-balancing exporter does, by session."""
-    ring = Ring(NAMES)
+    ring = ring_of(servers)
     parts: dict[int, Batch] = {}
     for request in batch:
         parts.setdefault(ring.owner(session_of(request)), []).append(request)
     return list(parts.items())
 
 
-def by_turns(batch: Batch, number: int) -> list[tuple[int, Batch]]:
+def by_turns(batch: Batch, number: int, servers: int) -> list[tuple[int, Batch]]:
     """Send each batch to the next server."""
-    return [(number % SERVERS, batch)]
+    return [(number % servers, batch)]
 
 
-def to_all(batch: Batch, _: int) -> list[tuple[int, Batch]]:
+def to_all(batch: Batch, _: int, servers: int) -> list[tuple[int, Batch]]:
     """Send each batch to every server, as a client does that is not sure of its answer."""
-    return [(server, batch) for server in range(SERVERS)]
+    return [(server, batch) for server in range(servers)]
+
+
+def send_by(route: Route, cluster: Cluster, sent: list[list[Batch]], servers: int) -> None:
+    """Send rounds to so many servers, and wait after each until what came is judged."""
+    for batches in sent:
+        for number, batch in enumerate(batches):
+            for server, part in route(batch, number, servers):
+                assert cluster.servers[server].send(joined(part)) == OK
+        cluster.quiet()
 
 
 def people_see_one_server(cluster: Cluster, alone: Outcome) -> None:
@@ -156,15 +172,9 @@ def run(*command: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("route", [by_session, by_turns, to_all])
-def test_three_servers_find_what_one_finds(
-    route: Callable[[Batch, int], list[tuple[int, Batch]]], cluster: Cluster, alone: Outcome
-) -> None:
+def test_three_servers_find_what_one_finds(route: Route, cluster: Cluster, alone: Outcome) -> None:
     """Each event is told once and each gate opened once, wherever the spans came in."""
-    for batches in rounds(1):
-        for number, batch in enumerate(batches):
-            for server, part in route(batch, number):
-                assert cluster.servers[server].send(joined(part)) == OK
-        cluster.quiet()
+    send_by(route, cluster, rounds(1), SERVERS)
     sent = cluster.sum("looptrace_shards_sent_total")
     people_see_one_server(cluster, alone)
     cluster.settle()
@@ -173,6 +183,38 @@ def test_three_servers_find_what_one_finds(
     assert outcome(cluster.stores) == alone
     assert (sent == 0) == (route is by_session)
     assert all(outcome([store]).gates for store in cluster.stores)  # They share the work.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("route", "servers"), [(by_session, 4), (by_turns, 2)])
+def test_another_number_of_servers_loses_no_loop(
+    route: Route, servers: int, cluster: Cluster, alone: Outcome
+) -> None:
+    """Sessions that go on keep their counts and gates where they are; others are shared anew."""
+    sent = rounds(2)
+    half = len(sent) // 2
+    names = [f"session-{number}" for number in range(SESSIONS)]
+    others, later = set(names[: SESSIONS // 2]), set(names[SESSIONS // 2 :])
+    send_by(route, cluster, [without(later, batches) for batches in sent[:half]], SERVERS)
+    cluster.resize(servers)
+    first = [without(others, batches) for batches in sent[:half]]
+    send_by(route, cluster, [*first, *sent[half:]], servers)
+    stayed = cluster.sum("looptrace_shards_stayed_total")
+    cluster.settle()
+
+    assert outcome(cluster.stores) == alone
+    assert stayed > 0
+    ring = ring_of(servers)
+    moved = [name for name in sorted(later) if ring.owner(name) != ring_of(SERVERS).owner(name)]
+    assert moved
+    for name in moved:
+        owner = cluster.stores[ring.owner(name)]
+        assert name in reader.read_rows(owner, "turns", pl.lit(value=True))["session"]
+
+
+def without(sessions: set[str], batches: list[Batch]) -> list[Batch]:
+    """Return batches without the spans of some sessions."""
+    return [[r for r in batch if session_of(r) not in sessions] for batch in batches]
 
 
 @pytest.mark.slow

@@ -46,17 +46,53 @@ class ShardSettings:
         ),
     ] = "session"
 
+    attribute: Annotated[
+        str,
+        Meta(
+            max_length=URL_CHARS_MAX,
+            description="The one of `routing_attributes` by which a Collector's load-balancing "
+            "exporter shares, such as session.id; since May 2026 it counts the name with the "
+            "value. Empty for an older one, and where there is none.",
+        ),
+    ] = ""
+    former_urls: Annotated[
+        tuple[_Text, ...],
+        Meta(
+            max_length=SHARDS_MAX,
+            description="The urls before their number changed, for as long as sessions of then go "
+            "on: each stays on the server that has it.",
+        ),
+    ] = ()
+    former_names: Annotated[
+        tuple[_Text, ...],
+        Meta(max_length=SHARDS_MAX, description="The names that go with former_urls."),
+    ] = ()
+
     def __post_init__(self) -> None:
-        if wrong := next((url for url in self.urls if not address_of(url)), None):
-            raise SettingError(
-                f"shards.urls has {wrong!r}, which is not an https:// or http:// address."
-            )
-        if self.names and len(self.names) != len(self.urls):
-            raise SettingError("shards.names must have one name for each of the urls.")
-        if len(set(self.ring)) < len(self.urls):
-            raise SettingError("shards.urls names a server twice.")
+        for prefix, urls, names in (
+            ("", self.urls, self.names),
+            ("former_", self.former_urls, self.former_names),
+        ):
+            if wrong := next((url for url in urls if not address_of(url)), None):
+                raise SettingError(
+                    f"shards.{prefix}urls has {wrong!r}, which is not an https:// or http:// "
+                    "address."
+                )
+            if names and len(names) != len(urls):
+                raise SettingError(f"shards.{prefix}names must have one name for each of the urls.")
+            if len(set(_ring(urls, names))) < len(urls):
+                raise SettingError(f"shards.{prefix}urls names a server twice.")
 
     @property
     def ring(self) -> tuple[str, ...]:
         """The name of each server, by which tasks are shared."""
-        return self.names or tuple(url.partition("://")[2].split("/")[0] for url in self.urls)
+        return _ring(self.urls, self.names)
+
+    @property
+    def former_ring(self) -> tuple[str, ...]:
+        """The name of each server of before; empty where nothing has changed."""
+        return _ring(self.former_urls, self.former_names)
+
+
+def _ring(urls: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    return names or tuple(url.partition("://")[2].split("/")[0] for url in urls)

@@ -24,11 +24,15 @@ def exporter_picks(key: str, names: list[str]) -> int:
     return min(points)[1]
 
 
-def test_it_picks_as_the_exporter_does() -> None:
+@pytest.mark.parametrize(
+    ("attribute", "form"), [("", "{}"), ("session.id", "session.id={}|"), ("{}", "{{}}={}|")]
+)
+def test_it_picks_as_the_exporter_does(attribute: str, form: str) -> None:
     """The nearest point clockwise; of two servers with the same point the first."""
-    ring = Ring(NAMES[:3])
-    keys = [*SESSIONS[:500], "", "größe", "a" * 1_000]
-    assert [ring.owner(key) for key in keys] == [exporter_picks(key, NAMES[:3]) for key in keys]
+    ring = Ring(NAMES[:3], attribute)
+    keys = [*SESSIONS[:500], "", "größe", "{}", "a" * 1_000]
+    picked = [exporter_picks(form.format(key), NAMES[:3]) for key in keys]
+    assert [ring.owner(key) for key in keys] == picked
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 5])

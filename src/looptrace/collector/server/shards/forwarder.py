@@ -26,6 +26,8 @@ SPANS_A_REQUEST = 1_000
 FORWARDED_PATH = "/v1/forwarded/traces"
 # Says with which key and policy contents were reduced, as the receiver's own must be.
 REDUCED_HEADER = "looptrace-reduced"
+# Says that the receiver keeps the spans, whatever its own settings say.
+LAST_HEADER = "looptrace-last"
 _LOOK_S = 1.0
 _RETRY_S, _RETRY_S_MAX = 0.25, 5.0
 _ANSWER_S = 30.0
@@ -46,8 +48,8 @@ class Sender:
     sent: int = 0
     refused: int = 0
 
-    def send(self, spans: pl.DataFrame) -> None:
-        """Send spans; returns when they are on the other's disk.
+    def send(self, spans: pl.DataFrame, *, is_last: bool) -> None:
+        """Send spans, which the other keeps if it is the last; returns when they are on its disk.
 
         A request that the other finds wrong is halved, so that one bad span costs only itself; that
         one is counted and logged.
@@ -55,7 +57,7 @@ class Sender:
         Raises:
             ForwardError: if the other cannot be reached, or does not take them now.
         """
-        status, why = self._post(json_request(spans))
+        status, why = self._post(json_request(spans), is_last=is_last)
         if status == HTTPStatus.OK:
             self.sent += spans.height
         elif status not in _NOT_SO:
@@ -65,11 +67,12 @@ class Sender:
             _logger.error("%s refuses span %s (%s)", self.server.url, spans["span_id"][0], why)
         else:
             half = spans.height // 2
-            self.send(spans[:half])
-            self.send(spans[half:])
+            self.send(spans[:half], is_last=is_last)
+            self.send(spans[half:], is_last=is_last)
 
-    def _post(self, body: bytes) -> tuple[int, str]:
+    def _post(self, body: bytes, *, is_last: bool) -> tuple[int, str]:
         headers = {"Content-Type": "application/json", REDUCED_HEADER: self.reduced}
+        headers |= {LAST_HEADER: "1"} if is_last else {}
         try:
             connection, response = self.server.request(
                 "POST", FORWARDED_PATH, body=body, headers=headers, timeout_s=_ANSWER_S

@@ -18,8 +18,12 @@ POSITIONS = 36_000
 class Ring:
     """Servers by their names, each at many points of a circle."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        """Place servers; where two have a point in common it is the first one's."""
+    def __init__(self, names: Sequence[str], attribute: str = "") -> None:
+        """Place servers; where two have a point in common it is the first one's.
+
+        Where an attribute is named, the exporter counts its name with each value.
+        """
+        self._attribute = attribute
         points: dict[int, int] = {}
         for server, name in enumerate(names):
             for number in range(_POINTS_A_SERVER):
@@ -29,7 +33,7 @@ class Ring:
 
     def owner(self, key: str) -> int:
         """Return the number of the server that has a key."""
-        return self.at(position_of(key))
+        return self.at(position_of(f"{self._attribute}={key}|" if self._attribute else key))
 
     def at(self, position: int) -> int:
         """Return the number of the server that has a position: that of the next point."""

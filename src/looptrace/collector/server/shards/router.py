@@ -1,12 +1,13 @@
 """The sink of one of several servers: it keeps what is its own, and forwards the rest once.
 
-What comes from another server is kept, whoever it belongs to: nothing is forwarded twice.
+What comes from another server is kept, whoever it belongs to: nothing is forwarded twice. While the
+number of servers changes, what a former server does not have goes on once to the one of now.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -32,11 +33,12 @@ from looptrace.collector.server.receiver.receiver_metrics import Instrument, Rec
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.shards.forwarder import (
     FORWARDED_PATH,
+    LAST_HEADER,
     REDUCED_HEADER,
     Forwarder,
     Sender,
 )
-from looptrace.collector.server.shards.ring import Ring
+from looptrace.collector.server.shards.owners import Owner, Owners, Why, held_names
 from looptrace.collector.store.locks import NAME
 from looptrace.errors import InputError
 
@@ -64,39 +66,44 @@ class Shards:
         log: IngestLog,
         limits: Limits,
         reduced: str,
+        held: Collection[str] = (),
     ) -> None:
         """Forward to the others what `log` is not for; this server is the one at `url`.
 
         `reduced` says how contents were reduced: what other servers reduced otherwise is refused.
+        `held` are the names of sessions that stay here where they would move to another server.
 
         Raises:
             ShardError: if `url` is none of the servers.
             StoreError: if a log cannot be used.
         """
-        if url not in settings.urls:
-            raise ShardError(f"--shard must be one of shards.urls: {', '.join(settings.urls)}.")
-        self._own = settings.urls.index(url)
+        urls = (*settings.urls, *settings.former_urls)
+        if url not in urls:
+            raise ShardError(f"--shard must be one of shards.urls: {', '.join(urls)}.")
+        self._owners = Owners(settings, url, held)
         self._by = settings.by
-        self._ring = Ring(settings.ring)
         self._log = log
         self._reduced = digest(reduced)
+        self._stayed = 0
         self.senders = {
             number: Sender(Server(other, token), self._reduced)
-            for number, other in enumerate(settings.urls)
-            if number != self._own
+            for number, other in enumerate(self._owners.urls)
+            if number != self._owners.own
         }
-        paths = {n: store_dir / _FILES.replace("*", digest(settings.ring[n])) for n in self.senders}
+        names = self._owners.names
+        paths = {n: store_dir / _FILES.replace("*", digest(names[n])) for n in self.senders}
         open_log = partial(Forwarder, bytes_max=limits.log_bytes_max, deliver=self._deliver)
         self._forwarders = {number: open_log(path) for number, path in paths.items()}
         # Those of servers that are no more: what they hold is delivered as it is shared now.
         self._left = [open_log(p) for p in store_dir.glob(_FILES) if p not in paths.values()]
         self._counts = ReceiverCounts()
         self._pipeline = Pipeline(log, limits, self._counts)
+        self._asked = Pipeline(_Asked(self), limits, self._counts)
 
     def routes(self) -> list[Route]:
         """Return the route by which other servers forward spans to this one."""
-        taking = otlp_endpoint(self._pipeline, Signal.TRACES)
-        return [Route(FORWARDED_PATH, _OfOthers(taking, self._reduced))]
+        last, asked = (otlp_endpoint(each, Signal.TRACES) for each in (self._pipeline, self._asked))
+        return [Route(FORWARDED_PATH, _OfOthers(last, asked, self._reduced))]
 
     def instruments(self) -> list[Instrument]:
         """Return the instruments of what is forwarded."""
@@ -128,42 +135,60 @@ class Shards:
                 "Spans that other servers have forwarded to this one.",
                 lambda: {(): self._counts.read()["spans"]},
             ),
+            Instrument(
+                "looptrace.shards.stayed",
+                "Spans of sessions that stay here, where they began, after a change of servers.",
+                lambda: {(): self._stayed},
+            ),
         ]
 
     async def accept(self, spans: pl.DataFrame) -> None:
         """Commit spans to the logs of those who have them; see `Sink`."""
-        shared = await asyncio.to_thread(lambda: list(self._shared(spans)))
-        logs = [(self._log_of(server), part) for server, part in shared]
+        await self._commit(spans, self._owners.of)
+
+    async def accept_forwarded(self, spans: pl.DataFrame) -> None:
+        """Commit spans that another server asks about; see `Sink`."""
+        await self._commit(spans, self._owners.of_forwarded)
+
+    async def _commit(self, spans: pl.DataFrame, owner_of: Callable[[str], Owner]) -> None:
+        shared = await asyncio.to_thread(lambda: list(self._shared(spans, owner_of)))
+        logs = [(self._log_of(owner.server), part) for owner, part in shared]
         if any(log.bytes > log.bytes_max for log, _ in logs):
             raise SinkFull(RETRY_AFTER_S)  # Before some of them are taken and others are not.
         await asyncio.gather(*(log.accept(part) for log, part in logs))
+        self._stayed += sum(part.height for owner, part in shared if owner.why is Why.STAYED)
 
     def close(self, timeout_s: float) -> bool:
         """End; what is not forwarded stays in its log. Returns whether there was time for it."""
         self._pipeline.close()
+        self._asked.close()
         every = [*self._forwarders.values(), *self._left]
         ended = [each.close(timeout_s / len(every)) for each in every]
         return all(ended)
 
-    def _shared(self, spans: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yield each server, by number, with the spans that it has."""
+    def _shared(
+        self, spans: pl.DataFrame, owner_of: Callable[[str], Owner]
+    ) -> Iterator[tuple[Owner, pl.DataFrame]]:
+        """Yield each owner with the spans that it has."""
         keys = with_ties(spans).select(key=_KEY[self._by])["key"]
-        owners = {key: self._ring.owner(key) for key in keys.unique()}
-        owned = spans.with_columns(owner=keys.replace_strict(owners, return_dtype=pl.Int64))
+        owners = {key: owner_of(key) for key in keys.unique()}
+        every = list(dict.fromkeys(owners.values()))
+        numbers = {key: every.index(owner) for key, owner in owners.items()}
+        owned = spans.with_columns(owner=keys.replace_strict(numbers, return_dtype=pl.Int64))
         parts = owned.partition_by("owner", as_dict=True, include_key=False, maintain_order=True)
-        for (owner,), part in parts.items():
-            yield int(owner), part
+        for (number,), part in parts.items():
+            yield every[int(number)], part
 
     def _log_of(self, server: int) -> IngestLog:
-        return self._log if server == self._own else self._forwarders[server].log
+        return self._log if server == self._owners.own else self._forwarders[server].log
 
     def _deliver(self, spans: pl.DataFrame) -> None:
         """Bring spans of a log to those who have them now, which may be this server."""
-        for server, part in self._shared(spans):
-            if server == self._own:
+        for owner, part in self._shared(spans, self._owners.of):
+            if owner.server == self._owners.own:
                 asyncio.run(self._log.accept(part))
             else:
-                self.senders[server].send(part)
+                self.senders[owner.server].send(part, is_last=owner.why is Why.PASSED)
 
 
 def shards_of(
@@ -185,19 +210,35 @@ def shards_of(
         return None
     reduced = content if content == "full" else f"{content} {key.hex()}"
     token = next(iter(tokens), None)
-    return Shards(store_dir, settings.shards, url, token, log, settings.server, reduced)
+    idle_s = settings.policy.rule_set.counting.idle_s
+    held = held_names(store_dir, log, idle_s) if settings.shards.former_urls else ()
+    return Shards(store_dir, settings.shards, url, token, log, settings.server, reduced, held)
+
+
+class _Asked:
+    """The sink of what other servers ask this one about."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    async def accept(self, spans: pl.DataFrame) -> None:
+        """Keep what stays here, and send the rest on; see `Sink`."""
+        await self._shards.accept_forwarded(spans)
 
 
 class _OfOthers:
     """Takes spans whose contents were reduced as this server does it; an ASGI application."""
 
-    def __init__(self, taking: ASGIApp, reduced: str) -> None:
-        self._taking = taking
+    def __init__(self, last: ASGIApp, asked: ASGIApp, reduced: str) -> None:
+        """Hand on to `last` what is kept here whatever it is, and to `asked` the rest."""
+        self._last = last
+        self._asked = asked
         self._reduced = reduced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._taking
-        if Request(scope).headers.get(REDUCED_HEADER) != self._reduced:
+        headers = Request(scope).headers
+        answer = self._last if LAST_HEADER in headers else self._asked
+        if headers.get(REDUCED_HEADER) != self._reduced:
             why = "the stores differ in --content or in looptrace-store.key; see docs/scale.md"
             answer = Response(why, HTTPStatus.CONFLICT, media_type="text/plain")
         await answer(scope, receive, send)
