@@ -245,7 +245,9 @@ class IngestLog:
     def _asking(self) -> Iterator[sqlite3.Connection]:
         with self._reading, explained(self.path, _LOG):
             if self._is_closed:  # A part of the server takes longer than its end waits for it.
-                raise StoreError(f"{self.path}: is closed; the next start goes on with what it has.")
+                raise StoreError(
+                    f"{self.path}: is closed; the next start goes on with what it has."
+                )
             yield self._reader
 
     def _set_aside(self, seq: int) -> None:
