@@ -65,7 +65,7 @@ def _not_served(request: Request, error: Exception) -> Response:
     return answer
 
 
-def _not_usable(_request: Request, error: Exception) -> Response:
+def not_usable(_request: Request, error: Exception) -> Response:
     """Answer where the store cannot be used; where that is concerns whoever runs the server."""
     _logger.warning("%s", error)
     return wrong(HTTPStatus.SERVICE_UNAVAILABLE, "the store cannot be used now; try again later")
@@ -79,6 +79,6 @@ def _ambiguous(_request: Request, error: Exception) -> Response:
 # What a path answers that raises, or is none.
 ERRORS: dict[Any, Callable[[Request, Exception], Response]] = {
     HTTPException: _not_served,
-    StoreError: _not_usable,
+    StoreError: not_usable,
     SeveralServicesError: _ambiguous,
 }

@@ -16,9 +16,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from looptrace.analyzer.gates.events import GateEvent
@@ -38,7 +41,7 @@ from looptrace.collector.server.access import (
     grpc_credentials,
     tls_options,
 )
-from looptrace.collector.server.api_responses import ERRORS
+from looptrace.collector.server.api_responses import ERRORS, not_usable
 from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
@@ -53,7 +56,7 @@ from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.server.streams.event_feed import Changes, EventFeed
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
-from looptrace.collector.store.locks import DamagedFileError
+from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 from looptrace.errors import InputError
 
@@ -123,7 +126,7 @@ class Service:
             settings,
             self.log,
             self._on_events,
-            self._on_damaged,
+            self.on_store_error,
         )
         self.archiver = Archiver(
             options.store_dir,
@@ -172,6 +175,10 @@ class Service:
             ),
         ]
 
+    def error_handlers(self) -> dict[Any, Callable[[Request, Exception], Response]]:
+        """Return what a path answers that raises, or is none."""
+        return {**ERRORS, StoreError: self._not_usable}
+
     def checks(self) -> dict[str, Callable[[], bool]]:
         """Return by part how to see whether it works."""
         return {
@@ -197,8 +204,14 @@ class Service:
             ),
         ]
 
-    def _on_damaged(self, error: DamagedFileError) -> None:
-        self.archiver.set_aside(error)
+    def on_store_error(self, error: Exception) -> None:
+        """Set a file aside that whoever reads the store finds damaged, from any thread."""
+        if isinstance(error, DamagedFileError):
+            self.archiver.set_aside(error)
+
+    def _not_usable(self, request: Request, error: Exception) -> Response:
+        self.on_store_error(error)
+        return not_usable(request, error)
 
     def _on_events(self, events: Sequence[GateEvent]) -> None:
         log_events(events)
@@ -285,7 +298,7 @@ async def _serve(
 ) -> None:
     access = options.access
     page = options.page(service, options) if options.page else None
-    machines = Starlette(routes=service.routes(), exception_handlers=ERRORS)
+    machines = Starlette(routes=service.routes(), exception_handlers=service.error_handlers())
     app = AccessMiddleware(machines, access, page)
     http = _Http(
         uvicorn.Config(
