@@ -188,18 +188,27 @@ def _run(tracer: Any, session: str, *, loops: bool) -> int:
     return CALLS_A_RUN + 1
 
 
+def _positive(text: str) -> float:
+    value = float(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
 def main() -> None:
     """Serve, send and compare; prints the figures, and fails where a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=_positive, default=60)
     parser.add_argument(
-        "--spans-per-s", type=float, nargs="+", default=[2_000], help="of all exporters"
+        "--spans-per-s", type=_positive, nargs="+", default=[2_000], help="of all exporters"
     )
-    parser.add_argument("--batch", type=int, nargs="+", default=[512], help="spans in a request")
+    parser.add_argument(
+        "--batch", type=_positive, nargs="+", default=[512], help="spans in a request"
+    )
     parser.add_argument("--export", nargs=2, metavar=("PROTOCOL", "ADDRESS"), help="one exporter")
     arguments = parser.parse_args()
     if arguments.export:
-        rate, batch = arguments.spans_per_s[0] / len(EXPORTERS), arguments.batch[0]
+        rate, batch = arguments.spans_per_s[0] / len(EXPORTERS), int(arguments.batch[0])
         protocol, address = arguments.export
         sent = export(protocol, address, rate, arguments.seconds, batch)
         print(json.dumps(asdict(sent)))
@@ -208,7 +217,7 @@ def main() -> None:
     for rate in arguments.spans_per_s:
         for batch in arguments.batch:
             with tempfile.TemporaryDirectory() as folder:
-                figures = measured(Path(folder), rate, batch, arguments.seconds)
+                figures = measured(Path(folder), rate, int(batch), arguments.seconds)
             print(text_of(figures), flush=True)
             all_kept &= figures.is_kept
     sys.exit(0 if all_kept else 1)
