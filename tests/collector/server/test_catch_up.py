@@ -152,8 +152,34 @@ def decide(folder: Path, at_ns: int) -> None:
             known.resolve(gate.id, "continue", "Go on.", at_ns)
 
 
+@pytest.mark.parametrize(
+    ("is_decided", "statuses", "decision"),
+    [(False, ["open", "withdrawn"], "withdrawn"), (True, ["resolved", "resolved"], "continue")],
+)
+def test_a_trace_that_is_named_before_a_kill_keeps_no_gate(
+    tmp_path: Path, statuses: list[str], decision: str, *, is_decided: bool
+) -> None:
+    """P3: its session has one already; what somebody decided on the other is its end, and told."""
+    at = datetime.now(UTC) - timedelta(seconds=60)
+    *spans, last = [*looping("a", "early", "", at), *looping("b", "late", "", at)]
+    with logging(tmp_path) as log:
+        with detecting(tmp_path, log, 0):
+            accept(log, spans)
+        (of_trace,) = (gate for task, gate, *_ in gates(tmp_path) if task != "talk")
+        accept(log, [last])
+        if is_decided:
+            decide(tmp_path, time.time_ns())
+        with detecting(tmp_path, log, 0):
+            pass
+    with reader.open_gates(tmp_path) as known:
+        assert sorted(gate.status for gate in known.gates()) == statuses
+        ends = [e for _, e in known.events() if e.gate == of_trace and e.type == "gate_resolved"]
+    assert [end.decision for end in ends] == [decision]
+    assert told_twice(tmp_path) == Counter()
+
+
 @pytest.mark.parametrize("is_decided", [False, True])
-@pytest.mark.parametrize("seed", range(seeds(48)))
+@pytest.mark.parametrize("seed", range(seeds(32)))
 def test_a_kill_before_judging_leaves_no_second_gate(
     tmp_path: Path, seed: int, *, is_decided: bool
 ) -> None:

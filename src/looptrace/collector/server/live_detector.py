@@ -298,8 +298,8 @@ class _Judge:
             self._replayed.replace(turns)
             self._tell_outages(rows)
         with self._failing(self._judged.seq):
-            rows = self._note_taken(new)
-            self._replayed.add(pl.DataFrame(rows, TURN_SCHEMA, orient="row"))
+            news = self._note_taken(new)
+            self._replayed.add(pl.DataFrame(news, TURN_SCHEMA, orient="row"))
         self._judged.spans += spans.height + new.height
 
     def tick(self) -> bool:

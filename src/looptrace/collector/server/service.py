@@ -16,12 +16,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
 from looptrace.analyzer.gates.events import GateEvent
@@ -41,7 +38,7 @@ from looptrace.collector.server.access import (
     grpc_credentials,
     tls_options,
 )
-from looptrace.collector.server.api_responses import ERRORS, not_usable
+from looptrace.collector.server.api_responses import error_handlers
 from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
@@ -56,7 +53,7 @@ from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.server.streams.event_feed import Changes, EventFeed
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
-from looptrace.collector.store.locks import DamagedFileError, StoreError
+from looptrace.collector.store.locks import DamagedFileError
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 from looptrace.errors import InputError
 
@@ -175,10 +172,6 @@ class Service:
             ),
         ]
 
-    def error_handlers(self) -> dict[Any, Callable[[Request, Exception], Response]]:
-        """Return what a path answers that raises, or is none."""
-        return {**ERRORS, StoreError: self._not_usable}
-
     def checks(self) -> dict[str, Callable[[], bool]]:
         """Return by part how to see whether it works."""
         return {
@@ -208,10 +201,6 @@ class Service:
         """Set a file aside that whoever reads the store finds damaged, from any thread."""
         if isinstance(error, DamagedFileError):
             self.archiver.set_aside(error)
-
-    def _not_usable(self, request: Request, error: Exception) -> Response:
-        self.on_store_error(error)
-        return not_usable(request, error)
 
     def _on_events(self, events: Sequence[GateEvent]) -> None:
         log_events(events)
@@ -298,7 +287,9 @@ async def _serve(
 ) -> None:
     access = options.access
     page = options.page(service, options) if options.page else None
-    machines = Starlette(routes=service.routes(), exception_handlers=service.error_handlers())
+    machines = Starlette(
+        routes=service.routes(), exception_handlers=error_handlers(service.on_store_error)
+    )
     app = AccessMiddleware(machines, access, page)
     http = _Http(
         uvicorn.Config(

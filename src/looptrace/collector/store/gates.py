@@ -214,9 +214,9 @@ class GateStore(TaskNames):
 
     def _end(self, gate_id: str, now_ns: int) -> None:
         """End a gate that judging anew knows no more: as was decided on it, else as withdrawn."""
-        for at_ns, *said in self._rows(queries.DECIDED, gate_id):
-            self._sql.execute(queries.RESOLVE_GATE, (at_ns, *said, gate_id))
-            self._tell_end(gate_id, now_ns, *said, _PERSON)
+        for at_ns, decision, note in self._rows(queries.DECIDED, gate_id):
+            self._sql.execute(queries.RESOLVE_GATE, (at_ns, decision, note, gate_id))
+            self._tell_end(gate_id, now_ns, decision, note, _PERSON)
             return
         self._sql.execute(queries.WITHDRAW_GATE, (gate_id,))
         self._tell_end(gate_id, now_ns, "withdrawn", None, WITHDRAWN)
