@@ -92,7 +92,7 @@ simulation: $(VENV)/installed-dev ## a day of many agents over several servers, 
 	$(BIN)/python -m benchmarks.simulation
 
 # The tests at full size take two processes some 25 minutes, and then the load has the machine alone.
-soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes three quarters of an hour
+soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes less than an hour
 	LOOPTRACE_SOAK_EXAMPLES=500 LOOPTRACE_SOAK_SPANS=100000 LOOPTRACE_FUZZ_BODIES=12500 \
 		LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 LOOPTRACE_SOAK_STOPS=100 \
 		LOOPTRACE_SOAK_CALLS=400 LOOPTRACE_SOAK_STREAMS=5000 LOOPTRACE_SOAK_IDLE=10000 \
