@@ -7,7 +7,7 @@ FRAMEWORKS := $(VENV)-frameworks
 REPORT := build/demo/report.html
 
 # Two processes test at once; more threads than cores only wait for each other.
-quick test test-slow: export POLARS_MAX_THREADS := 1
+quick test test-slow soak: export POLARS_MAX_THREADS := 1
 
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -94,12 +94,14 @@ test-deploy: $(VENV)/installed-dev ## build the image of deploy/ and run it as c
 simulation: $(VENV)/installed-dev ## a day of many agents over several servers, into docs/scale.md
 	$(BIN)/python -m benchmarks.simulation
 
-soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes hours
-	LOOPTRACE_SOAK_EXAMPLES=2000 $(BIN)/pytest -q tests/analyzer/engine/test_any_settings.py
-	LOOPTRACE_SOAK_SPANS=100000 $(BIN)/pytest -q tests/collector/sdk/test_unfelt.py
-	LOOPTRACE_FUZZ_BODIES=20000 LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 \
-		LOOPTRACE_SOAK_STOPS=100 LOOPTRACE_SOAK_CALLS=400 LOOPTRACE_SOAK_STREAMS=5000 \
-		LOOPTRACE_SOAK_IDLE=10000 LOOPTRACE_SOAK_LOSSES=0 $(BIN)/pytest -q tests/reliability
+# The tests at full size take two processes some 25 minutes, and then the load has the machine alone.
+soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes less than an hour
+	LOOPTRACE_SOAK_EXAMPLES=500 LOOPTRACE_SOAK_SPANS=100000 LOOPTRACE_FUZZ_BODIES=12500 \
+		LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 LOOPTRACE_SOAK_STOPS=100 \
+		LOOPTRACE_SOAK_CALLS=400 LOOPTRACE_SOAK_STREAMS=5000 LOOPTRACE_SOAK_IDLE=10000 \
+		LOOPTRACE_SOAK_LOSSES=0 $(BIN)/pytest -q -n 2 --dist worksteal --durations=20 \
+		tests/reliability tests/analyzer/engine/test_any_settings.py tests/collector/sdk/test_unfelt.py
+	$(BIN)/python -m benchmarks.load --seconds 900 --spans-per-s 500 --batch 100
 
 npm-exporters: build/npm/installed ## JavaScript's exporters and axe-core, for the tests that use them
 

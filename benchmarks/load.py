@@ -54,6 +54,11 @@ ACK_MS_MAX = 100
 MS_PER_S = 1_000
 # Of a server that is further behind it is enough to know that.
 BEHIND_S_MAX = 60
+# After so long a server holds as many tasks as it may, and its memory is to stay as it is: the last
+# quarter of the time takes at most this share more than the third one.
+FLAT_AFTER_S = 900
+MEMORY_GROWTH_MAX = 0.1
+MEMORY_LOOK_S = 1.0
 _CONFIG = """
 [[webhooks]]
 name = "load"
@@ -92,13 +97,16 @@ class Figures:
     webhooks: int
     memory_mib: tuple[int, int, int]  # at the start, in the middle, at the end
     memory_max_mib: int
+    memory_growth: float  # from the third quarter of the time to the last, as a share
+    seconds: float
     cpu_s: float
 
     @property
     def is_kept(self) -> bool:
-        """Whether nothing was lost, answers were quick, and each gate was told of."""
+        """Whether nothing was lost, answers were quick, gates were told of, and memory is flat."""
         is_whole = not (self.lost or self.refused) and self.loops == self.webhooks
-        return is_whole and self.ack_ms[1] < ACK_MS_MAX
+        is_flat = self.seconds < FLAT_AFTER_S or self.memory_growth < MEMORY_GROWTH_MAX
+        return is_whole and self.ack_ms[1] < ACK_MS_MAX and is_flat
 
 
 class Timed(SpanExporter):
@@ -180,18 +188,27 @@ def _run(tracer: Any, session: str, *, loops: bool) -> int:
     return CALLS_A_RUN + 1
 
 
+def _positive(text: str) -> float:
+    value = float(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
 def main() -> None:
     """Serve, send and compare; prints the figures, and fails where a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=_positive, default=60)
     parser.add_argument(
-        "--spans-per-s", type=float, nargs="+", default=[2_000], help="of all exporters"
+        "--spans-per-s", type=_positive, nargs="+", default=[2_000], help="of all exporters"
     )
-    parser.add_argument("--batch", type=int, nargs="+", default=[512], help="spans in a request")
+    parser.add_argument(
+        "--batch", type=_positive, nargs="+", default=[512], help="spans in a request"
+    )
     parser.add_argument("--export", nargs=2, metavar=("PROTOCOL", "ADDRESS"), help="one exporter")
     arguments = parser.parse_args()
     if arguments.export:
-        rate, batch = arguments.spans_per_s[0] / len(EXPORTERS), arguments.batch[0]
+        rate, batch = arguments.spans_per_s[0] / len(EXPORTERS), int(arguments.batch[0])
         protocol, address = arguments.export
         sent = export(protocol, address, rate, arguments.seconds, batch)
         print(json.dumps(asdict(sent)))
@@ -200,7 +217,7 @@ def main() -> None:
     for rate in arguments.spans_per_s:
         for batch in arguments.batch:
             with tempfile.TemporaryDirectory() as folder:
-                figures = measured(Path(folder), rate, batch, arguments.seconds)
+                figures = measured(Path(folder), rate, int(batch), arguments.seconds)
             print(text_of(figures), flush=True)
             all_kept &= figures.is_kept
     sys.exit(0 if all_kept else 1)
@@ -219,11 +236,12 @@ def measured(folder: Path, spans_per_s: float, batch: int, seconds: float) -> Fi
         ) as server:
             to, memory = _addresses(server.stdout), [_rss_mib(server.pid)]
             exporters = _exporters(to, spans_per_s, batch, seconds)
-            time.sleep(seconds / 2)
-            memory.append(_rss_mib(server.pid))
+            for _ in range(int(seconds / MEMORY_LOOK_S)):
+                time.sleep(MEMORY_LOOK_S)
+                memory.append(_rss_mib(server.pid))
             sent = [Sent(**json.loads(exporter.communicate()[0])) for exporter in exporters]
             behind_s = _behind(to["http"], sum(each.spans for each in sent))
-            memory.append(_rss_mib(server.pid))
+            memory_end_mib = _rss_mib(server.pid)
             cpu_s, memory_max_mib = _used(server.pid)
             server.send_signal(signal.SIGTERM)
     opened, held = _kept(folder / "store")
@@ -231,6 +249,7 @@ def measured(folder: Path, spans_per_s: float, batch: int, seconds: float) -> Fi
     calls_s = {task: times for each in sent for task, times in each.calls_s.items()}
     loop_s = [at_s - calls_s[task][turn - 1] for task, (turn, at_s) in heard_s.items()]
     spans = sum(each.spans for each in sent)
+    *_, third, last = np.array_split(memory, 4)
     return Figures(
         spans_per_s=spans_per_s,
         batch=batch,
@@ -242,8 +261,10 @@ def measured(folder: Path, spans_per_s: float, batch: int, seconds: float) -> Fi
         loop_s=_percentiles(loop_s),
         loops=opened,
         webhooks=len(heard_s),
-        memory_mib=(memory[0], memory[1], memory[2]),
+        memory_mib=(memory[0], memory[len(memory) // 2], memory_end_mib),
         memory_max_mib=memory_max_mib,
+        memory_growth=float(last.mean() / third.mean()) - 1,
+        seconds=seconds,
         cpu_s=cpu_s,
     )
 
@@ -260,7 +281,8 @@ def text_of(figures: Figures) -> str:
         f"  from the closing call to the webhook: p50 {each.loop_s[0]:.2f} s, "
         f"p99 {each.loop_s[1]:.2f} s; gates {each.loops}, webhooks {each.webhooks}\n"
         f"  server: {each.cpu_s:.1f} s of processor time; memory "
-        f"{' / '.join(map(str, each.memory_mib))} MiB, {each.memory_max_mib} at most"
+        f"{' / '.join(map(str, each.memory_mib))} MiB, {each.memory_max_mib} at most, "
+        f"the last quarter {each.memory_growth:+.1%}"
     )
 
 

@@ -127,6 +127,10 @@ _TABLE = re.compile(
 )
 
 
+# How long a new store may take on a crowded machine.
+_STORED_S = 60.0
+
+
 def served() -> tuple[list[Instrument], list[Route]]:
     """Return what a server shows of itself, and the paths that it serves."""
 
@@ -136,6 +140,7 @@ def served() -> tuple[list[Instrument], list[Route]]:
             return service.instruments(), service.routes()
         finally:
             service.close()
+            service.archiver.close(_STORED_S)  # The folder is deleted next.
 
     with TemporaryDirectory() as folder:
         return asyncio.run(of(folder))

@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.reliability.serving import OK, SERVE, Served, looping, served, until
@@ -50,6 +51,26 @@ def test_a_damaged_file_is_set_aside_named_and_counted(tmp_path: Path, table: st
         assert server.send(trace.request()) == OK
         until(lambda: server.ask("GET", "/v1/gates?task=s2")[1]["gates"])
     assert largest.with_name("data.parquet.damaged").exists()
+
+
+def status(server: Served, path: str) -> int:
+    """Return the status of a page."""
+    return httpx.get(f"http://{server.address}{path}", timeout=60, trust_env=False).status_code
+
+
+@pytest.mark.parametrize("path", ["/v1/tasks", "/tasks"])
+def test_a_file_that_is_damaged_while_a_server_runs_is_set_aside(tmp_path: Path, path: str) -> None:
+    """P2: who reads it next is told to try again, and has everything else then."""
+    with served(tmp_path, "--no-grpc") as server:
+        for session in ("s1", "s2"):
+            trace = looping(session, 6, at=datetime.now(UTC).isoformat())
+            assert server.send(trace.request()) == OK
+            until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        until(lambda: server.number("looptrace_log_spans") == 0)
+        next(tmp_path.glob("turns/day=2*/*/data.parquet")).write_bytes(b"PAR1" + bytes(1_000))
+        assert status(server, path) == UNAVAILABLE
+        until(lambda: status(server, path) == OK)
+        assert server.number("looptrace_storing_damaged_files_total") == 1
 
 
 def test_a_server_starts_on_a_full_disk_and_says_so(tmp_path: Path) -> None:

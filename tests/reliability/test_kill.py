@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -87,3 +88,16 @@ def test_a_stop_takes_no_longer_than_5_s_and_loses_nothing(tmp_path: Path) -> No
         senders.run(server, lambda server: took_s.append(server.stop()), 0.5)
     assert max(took_s) < STOP_S_MAX
     assert lost_and_torn(tmp_path / "store", senders) == (0, 0)
+
+
+def test_a_second_sigterm_ends_a_server_at_once(tmp_path: Path) -> None:
+    """P25: what was acknowledged is there all the same."""
+    server, trace = Served(tmp_path), Trace("s1")
+    trace.span("call")
+    assert server.send(trace.request()) == OK
+    server.process.send_signal(signal.SIGSTOP)  # Both are there before it can end by the first.
+    server.process.send_signal(signal.SIGTERM)
+    server.process.send_signal(signal.SIGINT)
+    server.process.send_signal(signal.SIGCONT)
+    assert server.process.wait(STOP_S_MAX) == 1
+    assert stored(tmp_path)["trace_id"].to_list() == [trace.trace_id]

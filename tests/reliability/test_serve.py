@@ -325,6 +325,8 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> No
     with served(whole) as server:
         for request in requests:
             assert server.send(request) == OK
+        # Gates may open that more spans withdraw.
+        until(lambda: server.number("looptrace_detection_spans_total") == len(requests))
         until(lambda: len(gates(server, "?status=open")) == 3)
     for start in range(0, len(requests), 7):
         server = Served(killed)
@@ -332,6 +334,7 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> No
             assert server.send(request) == OK
         server.kill()
     with served(killed) as server:
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
         until(lambda: len(gates(server, "?status=open")) == 3)
     told = {}
     for folder in (whole, killed):

@@ -632,3 +632,15 @@ def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None
     refused = run(main, ["ingest", "--store", str(tmp_path), str(tmp_path / "good.jsonl")])
     assert refused.exit_code == 2
     assert "not a store" in refused.stderr
+
+
+def test_only_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
+    """Whoever met the damage may come late: the file was written anew meanwhile."""
+    writer.ingest(spans_of(looping("s1")), tmp_path)
+    (file,) = (tmp_path / "turns").glob("day=2*/*/data.parquet")
+    whole = file.read_bytes()
+    assert not parquet.set_aside(tmp_path, file)
+    assert file.read_bytes() == whole
+    file.write_bytes(whole[:100])
+    assert parquet.set_aside(tmp_path, file)
+    assert not file.exists()

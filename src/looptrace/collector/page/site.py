@@ -66,6 +66,7 @@ class Site:
     def __init__(self, service: Service, options: Options) -> None:
         key = content_key(options.store_dir)
         hours = options.settings.page.sign_in_hours
+        self._on_store_error = service.on_store_error
         self._sessions = Sessions(options.access, key, hours)
         self._changes = ChangeStream(service)
         self._renderer = Renderer(self._sessions, self._changes.state)
@@ -200,7 +201,8 @@ class Site:
         response.headers.update(getattr(error, "headers", None) or {})
         return response
 
-    def _not_usable(self, request: Request, _error: Exception) -> Response:
+    def _not_usable(self, request: Request, error: Exception) -> Response:
+        self._on_store_error(error)
         return self._renderer.error(request, HTTPStatus.SERVICE_UNAVAILABLE, _NOT_USABLE)
 
 

@@ -65,20 +65,25 @@ def _not_served(request: Request, error: Exception) -> Response:
     return answer
 
 
-def _not_usable(_request: Request, error: Exception) -> Response:
-    """Answer where the store cannot be used; where that is concerns whoever runs the server."""
-    _logger.warning("%s", error)
-    return wrong(HTTPStatus.SERVICE_UNAVAILABLE, "the store cannot be used now; try again later")
-
-
 def _ambiguous(_request: Request, error: Exception) -> Response:
     """Answer where a session was asked for that several services have."""
     return wrong(HTTPStatus.CONFLICT, str(error))
 
 
-# What a path answers that raises, or is none.
-ERRORS: dict[Any, Callable[[Request, Exception], Response]] = {
-    HTTPException: _not_served,
-    StoreError: _not_usable,
-    SeveralServicesError: _ambiguous,
-}
+def error_handlers(
+    on_store_error: Callable[[Exception], None],
+) -> dict[Any, Callable[[Request, Exception], Response]]:
+    """Return what a path answers that raises, or is none."""
+
+    def not_usable(_request: Request, error: Exception) -> Response:
+        # Where the store cannot be used concerns whoever runs the server.
+        _logger.warning("%s", error)
+        on_store_error(error)
+        message = "the store cannot be used now; try again later"
+        return wrong(HTTPStatus.SERVICE_UNAVAILABLE, message)
+
+    return {
+        HTTPException: _not_served,
+        StoreError: not_usable,
+        SeveralServicesError: _ambiguous,
+    }

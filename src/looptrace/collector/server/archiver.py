@@ -102,6 +102,8 @@ class Archiver:
             yield 0.0
             while not self._is_mended(writer):
                 yield RETRY_S
+                if self._worker.is_closing:
+                    return
             self._on_ready(self.counts.seq)
             yield from self._go_on(writer)
 

@@ -48,6 +48,29 @@ def stored_spans(
     return pl.concat(asked), pl.concat(others)
 
 
+class TasksOfTraces:
+    """The tasks of traces, as far as turns have told, and which tasks all of their traces left."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, set[str]] = {}  # by trace
+
+    def replace(self, turns: pl.DataFrame) -> None:
+        """Learn the tasks of traces from all of their turns (`TURN_SCHEMA`)."""
+        for trace_id in turns["trace_id"].unique():
+            self._tasks.pop(trace_id, None)
+        self.add(turns)
+
+    def add(self, turns: pl.DataFrame) -> None:
+        """Learn tasks of traces from some of their turns (`TURN_SCHEMA`)."""
+        for trace_id, task in turns.select("trace_id", "task").unique().iter_rows():
+            self._tasks.setdefault(trace_id, set()).add(task)
+
+    def left(self, gates: Iterable[tuple[str, str]]) -> set[str]:
+        """Return of gates, by task and trace, the tasks that have no turns since they moved."""
+        with_turns = set[str]().union(*self._tasks.values())
+        return {task for task, trace in gates if trace in self._tasks and task not in with_turns}
+
+
 class Backlog:
     """A piece of the log in groups of spans that are tied together."""
 

@@ -15,8 +15,8 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,7 @@ class IngestLog:
         self.committed = threading.Event()  # set when there is something new
         self._queue: queue.SimpleQueue[_Append | _Drop | None] = queue.SimpleQueue()
         self._reading = threading.Lock()
+        self._is_closed = False
         self._reader = connect(path, _LOG, one_thread=False)
         with explained(path, _LOG):
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
@@ -226,13 +227,15 @@ class IngestLog:
         """Commit the waiting spans, and end."""
         self._queue.put(None)
         self._worker.close(None)
-        self._reader.close()
+        with self._reading:
+            self._is_closed = True
+            self._reader.close()
 
     def _end_of_piece(self, after_seq: int, spans_max: int, up_to_seq: int) -> tuple[int, bool]:
         """Return the number of the last row of a piece of the log, and whether more rows follow."""
         spans, size, end = 0, 0, after_seq
-        with self._reading, explained(self.path, _LOG):
-            for seq, spans_more, size_more in self._reader.execute(_LISTED, (after_seq, up_to_seq)):
+        with self._asking() as reader:
+            for seq, spans_more, size_more in reader.execute(_LISTED, (after_seq, up_to_seq)):
                 spans, size = spans + spans_more, size + size_more
                 if end > after_seq and (spans > spans_max or size > _PIECE_BYTES_MAX):
                     return end, True
@@ -240,8 +243,17 @@ class IngestLog:
         return end, False
 
     def _rows(self, sql: str, *values: int) -> Sequence[tuple[Any, ...]]:
+        with self._asking() as reader:
+            return reader.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _asking(self) -> Iterator[sqlite3.Connection]:
         with self._reading, explained(self.path, _LOG):
-            return self._reader.execute(sql, values).fetchall()
+            if self._is_closed:  # A part of the server takes longer than its end waits for it.
+                raise StoreError(
+                    f"{self.path}: is closed; the next start goes on with what it has."
+                )
+            yield self._reader
 
     def _set_aside(self, seq: int) -> None:
         self.damaged += 1

@@ -29,7 +29,13 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.server.backlog import BACKLOG_SPANS, Backlog, logged_names, stored_spans
+from looptrace.collector.server.backlog import (
+    BACKLOG_SPANS,
+    Backlog,
+    TasksOfTraces,
+    logged_names,
+    stored_spans,
+)
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
@@ -192,6 +198,7 @@ class _Judge:
         self._seen = {each.id for each in decided if each.trace_id not in pending}
         self._pending = [each for each in decided if each.trace_id in pending]
         self._later: list[Fed] = []  # of tasks of which more is in the backlog
+        self._replayed = TasksOfTraces()  # until it has caught up
         self._stored = Backlog(SPAN_SCHEMA.to_frame())  # of traces that may go on
         self._is_replay = False
         self._forget_s = time.monotonic() + FORGET_EVERY_S
@@ -224,6 +231,7 @@ class _Judge:
                 yield
             piece = self._log.read(read_seq, BACKLOG_SPANS, end_seq)
         self._record_later()
+        self._record_left()
         self._seen.update(each.id for each in self._pending)
         self._judged.seq = max(read_seq, self._judged.seq)
         self._judged.is_current = 1
@@ -264,6 +272,7 @@ class _Judge:
     def _warm_turns(self, turns: pl.DataFrame) -> None:
         with self._replaying():
             self._note(self._live.feed(turns).states)
+            self._replayed.add(turns)
             # Those that go on were told before.
             known = self._outages.feed(turns)
             self._outages_emitted |= {outage.id: outage.known_ns for outage in known}
@@ -286,9 +295,11 @@ class _Judge:
             turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
             fed = self._live.feed(with_decisions(turns, self._gates.resolutions(), self._sameness))
             self._note_fed(len(rows), fed, is_whole=is_last)
+            self._replayed.replace(turns)
             self._tell_outages(rows)
         with self._failing(self._judged.seq):
-            self._note_taken(new)
+            news = self._note_taken(new)
+            self._replayed.add(pl.DataFrame(news, TURN_SCHEMA, orient="row"))
         self._judged.spans += spans.height + new.height
 
     def tick(self) -> bool:
@@ -325,11 +336,12 @@ class _Judge:
             _logger.exception("the rules failed on rows up to %d of the log", seq)
             self._judged.failed += 1
 
-    def _note_taken(self, spans: pl.DataFrame) -> None:
+    def _note_taken(self, spans: pl.DataFrame) -> Sequence[Turn]:
         self._recall_spans(spans)
         turns, fed = self._live.take(spans)
         self._note_fed(len(turns), fed)
         self._tell_outages(turns)
+        return turns
 
     def _note_fed(self, turns: int, fed: Fed, *, is_whole: bool = True) -> None:
         """Record the events of turns; those of incomplete tasks are recorded later."""
@@ -346,6 +358,18 @@ class _Judge:
         later, self._later = self._later, []
         for fed in later:
             self._record(fed, [self._stood.get(state.task, state) for state in fed.states])
+
+    def _record_left(self) -> None:
+        """Withdraw the gates of tasks whose turns the backlog moved to others.
+
+        Whoever was killed before that had told of them, and the replay knows no more of such tasks.
+        """
+        left = self._replayed.left(self._gates.tasks_and_traces())
+        self._replayed = TasksOfTraces()
+        if left:
+            states = [TaskState(task) for task in sorted(left)]
+            self._stood.update((state.task, state) for state in states)
+            self._record(Fed([], [], []), states)
 
     def _record(self, fed: Fed, states: list[TaskState]) -> None:
         """Record events until it works: the engine does not repeat them.

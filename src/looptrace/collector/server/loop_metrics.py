@@ -6,7 +6,6 @@ Labels are rules, actions and decisions, of which the settings know all.
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from bisect import bisect_right
 from collections import Counter
@@ -214,7 +213,7 @@ class LoopMetrics:
     def _lag(self) -> Values:
         try:
             return {(): _age_s(self.log.waiting_since_ns(self.detection.seq))}
-        except (StoreError, sqlite3.ProgrammingError) as error:  # The log is closed at the end.
+        except StoreError as error:
             _logger.warning("%s", error)
             return {}
 

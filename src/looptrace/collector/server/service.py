@@ -38,7 +38,7 @@ from looptrace.collector.server.access import (
     grpc_credentials,
     tls_options,
 )
-from looptrace.collector.server.api_responses import ERRORS
+from looptrace.collector.server.api_responses import error_handlers
 from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
@@ -123,7 +123,7 @@ class Service:
             settings,
             self.log,
             self._on_events,
-            self._on_damaged,
+            self.on_store_error,
         )
         self.archiver = Archiver(
             options.store_dir,
@@ -197,8 +197,10 @@ class Service:
             ),
         ]
 
-    def _on_damaged(self, error: DamagedFileError) -> None:
-        self.archiver.set_aside(error)
+    def on_store_error(self, error: Exception) -> None:
+        """Set a file aside that whoever reads the store finds damaged, from any thread."""
+        if isinstance(error, DamagedFileError):
+            self.archiver.set_aside(error)
 
     def _on_events(self, events: Sequence[GateEvent]) -> None:
         log_events(events)
@@ -285,7 +287,9 @@ async def _serve(
 ) -> None:
     access = options.access
     page = options.page(service, options) if options.page else None
-    machines = Starlette(routes=service.routes(), exception_handlers=ERRORS)
+    machines = Starlette(
+        routes=service.routes(), exception_handlers=error_handlers(service.on_store_error)
+    )
     app = AccessMiddleware(machines, access, page)
     http = _Http(
         uvicorn.Config(

@@ -203,6 +203,12 @@ PUT_STATE = """
 RESOLVE_GATE = """
     UPDATE gates SET status = 'resolved', resolved_ns = ?, decision = ?, note = ? WHERE id = ?
 """
+DECIDED = """
+    SELECT resolutions.at_ns, resolutions.decision, resolutions.note FROM resolutions
+    JOIN gates ON gates.id = resolutions.gate
+    WHERE gates.id = ? AND resolutions.at_ns > gates.opened_ns ORDER BY resolutions.at_ns LIMIT 1
+"""
+RESOLVED_SO = "SELECT id FROM gates WHERE id = ? AND status = 'resolved' AND decision IS ?"
 OPEN_GATES = "SELECT id FROM gates WHERE task = ? AND status = 'open' AND id <> ?"
 WITHDRAWN_GATE = "SELECT id FROM gates WHERE id = ? AND status = 'withdrawn'"
 WITHDRAW_GATE = "UPDATE gates SET status = 'withdrawn' WHERE id = ?"

@@ -24,7 +24,7 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import PROGRESS, GateError, NoGateError, check_decision
-from looptrace.analyzer.gates.events import EventType, GateEvent
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote, Signs, notes_like
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -46,6 +46,7 @@ NOTES_MAX = 10
 # Why a gate ends that nobody decided on.
 WITHDRAWN = "late spans, or other settings, show no loop here"
 WHO_CHARS_MAX = 100  # of the name of who resolved a gate
+_PERSON = "person"  # why a gate ends on which somebody decided
 _JUDGE = "judge"
 _NOTES_COMPARED_MAX = 1_000
 _EVENTS_A_BATCH = 1_000
@@ -135,7 +136,7 @@ class GateStore(TaskNames):
                 self._put(state, opened, now_ns)
             for gate_id in sorted(parked):
                 if self._rows(queries.WITHDRAWN_GATE, gate_id):
-                    self._tell_again(gate_id, "gate_resolved", now_ns)
+                    self._end(gate_id, now_ns)
         return new
 
     def _add(
@@ -157,8 +158,11 @@ class GateStore(TaskNames):
             at = (event.loop_count, event.at_ns, finding and _json(finding))
             self._sql.execute(queries.ADD_GATE, (*of, *at))
         elif event.type == "gate_resolved":
+            is_known = self._rows(queries.RESOLVED_SO, event.gate, event.decision)
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
+            if is_known:  # Of two decisions in tasks that became one, the other ends the gate now.
+                return True
         self._send_on(event, now_ns)
         return True
 
@@ -201,21 +205,34 @@ class GateStore(TaskNames):
         gate = state.gate
         withdrawn = self._rows(queries.OPEN_GATES, state.task, gate.id if gate else "")
         for (gate_id,) in withdrawn:
-            self._sql.execute(queries.WITHDRAW_GATE, (gate_id,))
-            self._tell_again(gate_id, "gate_resolved", now_ns)
+            self._end(gate_id, now_ns)
         if gate:
             is_back = self._rows(queries.WITHDRAWN_GATE, gate.id) and gate.id not in opened
             self._sql.execute(queries.OPEN_GATE, (gate.at_ns, gate.id, state.task))
             if is_back:
-                self._tell_again(gate.id, "gate_opened", now_ns)
+                self._tell_again(self._opening(gate.id), now_ns)
 
-    def _tell_again(self, gate_id: str, kind: EventType, now_ns: int) -> None:
+    def _end(self, gate_id: str, now_ns: int) -> None:
+        """End a gate that judging anew knows no more: as was decided on it, else as withdrawn."""
+        for at_ns, decision, note in self._rows(queries.DECIDED, gate_id):
+            self._sql.execute(queries.RESOLVE_GATE, (at_ns, decision, note, gate_id))
+            self._tell_end(gate_id, now_ns, decision, note, _PERSON)
+            return
+        self._sql.execute(queries.WITHDRAW_GATE, (gate_id,))
+        self._tell_end(gate_id, now_ns, "withdrawn", None, WITHDRAWN)
+
+    def _tell_end(
+        self, gate_id: str, now_ns: int, decision: str, note: str | None, reason: str
+    ) -> None:
+        ended = replace(self._opening(gate_id), status="active", action=None, history=())
+        self._tell_again(
+            replace(ended, type="gate_resolved", decision=decision, note=note, reason=reason),
+            now_ns,
+        )
+
+    def _tell_again(self, event: GateEvent, now_ns: int) -> None:
         """Add an event of a gate that follows from no turn, but from judging turns anew."""
-        opening = self._opening(gate_id)
-        event = replace(opening, id=digest(f"{kind} {gate_id} {self.last_seq()}"), type=kind)
-        if kind == "gate_resolved":
-            event = replace(event, decision="withdrawn", reason=WITHDRAWN)
-            event = replace(event, status="active", action=None, history=())
+        event = replace(event, id=digest(f"{event.type} {event.gate} {self.last_seq()}"))
         self._insert(event)
         self._send_on(event, now_ns)
 
@@ -389,9 +406,9 @@ class GateStore(TaskNames):
         """Return the traces with a gate whose resolution is recorded and not yet in effect."""
         return {trace_id for (trace_id,) in self._rows(queries.PENDING)}
 
-    def traces_of(self, tasks: Collection[str]) -> set[str]:
-        """Return the traces in which gates of these tasks opened that were not withdrawn."""
-        return {trace_id for task, trace_id in self._rows(queries.GATE_TRACES) if task in tasks}
+    def tasks_and_traces(self) -> list[tuple[str, str]]:
+        """Return of each gate that was not withdrawn its task, and the trace in which it opened."""
+        return [(task, trace_id) for task, trace_id in self._rows(queries.GATE_TRACES)]
 
     def resolutions(self) -> list[Resolution]:
         """Return what people decided, in the order of time."""

@@ -229,13 +229,17 @@ def _delete(store_dir: Path, days: list[str]) -> None:
 
 
 def set_aside(store_dir: Path, path: Path) -> bool:
-    """Give a damaged file a name that nobody reads; returns whether it was still there.
+    """Give a damaged file a name that nobody reads; returns whether it was still damaged.
+
+    Another one may lie there since somebody else met the damage.
 
     Raises:
         StoreError: if it cannot be renamed.
     """
     try:
         with replacing(store_dir):
+            if _is_whole(path, TABLES[path.relative_to(store_dir).parts[0]]):
+                return False
             path.replace(path.with_name(f"{path.name}{_DAMAGED}"))
     except FileNotFoundError:
         return False
@@ -326,6 +330,14 @@ def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
     if len(paths) > 1:
         return pl.concat(_read([path], columns) for path in paths)
     raise _damaged(paths[0], why)
+
+
+def _is_whole(path: Path, columns: pl.Schema) -> bool:
+    try:
+        _read([path], columns)
+    except DamagedFileError:
+        return False
+    return True
 
 
 def _damaged(path: Path, why: str) -> DamagedFileError:

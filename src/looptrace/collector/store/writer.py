@@ -366,5 +366,7 @@ def _tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
 
 def _decided_or_renamed(store_dir: Path, gates: GateStore) -> set[int]:
     """Return the buckets with gates that were resolved, or whose task was named, since judging."""
-    traces = gates.pending() | gates.traces_of(_tasks_gone(store_dir, gates))
+    gone = _tasks_gone(store_dir, gates)
+    renamed = {trace_id for task, trace_id in gates.tasks_and_traces() if task in gone}
+    traces = gates.pending() | renamed
     return buckets_with(store_dir, traces) if traces else set()

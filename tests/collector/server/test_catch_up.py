@@ -1,0 +1,215 @@
+"""P3: what a kill left unjudged leaves no gate open that an unbroken server would not have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.engine.span_spool import SpanSpool
+from looptrace.analyzer.settings.sections import default
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.otlp.json import decode_request
+from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_table import span_table
+from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.live_detector import LiveDetector
+from looptrace.collector.store import reader
+from looptrace.collector.store.layout import GATES_FILE
+from looptrace.collector.store.writer import writing
+from tests.otlp import Trace
+from tests.seeds import seeds
+
+LOG_BYTES_MAX = 1 << 30
+DEADLINE_S = 30
+BOUNDS = Bounds(99, 1 << 20)
+CALLS = 6
+PAGER = Webhook("pager", "https://pager.example/", "slack", actions=("gate",))
+SETTINGS = replace(default(), webhooks=(PAGER,))
+AGENT = {"gen_ai.operation.name": "invoke_agent"}
+TOOL = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "run_tests",
+    "error.type": "TestError",
+    "gen_ai.tool.call.result": "Error: 1 failed",
+}
+TALK = {"gen_ai.conversation.id": "talk"}
+
+
+def looping(name: str, named: str, other: str, at: datetime) -> list[pl.DataFrame]:
+    """Return the spans of a trace that loops, by their ends, and is tied to others only so.
+
+    It names the session with each span, or with the last one (`late`), or links to the trace
+    `other` with the last one (`linked`), or with none.
+    """
+    trace = Trace(name, session_key=None, at=at.isoformat())
+    links = [(other, "00" * 8)] if named == "linked" else []
+    root = trace.span("agent", attributes=AGENT | (TALK if named != "linked" else {}), links=links)
+    for _ in range(CALLS):
+        trace.span("call", root, TOOL | (TALK if named == "early" else {}))
+    bodies = [json.dumps(request).encode() for request in trace.requests()]
+    return [span_table(decode_request(body, BOUNDS).rows) for body in bodies]
+
+
+def mixed(chance: Random) -> list[pl.DataFrame]:
+    """Return the spans of a few traces, of which some are tied together by their last ones."""
+    now = datetime.now(UTC)
+    first = Trace("a", session_key=None).trace_id
+    waiting = [
+        looping(name, chance.choice(("early", "late", "linked")), first, now - timedelta(seconds=s))
+        for name, s in zip("abc", chance.sample((90, 70, 50), 3), strict=True)
+    ]
+    spans = []
+    while waiting := [each for each in waiting if each]:
+        part = chance.choice(waiting)
+        spans += [part.pop(0) for _ in range(chance.randint(1, len(part)))]
+    return spans
+
+
+@contextmanager
+def logging(folder: Path) -> Iterator[IngestLog]:
+    """Have the log of a store."""
+    with SpanSpool() as none, writing(folder, SETTINGS.policy) as writer:
+        writer.ingest(none)
+    log = IngestLog(folder / FILE_NAME, LOG_BYTES_MAX)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def accept(log: IngestLog, spans: Sequence[pl.DataFrame]) -> None:
+    """Acknowledge spans, as one request."""
+    if spans:
+        asyncio.run(log.accept(pl.concat(spans)))
+
+
+def wait(holds: Callable[[], object]) -> None:
+    """Wait until something holds."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+
+
+@contextmanager
+def detecting(folder: Path, log: IngestLog, after_seq: int) -> Iterator[LiveDetector]:
+    """Judge what the log has, and what it gets meanwhile."""
+    detector = LiveDetector(folder, SETTINGS, log, lambda _: None, lambda _: None)
+    detector.start(after_seq)
+    yield detector
+    wait(lambda: detector.counts.is_current and detector.counts.seq >= log.last_seq())
+    assert detector.close(DEADLINE_S)
+    assert detector.counts.failed == 0
+
+
+def store(folder: Path, log: IngestLog, up_to_seq: int) -> int:
+    """Store a part of the log; returns the row up to which it is stored."""
+    with writing(folder, SETTINGS.policy) as writer:
+        if logged := log.read(0, 1_000, up_to_seq):
+            writer.add(logged.spans)
+            log.drop(logged.seq)
+            return logged.seq
+    return 0
+
+
+def gates(folder: Path) -> set[tuple[str | None, ...]]:
+    """Return the gates that were not withdrawn: task, id, and what was decided."""
+    with reader.open_gates(folder) as known:
+        every = [*known.gates("open"), *known.gates("resolved")]
+        return {(gate.task, gate.id, gate.status, gate.decision) for gate in every}
+
+
+def told_twice(folder: Path) -> Counter[tuple[str, str]]:
+    """Return what webhooks were told of a gate again that had not changed since."""
+    last, twice = dict[str, str](), Counter[tuple[str, str]]()
+    with closing(sqlite3.connect(folder / GATES_FILE)) as sql:
+        told = sql.execute(
+            "SELECT body ->> 'gate', type FROM outbox JOIN events ON id = event ORDER BY seq"
+        )
+        for gate, kind in told:
+            twice[gate, kind] += last.get(gate) == kind
+            last[gate] = kind
+    assert last
+    return +twice
+
+
+def decide(folder: Path, at_ns: int) -> None:
+    """Resolve the open gates."""
+    with reader.open_gates(folder) as known:
+        for gate in known.gates("open"):
+            known.resolve(gate.id, "continue", "Go on.", at_ns)
+
+
+@pytest.mark.parametrize(
+    ("is_decided", "statuses", "decision"),
+    [(False, ["open", "withdrawn"], "withdrawn"), (True, ["resolved", "resolved"], "continue")],
+)
+def test_a_trace_that_is_named_before_a_kill_keeps_no_gate(
+    tmp_path: Path, statuses: list[str], decision: str, *, is_decided: bool
+) -> None:
+    """P3: its session has one already; what somebody decided on the other is its end, and told."""
+    at = datetime.now(UTC) - timedelta(seconds=60)
+    *spans, last = [*looping("a", "early", "", at), *looping("b", "late", "", at)]
+    with logging(tmp_path) as log:
+        with detecting(tmp_path, log, 0):
+            accept(log, spans)
+        (of_trace,) = (gate for task, gate, *_ in gates(tmp_path) if task != "talk")
+        accept(log, [last])
+        if is_decided:
+            decide(tmp_path, time.time_ns())
+        with detecting(tmp_path, log, 0):
+            pass
+    with reader.open_gates(tmp_path) as known:
+        assert sorted(gate.status for gate in known.gates()) == statuses
+        ends = [e for _, e in known.events() if e.gate == of_trace and e.type == "gate_resolved"]
+    assert [end.decision for end in ends] == [decision]
+    assert told_twice(tmp_path) == Counter()
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+@pytest.mark.parametrize("seed", range(seeds(32)))
+def test_a_kill_before_judging_leaves_no_second_gate(
+    tmp_path: Path, seed: int, *, is_decided: bool
+) -> None:
+    """P3: at any point between what was judged and what the log has, stored or not.
+
+    Of the same spans and decisions a server that is not killed has the same gates.
+    """
+    chance, now_ns = Random(seed), time.time_ns()
+    spans = mixed(chance)
+    judged = chance.randint(CALLS, len(spans))
+    logged = chance.randint(judged, len(spans))
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    with logging(killed) as log:
+        with detecting(killed, log, 0):
+            accept(log, spans[: judged // 2])
+            accept(log, spans[judged // 2 : judged])
+        before = gates(killed)
+        stored = store(killed, log, chance.randint(0, 2))
+        accept(log, spans[judged:logged])
+        if is_decided:
+            decide(killed, now_ns)
+        with detecting(killed, log, stored) as detector:
+            wait(lambda: detector.counts.is_current)
+            accept(log, spans[logged:])
+    with logging(whole) as log, detecting(whole, log, 0) as detector:
+        accept(log, spans[:judged])
+        if is_decided:
+            wait(lambda: detector.counts.seq)
+            decide(whole, now_ns)
+        accept(log, spans[judged:])
+    assert before or judged < 3 * CALLS
+    assert gates(killed) == gates(whole)
+    assert told_twice(killed) == Counter()
