@@ -168,7 +168,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test by its folder, its file, or its own name.
 
-    Coverage is that of the quick tests: it would double the time of the others.
+    Coverage is that of the quick tests, because it slows the others down.
     """
     for item in items:
         path = item.path.relative_to(ROOT)
@@ -177,4 +177,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, marked in MARKS.items():
             if not places.isdisjoint(marked):
                 item.add_marker(getattr(pytest.mark, mark))
-                item.add_marker(pytest.mark.no_cover)
+                if mark == "thorough":
+                    item.add_marker(pytest.mark.no_cover)
