@@ -57,9 +57,7 @@ def test_gates_and_metrics_are_those_of_one_store(stores: list[Path]) -> None:
         assert len(one) >= len(SESSIONS)
 
 
-def test_a_decision_goes_to_the_store_that_has_the_gate(
-    stores: list[Path], tmp_path: Path
-) -> None:
+def test_a_decision_goes_to_the_store_that_has_the_gate(stores: list[Path], tmp_path: Path) -> None:
     """An id that none has, and one that several have, are errors."""
     parts = [Path(shutil.copytree(store, tmp_path / store.name)) for store in stores[1:]]
     several = source_at(where(parts), default())
