@@ -82,7 +82,7 @@ site: $(VENV)/installed-site ## the documentation as a site, into build/site; ne
 bench: $(VENV)/installed-dev ## every figure of docs/benchmarks.md; OPTIONS="--quick"
 	$(BIN)/python -m benchmarks.speed.table $(OPTIONS)
 
-load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"; OPTIONS="--batch 5 100 512"
+load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time; OPTIONS="--batch 5 100 512"
 	$(BIN)/python -m benchmarks.load $(OPTIONS)
 
 scale: $(VENV)/installed-dev ## Ray and three servers, killed at random; OPTIONS="--turns 1000000"
