@@ -25,13 +25,13 @@ quick: $(VENV)/installed-dev ## the tests that take a moment each
 	$(BIN)/pytest -q -n 2 -m "not slow and not thorough" --dist worksteal $(OPTIONS)
 
 coverage: OPTIONS := --cov --cov-report=term
-coverage: quick ## the same, with the lines that they do not run, and a floor for how many
+coverage: test ## the same as test, with the lines that the quick ones do not run, and a floor
 
 test: $(VENV)/installed-dev ## run the tests, but for the slow ones
 	$(BIN)/pytest -q -n 2 -m "not slow" --dist worksteal $(OPTIONS)
 
 test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen, all seeds
-	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "slow or seeded" --dist worksteal
+	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "slow or seeded" --dist worksteal $(OPTIONS)
 
 # What cannot live in one environment has another; each runs the agents whose frameworks it has.
 test-frameworks: $(FRAMEWORKS)/installed $(FRAMEWORKS)-adk/installed $(FRAMEWORKS)-crewai/installed \
@@ -135,7 +135,7 @@ build/npm/installed: tests/reliability/package.json
 	@touch $@
 
 $(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install --constraint constraints.txt --editable '.[all,dev]'
+	$(PIP) install --no-compile --constraint constraints.txt --editable '.[all,dev]'
 	@touch $(VENV)/installed $@
 
 $(VENV)/installed-site: $(BIN)/python pyproject.toml constraints.txt

@@ -168,7 +168,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by its folder, its file, or its own name."""
+    """Mark each test by its folder, its file, or its own name.
+
+    Coverage is that of the quick tests, because it slows the others down.
+    """
     for item in items:
         path = item.path.relative_to(ROOT)
         name = getattr(item, "originalname", item.name)
@@ -176,3 +179,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, marked in MARKS.items():
             if not places.isdisjoint(marked):
                 item.add_marker(getattr(pytest.mark, mark))
+                if mark == "thorough":
+                    item.add_marker(pytest.mark.no_cover)

@@ -150,6 +150,14 @@ def test_html_is_written_to_a_file(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+def test_the_file_has_what_a_terminal_shows(tmp_path: Path) -> None:
+    """It was empty, and the command said that the report is in it."""
+    path = tmp_path / "report.txt"
+    run("analyze", LOOPING, "--output", str(path))
+
+    assert path.read_text(encoding="utf-8") == run("analyze", LOOPING).stdout
+
+
 def test_output_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """An analysis that took minutes must not end in a traceback."""
     found = run("analyze", LOOPING, "--output", str(tmp_path / "no" / "report.txt"))

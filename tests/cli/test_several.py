@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from tests.collector.store.test_writer import looping, spans_of
 SESSIONS = ("s1", "s2", "s3", "s4")
 
 
-@pytest.fixture
-def stores(tmp_path: Path) -> list[Path]:
-    """Return one store with all sessions, and three that share them."""
-    folders = [tmp_path / name for name in ("all", "a", "b", "c")]
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return one store with all sessions, and three that share them; they are read alone."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("all", "a", "b", "c")]
     writer.ingest(spans_of(*map(looping, SESSIONS)), folders[0])
     writer.ingest(spans_of(looping("s1"), looping("s4")), folders[1])
     writer.ingest(spans_of(looping("s2")), folders[2])
@@ -56,9 +57,9 @@ def test_gates_and_metrics_are_those_of_one_store(stores: list[Path]) -> None:
         assert len(one) >= len(SESSIONS)
 
 
-def test_a_decision_goes_to_the_store_that_has_the_gate(stores: list[Path]) -> None:
+def test_a_decision_goes_to_the_store_that_has_the_gate(stores: list[Path], tmp_path: Path) -> None:
     """An id that none has, and one that several have, are errors."""
-    _, *parts = stores
+    parts = [Path(shutil.copytree(store, tmp_path / store.name)) for store in stores[1:]]
     several = source_at(where(parts), default())
     assert isinstance(several, GatesOfSeveral)
     gate = next(each for each in several.gates("open") if each.task == "s3")

@@ -106,7 +106,7 @@ def python(arguments: list[str], folder: Path) -> tuple[str, str]:
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (done.stderr, done.returncode) == ("", 0), done.stderr
     return done.stdout, (folder / "witnessed").read_text(encoding="utf-8")
 
 

@@ -133,6 +133,20 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder of a store, `s`, and of a file that is not the store's, `secret.txt`."""
+    folder = tmp_path_factory.mktemp("guarded")
+    add(folder / "s", trace("s", "2026-03-02T09:00:00+00:00", "a", [("t", "x", None)]))
+    (folder / "secret.txt").write_text("secret")
+    return folder
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    """Return what is in the files below a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
 def down(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a store in which a service is down for three sessions."""
     calls = [("fetch", "a", "503 Service Unavailable")] * 2
@@ -369,15 +383,12 @@ def test_hostile_values_are_only_values(tmp_path: Path) -> None:
         "",
     ],
 )
-def test_typed_sql_reads_the_store_and_nothing_else(tmp_path: Path, sql: str) -> None:
+def test_typed_sql_reads_the_store_and_nothing_else(guarded: Path, sql: str) -> None:
     """SQL is copied from anywhere, and may neither read nor write what is not the store's."""
-    folder = add(tmp_path / "s", trace("s", "2026-03-02T09:00:00+00:00", "a", [("t", "x", None)]))
-    secret = tmp_path / "secret.txt"
-    secret.write_text("secret")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    before = files_of(guarded)
     with pytest.raises(QueryError):
-        typed(folder, sql.format(outside=secret, store=folder))
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        typed(guarded / "s", sql.format(outside=guarded / "secret.txt", store=guarded / "s"))
+    assert files_of(guarded) == before
 
 
 @pytest.mark.parametrize(

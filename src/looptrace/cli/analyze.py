@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from urllib.parse import quote
 
 import click
-from rich.console import Console
 
 from looptrace.analyzer.llm_judge import Opinions
 from looptrace.analyzer.report.ci import (
@@ -147,9 +147,9 @@ def _report(
         return sarif_report(loops, _uri(source))
     if form in _OF_PIPELINES:
         return _OF_PIPELINES[form](loops)
-    console = Console(record=True, quiet=True)
-    print_report(loops.analysis, console, answers)
-    return console.export_text()
+    page = StringIO()
+    print_report(loops.analysis, stdout_console(page), answers)
+    return page.getvalue()
 
 
 def _uri(source: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import polars as pl
@@ -61,9 +62,18 @@ def arrived(spans: pl.DataFrame, size: int) -> Arrived:
     )
 
 
-def assert_comes_to_batch(spans: pl.DataFrame, size: int) -> tuple[Arrived, Detection]:
+@lru_cache(maxsize=4)
+def batch_of(path: Path) -> tuple[pl.DataFrame, Detection]:
+    """Return the spans of a file as they end, and what is detected in them: once for all orders."""
+    spans = read_spans([str(path)]).spans.sort("end_ns")
+    return spans, detect(turns_of(spans)[0])
+
+
+def assert_comes_to_batch(
+    spans: pl.DataFrame, size: int, whole: Detection | None = None
+) -> tuple[Arrived, Detection]:
     """Assert that findings and states are those of all spans at once, and no event comes twice."""
-    whole = detect(turns_of(spans)[0])
+    whole = whole or detect(turns_of(spans)[0])
     live = arrived(spans, size)
     assert live.findings == list(whole.findings)
     assert len(set(live.ids)) == len(live.ids)
@@ -73,9 +83,9 @@ def assert_comes_to_batch(spans: pl.DataFrame, size: int) -> tuple[Arrived, Dete
     return live, whole
 
 
-def assert_live_is_batch(spans: pl.DataFrame, size: int) -> None:
+def assert_live_is_batch(spans: pl.DataFrame, size: int, whole: Detection | None = None) -> None:
     """Assert that live says what batch says, and nothing else on the way."""
-    live, whole = assert_comes_to_batch(spans, size)
+    live, whole = assert_comes_to_batch(spans, size, whole)
     assert sorted(live.ids) == sorted(event.id for event in whole.events)
 
 
@@ -83,9 +93,9 @@ def assert_live_is_batch(spans: pl.DataFrame, size: int) -> None:
 @files
 def test_files_arrive_in_the_order_of_ends(path: Path, size: int) -> None:
     """Frameworks name agent and task on the span that ends last; its loop is one all the same."""
-    spans = read_spans([str(path)]).spans.sort("end_ns")
+    spans, whole = batch_of(path)
     is_early = path.name.partition(".")[0] in EARLY
-    (assert_comes_to_batch if is_early else assert_live_is_batch)(spans, size)
+    (assert_comes_to_batch if is_early else assert_live_is_batch)(spans, size, whole)
 
 
 @pytest.mark.parametrize("size", SIZES[:2])
@@ -96,16 +106,16 @@ def test_files_arrive_in_any_order(path: Path, seed: int, size: int) -> None:
 
     All of it comes within the time that spans may be late.
     """
-    spans = read_spans([str(path)]).spans.sort("end_ns")
+    spans, whole = batch_of(path)
     order = random.Random(seed).sample(range(spans.height), spans.height)
-    assert_comes_to_batch(spans[order], size)
+    assert_comes_to_batch(spans[order], size, whole)
 
 
 @files
 def test_files_arrive_backwards(path: Path) -> None:
     """Each span comes before all that it goes on from, and after all that lies within it."""
-    spans = read_spans([str(path)]).spans.sort("end_ns", descending=True)
-    assert_comes_to_batch(spans, 7)
+    spans, whole = batch_of(path)
+    assert_comes_to_batch(spans.reverse(), 7, whole)
 
 
 def test_what_moves_is_told_once() -> None:

@@ -61,8 +61,7 @@ def assert_continued_is_anew(
     return continued
 
 
-@pytest.mark.parametrize("opens", [False, True])
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(("size", "opens"), [(1, False), (1, True), (3, False)])
 @files
 def test_spans_come_as_they_end(
     path: Path, size: int, monkeypatch: pytest.MonkeyPatch, *, opens: bool

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console, JustifyMethod
@@ -26,12 +26,12 @@ _INDENT_COLUMNS = 2
 PIPED_COLUMNS = 1_000_000
 
 
-def stdout_console() -> Console:
-    """Return a console on standard output, as wide as the terminal, or as COLUMNS says.
+def stdout_console(file: TextIO | None = None) -> Console:
+    """Return a console on standard output, or a file: as wide as the terminal, or as COLUMNS says.
 
     Output to a file or another program is as wide as it needs to be, and is not cut.
     """
-    console = Console()
+    console = Console(file=file)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PIPED_COLUMNS
     return console
