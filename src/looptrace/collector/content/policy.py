@@ -77,22 +77,34 @@ def _cut(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     What is left of a text has its volatile parts masked, and a hash of the whole. So two results
     compare as they did before, and two calls do as well, by the exact hash.
     """
-    rows = {name: (spans[name].str.len_bytes() > TEXT_BYTES_MAX).arg_true() for name in _LONG}
-    long = {
-        name: [_read(name, text) for text in spans[name].gather(at)] for name, at in rows.items()
-    }
-    texts: dict[str, str] = {}
-    for value in (value for values in long.values() for value in values):
-        _shortened(value, lambda text: texts.setdefault(text, ""))
-    texts |= {text: _ends(text, whole, key) for text, whole in masked_texts(texts).items()}
+    long = {name: (spans[name].str.len_bytes() > TEXT_BYTES_MAX).arg_true() for name in _LONG}
+    given = {name: [_read(name, text) for text in spans[name].gather(long[name])] for name in _LONG}
+    # Most values are long by many short texts: they are done when no text of theirs is cut.
+    done = {name: list(map(_tried, values)) for name, values in given.items()}
+    long_texts = {text for values in done.values() for _, found in values for text in found}
+    cut = {text: _ends(text, whole, key) for text, whole in masked_texts(long_texts).items()}
 
-    def cut(text: str) -> str:
-        return texts.get(text) or _ends(text, text, key)
+    def shortened(text: str) -> str:
+        return cut.get(text) or _ends(text, text, key)
 
-    for name, values in long.items():
-        done = [_written(name, _shortened(value, cut)) for value in values]
-        spans = spans.with_columns(spans[name].clone().scatter(rows[name], done))
+    for name, values in done.items():
+        texts = [
+            _written(name, _shortened(whole, shortened) if found else tried)
+            for whole, (tried, found) in zip(given[name], values, strict=True)
+        ]
+        spans = spans.with_columns(spans[name].clone().scatter(long[name], texts))
     return spans
+
+
+def _tried(value: Any) -> tuple[Any, list[str]]:
+    """Return a value as it is when its long texts are empty, and these."""
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        found.append(text)
+        return ""
+
+    return _shortened(value, note), found
 
 
 def _read(column: str, text: str) -> Any:
@@ -106,7 +118,7 @@ def _written(column: str, value: Any) -> str:
 def _shortened(value: Any, cut: Callable[[str], str], depth: int = 0) -> Any:
     """Return a value with each of its long texts cut, also in JSON that is a text itself."""
     if isinstance(value, str):
-        if len(value.encode("utf-8", "surrogatepass")) <= TEXT_BYTES_MAX:
+        if _bytes_of(value) <= TEXT_BYTES_MAX:
             return value
         return _shortened_json(value, cut, depth) or cut(value)
     if isinstance(value, dict):
@@ -114,6 +126,10 @@ def _shortened(value: Any, cut: Callable[[str], str], depth: int = 0) -> Any:
     if isinstance(value, list):
         return [_shortened(item, cut, depth) for item in value]
     return value
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _shortened_json(value: str, cut: Callable[[str], str], depth: int) -> str | None:
