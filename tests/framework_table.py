@@ -49,7 +49,7 @@ NOTES = {
     ),
     "autogen-native": (
         "AutoGen exports no arguments and no results; five equal errors still show the loop, "
-        "same, but where all calls succeed nothing can be compared."
+        "but where all calls succeed nothing can be compared."
     ),
     "crewai-openllmetry": (
         "OpenLLMetry writes three spans of agents and tasks for a run of CrewAI, and none of a "

@@ -75,5 +75,5 @@ def test_a_wrong_variable_is_named() -> None:
     """It is said at the start, in one line."""
     wrong = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_PROTOCOL": "http2"}
 
-    assert "'http2' is no protocol" in run(LOOPING, **wrong)
+    assert "'http2' is not a protocol" in run(LOOPING, **wrong)
     assert "'host' is no address" in run(LOOPING, LOOPTRACE_ENDPOINT="host")

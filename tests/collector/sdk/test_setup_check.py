@@ -63,7 +63,7 @@ def test_a_gate_that_is_not_called_as_the_spans_are(
     assert warnings(caplog) == []
     steps(processor, "ticket 42")
     (warning,) = warnings(caplog)
-    assert "of the task 'ticket 42'" in warning
+    assert "belongs to the task 'ticket 42'" in warning
     assert "name ticket-42:" in warning
 
 

@@ -42,7 +42,8 @@ def with_json(spans: pl.DataFrame) -> pl.DataFrame:
 
 def concat_spans(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Return tables of spans as one; with JSON text where any of them has it."""
-    given = [table for table in tables if table.height] or list(tables)
+    every = list(tables)
+    given = [table for table in every if table.height] or every
     if any(table["attributes"].dtype == pl.String for table in given):
         given = list(map(with_json, given))
     return pl.concat(given)

@@ -1,7 +1,6 @@
 """The files of a store: one Parquet file for each table, day and bucket.
 
-Files are written aside, synced and renamed, and never deleted, so that whoever reads meanwhile, or
-after a crash, finds whole files only.
+Files are written aside, synced and renamed, and never deleted: readers find whole files only.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def test_sessions_go_on_that_were_at_work_today_or_wait_at_a_gate(tmp_path: Path
     ("urls", "names", "why"),
     [
         (("nowhere",), (), "shards.former_urls has 'nowhere'"),
-        (URLS[:2], ("a",), "shards.former_names needs a name for each"),
+        (URLS[:2], ("a",), "shards.former_names must have one name for each"),
         ((URLS[0], URLS[0]), (), "shards.former_urls names a server twice"),
     ],
 )
