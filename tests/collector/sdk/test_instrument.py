@@ -76,4 +76,4 @@ def test_a_wrong_variable_is_named() -> None:
     wrong = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_PROTOCOL": "http2"}
 
     assert "'http2' is not a protocol" in run(LOOPING, **wrong)
-    assert "'host' is no address" in run(LOOPING, LOOPTRACE_ENDPOINT="host")
+    assert "'host' is not an address" in run(LOOPING, LOOPTRACE_ENDPOINT="host")
