@@ -97,11 +97,14 @@ def span_columns(requests: Sequence[bytes]) -> tuple[pl.DataFrame, list[int]] | 
     """
     try:
         batch = _handler().list_to_record_batch(list(requests))
-        spans = _unfolded(pl.DataFrame(batch))
-        if not _are_spans(spans):
-            return None
+    except ValueError:  # How ptars refuses bytes.
+        return None
+    spans = _unfolded(pl.DataFrame(batch))
+    if not _are_spans(spans):
+        return None
+    try:
         return _in_schema(spans), _lost(spans)
-    except (ValueError, DecodeError):
+    except DecodeError:  # In what was left as bytes.
         return None
 
 
