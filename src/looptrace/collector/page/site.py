@@ -142,6 +142,7 @@ class Site:
             _get(DECIDE, decisions.ask),
             self._post(DECIDE, decisions.decide),
             _get("/gates/{id}", gates.gate),
+            _get("/gates/{id}/resolve", gates.to_gate),
             self._post("/gates/{id}/resolve", gates.resolve),
             _get("/tasks", tasks.all),
             _get("/task", tasks.task),
