@@ -169,7 +169,7 @@ def _since(store: GateStore, gate: StoredGate, turns: pl.DataFrame) -> Since | N
     return Since(
         turns=later.height,
         failed=int(later["failed"].sum()),
-        last_ns=last and last["end_ns"],
-        last=last and turn_row(last, {}, {}, {}),
+        last_ns=last["end_ns"] if last else None,
+        last=turn_row(last, {}, {}, {}) if last else None,
         gate=again[0] if again else "",
     )

@@ -28,7 +28,14 @@ from looptrace.analyzer.report.html import (
     turn_row,
 )
 from looptrace.analyzer.report.strip import cycle_of, strip_of
-from looptrace.analyzer.report.wording import Group, counted, grouped, place_of, reset_text, shown_of
+from looptrace.analyzer.report.wording import (
+    Group,
+    counted,
+    grouped,
+    place_of,
+    reset_text,
+    shown_of,
+)
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.api_bodies import ShownTask
@@ -134,7 +141,7 @@ class TaskPages:
             "last_ns": turns["end_ns"].max() or 0,
             "tokens": int(turns["input_tokens"].sum()) + int(turns["output_tokens"].sum()),
             "has_tokens": not turns.select(TOKENS_UNKNOWN.all()).item(),
-            "state": self._state_of(shown, turns),
+            "standing": self._standing_of(shown, turns),
             "event_ns": max((event.at_ns for event in events), default=0),
             "failed": int(steps["failed"].sum()),
             "lines": lines,
@@ -144,13 +151,13 @@ class TaskPages:
             "links": self.links,
         }
 
-    def _state_of(self, shown: ShownTask, turns: pl.DataFrame) -> str:
+    def _standing_of(self, shown: ShownTask, turns: pl.DataFrame) -> str:
         """Return how a task stands, by its name in `STATES`."""
         if shown.status != "active":
             return "waiting"
         idle_ns = self.tasks.rules.counting.idle_s * NS_PER_S
-        last_ns = turns["end_ns"].max() or 0
-        return "live" if int(last_ns) > time.time_ns() - idle_ns else "past"  # type: ignore[call-overload] # A whole number.
+        is_live = turns.select((pl.col("end_ns") > time.time_ns() - idle_ns).any()).item()
+        return "live" if is_live else "past"
 
     def _lines(
         self,
@@ -232,7 +239,11 @@ def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
         return replace(shown, more=f" by {name}: {decision_text(event.decision)}")
     if event.type == "counter_reset":
         why = reset_text(event.reason)
-        return replace(shown, name="counts begin anew", more=f": {why}, {counted(event.loop_count, 'repeat')} before")
+        return replace(
+            shown,
+            name="counts begin anew",
+            more=f": {why}, {counted(event.loop_count, 'repeat')} before",
+        )
     return shown
 
 
