@@ -76,6 +76,9 @@ def test_rules_are_shown_as_they_are_in_force(operator: Browser) -> None:
     assert "cycle off A pattern of several calls" in text
     assert "attempts_min 3 Equal calls with equal results" in text
     assert "gate from 5" in text
+    assert "`" not in text
+    assert 'id="cycle" open>' in operator.get("/rules?name=cycle").text
+    assert " open>" not in html
 
 
 def test_settings_show_no_address(operator: Browser) -> None:

@@ -53,8 +53,11 @@
     const chosen = form.querySelector("input[name=decision]:checked");
     const act = form.querySelector(".act");
     const decision = chosen?.value || form.dataset.decision;
-    form.querySelector("textarea").required = decision === "continue"
+    const note = form.querySelector("textarea");
+    const isNeeded = decision === "continue" && !note.value.trim()
       && !form.querySelector("input[name=without_note]").checked;
+    note.setCustomValidity(isNeeded
+      ? "Write what the agent should do otherwise, or tick “Go on without a note” below." : "");
     if (chosen && act) act.textContent = chosen.closest("label").querySelector("strong").textContent;
   }
 
@@ -114,10 +117,12 @@
     ages();
     prepareAll();
   });
-  document.addEventListener("change", (event) => {
-    const form = event.target.closest("form.decide");
-    if (form) prepare(form);
-  });
+  for (const kind of ["change", "input"]) {
+    document.addEventListener(kind, (event) => {
+      const form = event.target.closest("form.decide");
+      if (form) prepare(form);
+    });
+  }
   setInterval(ages, AGO_MS);
   prepareAll();
   follow();
