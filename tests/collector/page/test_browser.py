@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -197,8 +198,19 @@ def test_a_note_that_is_being_written_is_not_lost(visit: Visit, server: Served) 
     send(server, looping("meanwhile", 6).request())
     page.get_by_text("A gate was opened or decided.").wait_for()
     assert area.input_value() == "Half a sen"
+    form = page.locator("form.decide").first
+    response = httpx.post(
+        f"{visit.home}/v1{form.get_attribute('data-gate')}/resolve",
+        json={"decision": "reviewed"},
+        headers={"authorization": f"Bearer {TOKEN}"},
+        trust_env=False,
+    )
+    assert response.status_code == 200
+    page.get_by_text("Somebody else has decided on this gate").wait_for()
+    assert form.get_by_role("button").is_disabled()
+    assert area.input_value() == "Half a sen"
     page.get_by_role("button", name="Show it").click()
-    page.get_by_role("heading", name="3 gates open").wait_for()
+    page.get_by_role("heading", name="2 gates open").wait_for()
     assert page.get_by_text("Half a sen").count() <= 1
 
 

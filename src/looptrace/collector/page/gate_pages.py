@@ -86,7 +86,9 @@ class GatePages:
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
         refusal = self.refusal(request)
-        content = self.shared(request) | {"card": card, "state": state, "refusal": refusal}
+        here = url(f"/gates/{card.gate.id}", refused=request.query_params.get("refused"))
+        about = {"card": card, "state": state, "refusal": refusal, "here": here}
+        content = self.shared(request) | about
         return await self.renderer.answer(request, "gate.html.j2", **content)
 
     async def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
