@@ -153,7 +153,8 @@ def two_agents(task: str) -> Trace:
 def test_a_task_shows_its_turns_in_lanes(browser: Browser, server: Served) -> None:
     """Who did what stands side by side, with the loops, the decisions, and a link to the trace."""
     send(server, two_agents("pair").request())
-    until(lambda: "12, 12 failed" in browser.get("/task?id=pair").text)
+    shown = ("12, 12 failed", "Found by", "Decide on the open gate")
+    until(lambda: (html := browser.get("/task?id=pair").text) and all(s in html for s in shown))
     page = Page(browser.get("/task?id=pair").text)
 
     lanes = [
