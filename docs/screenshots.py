@@ -26,7 +26,7 @@ PAGES = (
     ("gates-dark", "/", 1440, 960, "dark"),
     ("gates-phone", "/", 390, 1180, "dark"),
     ("tasks", "/tasks", 1440, 760, "light"),
-    ("task", "/task?id=research-heat-pumps", 1440, 1180, "light"),
+    ("task", "/task?id=research-heat-pumps@research-desk", 1440, 1180, "light"),
     ("overview", "/overview", 1440, 980, "light"),
 )
 _REPORT = (1000, 960)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -162,9 +163,14 @@ def test_a_gate_appears_and_a_decision_reaches_the_agent(chromium: Any, tmp_path
 
                 waits = threading.Thread(target=wait)
                 waits.start()
+                page.get_by_role("radio", name="Go on The agent goes on").check()
+                act = page.get_by_role("button", name="Go on: task s9")
+                act.click()  # It asks for a note, and sends nothing.
+                asked = "e => e.validationMessage"
+                assert "tick" in page.get_by_label("Note for the agent").evaluate(asked)
                 page.get_by_label("Note for the agent").fill("Start the database first.")
                 began_s = time.monotonic()
-                page.get_by_role("button", name="Resolve").click()
+                act.click()
                 waits.join()
                 assert went_on[0] - began_s < DECISION_S
                 page.get_by_text("Resolved: Go on.").wait_for()
@@ -190,10 +196,21 @@ def test_a_note_that_is_being_written_is_not_lost(visit: Visit, server: Served) 
     area = page.get_by_label("Note for the agent").first
     area.fill("Half a sen")
     send(server, looping("meanwhile", 6).request())
-    page.get_by_text("Something changed.").wait_for()
+    page.get_by_text("A gate was opened or decided.").wait_for()
+    assert area.input_value() == "Half a sen"
+    form = page.locator("form.decide").first
+    response = httpx.post(
+        f"{visit.home}/v1{form.get_attribute('data-gate')}/resolve",
+        json={"decision": "reviewed"},
+        headers={"authorization": f"Bearer {TOKEN}"},
+        trust_env=False,
+    )
+    assert response.status_code == 200
+    page.get_by_text("Somebody else has decided on this gate").wait_for()
+    assert form.get_by_role("button").is_disabled()
     assert area.input_value() == "Half a sen"
     page.get_by_role("button", name="Show it").click()
-    page.get_by_role("heading", name="3 gates open").wait_for()
+    page.get_by_role("heading", name="2 gates open").wait_for()
     assert page.get_by_text("Half a sen").count() <= 1
 
 
@@ -221,6 +238,7 @@ def test_a_task_grows_as_its_agent_works(visit: Visit, server: Served) -> None:
     assert page.locator("ol.turns pre").first.is_visible()
     page.locator("#why summary").first.click()
     page.get_by_text("How far each rule got").wait_for()
+    assert page.title() == "grows · looptrace"
 
 
 def test_search_finds(visit: Visit) -> None:
@@ -247,7 +265,7 @@ def test_the_keyboard_alone_resolves_a_gate(chromium: Any, server: Served) -> No
         page.get_by_role("heading", name="by-keyboard").wait_for()
         _tab_to(page, "Decide on the open gate")
         page.keyboard.press("Enter")
-        page.get_by_text("How should the task go on?").wait_for()
+        page.get_by_text("How should task by-keyboard go on?").wait_for()
         _tab_to(page, "continue")
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Tab")

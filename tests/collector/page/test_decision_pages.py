@@ -51,13 +51,14 @@ def test_a_link_asks_and_then_decides(server: Served, stranger: Browser) -> None
         headers = {"origin": str(stranger.base_url).rstrip("/")}
         form = hidden(shown.text) | {"note": "Use the other key.", "who": "Ada"}
         answer = stranger.post(f"/decide/{gate}", data=form, headers=headers)
-        assert answer.status_code == 200
-        assert "Resolved: Cancel the task." in answer.text
+        assert answer.status_code == 303
+        assert "Resolved: Cancel the task." in stranger.get(answer.headers["location"]).text
         text = until(lambda: (t := browser.get(f"/gates/{gate}").text) and "By Ada" in t and t)
         assert "Use the other key." in text
         again = stranger.post(f"/decide/{gate}", data=form, headers=headers)
-        assert again.status_code == 409
-        assert "is already resolved" in again.text
+        assert again.status_code == 303
+        text = stranger.get(again.headers["location"]).text
+        assert "“Cancel the task” was not carried out: Ada had decided" in text
 
 
 @pytest.mark.parametrize("change", ["decision=continue", "until=99999999999", "sign=00", ""])

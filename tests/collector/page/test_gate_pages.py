@@ -40,7 +40,11 @@ def test_a_gate_shows_what_is_needed_to_decide(browser: Browser, where: str) -> 
         "Rule repeated_failure , 3 attempts",
         "Cost so far",
         "turn 3 run_tests(tests/test_cart.py) Error: 1 failed",
-        "How should the task go on?",
+        "How should task s1 go on?",
+        ", since 2026-03-02 09:00:",
+        "tokens not reported",
+        "3 calls were made after the gate opened: the agent had not asked for the gate yet",
+        "By now: one failure came back 6 times",
     ):
         assert part in text, part
     page = Page(browser.get(path).text)
@@ -58,6 +62,8 @@ def test_every_decision_of_the_api_is_offered(browser: Browser) -> None:
         if field["name"] == "decision"
     ]
 
+    page = Page(browser.get(f"/gates/{gate_ids(browser)[0]}").text)
+    assert not [field for field in page.all("input") if "checked" in field]  # Nobody decides so.
     assert tuple(values) == tuple(DECISION_TEXTS)
     assert sorted(values) == sorted(DECISIONS)
 
@@ -79,18 +85,26 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     assert f"Resolved: {decision_text(decision)}." in words(browser, path)
     assert "Use &lt;b&gt;the other&lt;/b&gt; key.\nNot" in browser.get(path).text
     until(lambda: gate in gate_ids(browser, "resolved"))
+    told = until(lambda: re.search("The agent receives these words: (.*)", words(browser, path)))[1]
+    assert told.startswith(("A person has", "It says"))
+    assert f"They say: Use <b>the other</b> key. Not {decision}." in told
     headers = {"origin": str(browser.base_url).rstrip("/")}
     fields = {"sign": sign, "decision": "continue", "note": "too late"}
     again = browser.post(f"{path}/resolve", data=fields, headers=headers)
-    assert again.status_code == 409
-    assert f"is already resolved, by {decision}" in again.text
+    assert again.status_code == 303
+    text = words(browser, again.headers["location"])
+    assert "Your decision “Go on” was not carried out: Somebody who gave no name had" in text
+    assert re.search(rf"decided “{decision_text(decision)}” at 20\d\d-\d\d-\d\d .* UTC\.", text)
+    assert "Your note, which nobody has received too late" in text
+    assert "was not carried out" not in words(browser, f"{path}?refused=another")
+    assert browser.get(f"{path}/resolve").headers["location"] == path
 
 
 @pytest.mark.parametrize(
     ("token", "asks", "typed", "shown"),
     [
         (TOKEN, True, "Grace\u202e H.", "By Grace"),
-        (TOKEN, True, " ", "Resolved: Go on."),
+        (TOKEN, True, " ", "Resolved: Go on, the cause is gone."),
         (NAMED, False, "Grace H.", "By Ada Lovelace."),
     ],
 )
@@ -107,12 +121,15 @@ def test_who_decided_is_the_name_of_the_token_or_of_the_form(
         (gate,) = until(lambda: ask().json()["gates"])
         path = f"/gates/{gate['id']}"
         assert ('name="who"' in browser.get(path).text) == asks
-        browser.submit(path, f"{path}/resolve", decision="continue", who=typed)
+        browser.submit(path, f"{path}/resolve", decision="reviewed", who=typed)
         assert shown in words(browser, path)
         assert ("By " in words(browser, path)) == shown.startswith("By")
         (gate,) = until(lambda: [g for g in ask().json()["gates"] if g["status"] == "resolved"])
+        kept = browser.get("/").text
     by = {"By Grace": "Grace\ufffd H.", "By Ada Lovelace.": "Ada Lovelace"}.get(shown)
     assert gate["resolved_by"] == by
+    assert ('value="Grace\ufffd H."' in kept) == (by == "Grace\ufffd H.")  # For the next gate.
+    assert f"by </span>{by}</td>" in kept or by is None
 
 
 def test_what_cannot_be_decided_is_said_and_the_note_kept(browser: Browser) -> None:
@@ -123,11 +140,16 @@ def test_what_cannot_be_decided_is_said_and_the_note_kept(browser: Browser) -> N
         ({"decision": "banana", "note": "kept & safe"}, "there is no decision &#39;banana&#39;"),
         ({"note": "kept & safe"}, "there is no decision"),
         ({"decision": "continue", "note": "kept & safe" * NOTE_CHARS_MAX}, "more than 4000"),
+        (
+            {"decision": "continue", "note": " ", "who": "kept & safe"},
+            "Nothing was decided: without",
+        ),
     ):
         answer = browser.submit(path, f"{path}/resolve", **fields)
-        assert answer.status_code == 409
-        assert why in answer.text
-        assert "kept &amp; safe" in answer.text
+        assert answer.status_code == 303
+        shown = browser.get(answer.headers["location"]).text
+        assert why in shown
+        assert "kept &amp; safe" in shown
     assert gate in gate_ids(browser)
 
 
@@ -166,6 +188,33 @@ def test_what_came_after_a_decision_is_shown(browser: Browser, server: Served) -
     until(lambda: "No turn has come since then." in words(browser, path))
 
     send(server, looping("goes-on", 4, name="later", at=datetime.now(UTC).isoformat()).request())
-    until(lambda: re.search("Since then: [34] turns, the last .* ago", words(browser, path)))
+    until(
+        lambda: re.search(r"then: ([34]) turns, \1 failed, the last .* ago", words(browser, path))
+    )
     again = until(lambda: re.search(r"stopped again: gate (\w+)", words(browser, path)))[1]
     assert again in gate_ids(browser)
+    text = words(browser, path)
+    assert "The last turn: run_tests(tests/test_cart.py) ✗ failed: Error: 1 failed" in text
+    assert f"{gate} stopped again" in text
+    text = words(browser, f"/gates/{again}")
+    assert re.search(f"stopped before. .* ago somebody decided “Go on” on gate {gate}", text)
+    text = words(browser, "/")
+    assert text.index("stopped before.") < text.index("Open for more than a day")
+
+
+def test_an_agent_goes_on_without_a_note_where_somebody_says_so(
+    browser: Browser, server: Served
+) -> None:
+    """The box beside the note is enough; an empty note alone decides nothing."""
+    send(server, looping("no-note", 4).request())
+    gate = until(
+        lambda: [g for g in gate_ids(browser) if "no-note" in words(browser, f"/gates/{g}")]
+    )[0]
+    path = f"/gates/{gate}"
+    refused = browser.submit(path, f"{path}/resolve", decision="continue")
+    assert "?refused=" in refused.headers["location"]
+    assert "Open for" in words(browser, path)
+
+    browser.submit(path, f"{path}/resolve", decision="continue", without_note="yes")
+    until(lambda: gate in gate_ids(browser, "resolved"))
+    assert "Use another approach than before." in words(browser, path)

@@ -48,7 +48,7 @@ def operator(hooked: Served) -> Iterator[Browser]:
 def test_the_overview_says_what_the_queries_say(operator: Browser) -> None:
     """One loop in one task, its gate, its cost, and what was decided."""
     # The figures come of several queries, between which the server may still store.
-    shown = ("100.0 % of 1 task had a loop", "1 gates opened, 1 open now", "repeated_failure")
+    shown = ("100.0 % of 1 task had a loop", "1 gate opened; 1 open now", "repeated_failure")
     until(lambda: (page := flat(operator, "/overview")) and all(text in page for text in shown))
     text = words(operator, "/overview")
 
@@ -57,7 +57,10 @@ def test_the_overview_says_what_the_queries_say(operator: Browser) -> None:
     (gate,) = [each["id"] for each in operator.get("/v1/gates").json()["gates"]]
     operator.submit(f"/gates/{gate}", f"/gates/{gate}/resolve", decision="not_a_loop", note="")
     until(lambda: "100.0 % of resolved gates were called no loop" in flat(operator, "/overview"))
-    until(lambda: "not_a_loop 1 1 100 %" in words(operator, "/overview"))
+    until(lambda: "This is not a loop 1 1 100 %" in words(operator, "/overview"))
+    text = words(operator, "/health")
+    assert re.search(r"resolution\. on average, of 1 \d+ h \d+ min", text)
+    assert "+Inf" not in text
 
 
 def flat(browser: Browser, path: str) -> str:
@@ -76,6 +79,9 @@ def test_rules_are_shown_as_they_are_in_force(operator: Browser) -> None:
     assert "cycle off A pattern of several calls" in text
     assert "attempts_min 3 Equal calls with equal results" in text
     assert "gate from 5" in text
+    assert "`" not in text
+    assert 'id="cycle" open>' in operator.get("/rules?name=cycle").text
+    assert " open>" not in html
 
 
 def test_settings_show_no_address(operator: Browser) -> None:

@@ -7,13 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.collector.page.task_list import ROWS_A_PAGE, TaskFilter, TaskList
 from looptrace.collector.page.task_pages import LANES_MAX, TURNS_A_PAGE
-from looptrace.collector.store import writer
+from looptrace.collector.store import reader, writer
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -103,6 +104,19 @@ def test_a_task_that_warms_up_says_how_far_it_is(store_dir: Path) -> None:
     assert (row["turns"], row["failed"], row["action"]) == (2, 2, "")
 
 
+def test_a_task_that_waits_is_listed_without_its_turns(
+    store_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody must decide on its gate, also where the days of its turns were deleted."""
+    kept = reader.read_tasks(store_dir).filter(pl.col("task") != "stopped")
+    monkeypatch.setattr(reader, "read_tasks", lambda _: kept)
+    rows = TaskList(store_dir, DEFAULT).find(TaskFilter(state="waiting"), 1, NOW_NS).rows
+
+    assert [(row["task"], row["turns"]) for row in rows] == [("stopped", 0)]
+    assert "test_cart.py" in rows[0]["reason"]
+    assert [row["tokens"] for row in rows] == [None]
+
+
 def test_the_list_is_made_anew_when_the_store_changes(tmp_path: Path) -> None:
     """And not before, because that takes as long as the store is large."""
     writer.ingest(spans_of(healthy("one")), tmp_path)
@@ -139,7 +153,8 @@ def two_agents(task: str) -> Trace:
 def test_a_task_shows_its_turns_in_lanes(browser: Browser, server: Served) -> None:
     """Who did what stands side by side, with the loops, the decisions, and a link to the trace."""
     send(server, two_agents("pair").request())
-    until(lambda: "12, 12 failed" in browser.get("/task?id=pair").text)
+    shown = ("12, 12 failed", "Found by", "Decide on the open gate")
+    until(lambda: (html := browser.get("/task?id=pair").text) and all(s in html for s in shown))
     page = Page(browser.get("/task?id=pair").text)
 
     lanes = [
@@ -152,6 +167,8 @@ def test_a_task_shows_its_turns_in_lanes(browser: Browser, server: Served) -> No
     text = " ".join(page.text.split())
     assert "Agents scout, checker" in text
     assert "Decide on the open gate" in text
+    assert "Tasks / waits for a person" in text
+    assert "Tokens not reported" in text
     assert "Found by" in text
     assert [link for link in page.all("a") if link["href"].startswith("https://traces.example.com")]
 

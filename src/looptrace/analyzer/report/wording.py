@@ -191,8 +191,7 @@ def _told_more(event: GateEvent) -> str:
         decision = f": {plain(event.decision, NAME_LENGTH_MAX)}" if event.decision else ""
         return f" by a person{decision}"
     if event.type == "counter_reset":
-        why = _RESET_TEXTS.get(event.reason) or plain(event.reason, NAME_LENGTH_MAX)
-        return f" from {event.loop_count}: {why}"
+        return f" from {event.loop_count}: {reset_text(event.reason)}"
     more = {
         "gate": f": {WHY_TEXTS[event.why]}" if event.why else "",
         "retry_later": f": after {event.retry_after_s} s",
@@ -200,6 +199,11 @@ def _told_more(event: GateEvent) -> str:
     }
     action = event.action or ""
     return f" by {event.rule}, loop count {event.loop_count}{more.get(action, '')}"
+
+
+def reset_text(reason: str) -> str:
+    """Write why counts begin anew."""
+    return _RESET_TEXTS.get(reason) or plain(reason, NAME_LENGTH_MAX)
 
 
 def opinion_text(opinion: Opinion | NoOpinion) -> str:

@@ -10,12 +10,14 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from looptrace.analyzer.gates.decisions import DECISION_TEXTS, DECISIONS, GateError
-from looptrace.collector.decision_links import DecisionLinks
+from looptrace.analyzer.gates.decisions import DECISION_TEXTS, DECISIONS, GateError, NoGateError
+from looptrace.collector.decision_links import PATH, DecisionLinks
 from looptrace.collector.page.gate_pages import GatePages
-from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.page.refusals import DecisionForm
+from looptrace.collector.page.rendering import Renderer, url
+from looptrace.collector.server.access import WHO
 
 _NO_LINK = (
     "This link is not from this server, or it has expired. Nothing was changed. "
@@ -46,14 +48,15 @@ class DecisionPages:
         gate_id = request.path_params["id"]
         if not self._holds(gate_id, form):
             return self._refused(request)
-        note = form.get("note", "").replace("\r\n", "\n").strip() or None
-        who = form.get("who", "").strip() or _BY_LINK
+        sent = DecisionForm.of(form)
+        who = request.scope.get(WHO) or sent.who or _BY_LINK
         try:
-            api = self.gates.api
-            await run_in_threadpool(api.resolve_gate, gate_id, form["decision"], note, who)
-        except GateError as error:
-            return await self._shown(request, form, HTTPStatus.CONFLICT, str(error))
-        return await self._shown(request, form)
+            key = await run_in_threadpool(self.gates.decide, gate_id, sent, who)
+        except NoGateError as error:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+        given = {name: form.get(name, "") for name in ("decision", "until")}
+        to = url(f"{PATH}/{gate_id}", **given, sign=form.get(_LINK_SIGN, ""), refused=key)
+        return RedirectResponse(to, HTTPStatus.SEE_OTHER)
 
     def _holds(self, gate_id: str, given: Mapping[str, str]) -> bool:
         link = dict(given) | {"sign": given.get(_LINK_SIGN, "")}
@@ -62,13 +65,7 @@ class DecisionPages:
     def _refused(self, request: Request) -> Response:
         return self.renderer.error(request, HTTPStatus.FORBIDDEN, _NO_LINK)
 
-    async def _shown(
-        self,
-        request: Request,
-        given: Mapping[str, str],
-        status: int = HTTPStatus.OK,
-        error: str = "",
-    ) -> Response:
+    async def _shown(self, request: Request, given: Mapping[str, str]) -> Response:
         gate_id = request.path_params["id"]
         if not self._holds(gate_id, given):
             return self._refused(request)
@@ -79,9 +76,9 @@ class DecisionPages:
         decision = next(name for name in DECISIONS if name == given["decision"])
         content: dict[str, Any] = self.gates.shared(request) | {
             "card": card,
+            "decision": decision,
             "chosen": DECISION_TEXTS[decision],
             "signed": {name: given[name] for name in _SIGNED},
-            "error": error,
-            "note": given.get("note", ""),
+            "refusal": self.gates.refusal(request),
         }
-        return await self.renderer.answer(request, "decide.html.j2", status=status, **content)
+        return await self.renderer.answer(request, "decide.html.j2", **content)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding
+from looptrace.analyzer.gates.directives import Directives
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote
+from looptrace.analyzer.report.html import TurnRow, turn_row
 from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
 from looptrace.analyzer.report.wording import WHY_TEXTS, counted
 from looptrace.analyzer.schema.turns import IS_STEP
@@ -20,6 +22,7 @@ from looptrace.collector.store.gates import GateDetails, GateStore, StoredGate
 _MINUTE_S = 60
 # Under this a rate says more of a clock than of a loop.
 _RATE_LEAST_S = 1.0
+TOKENS_UNKNOWN = pl.all_horizontal(pl.col("input_tokens", "output_tokens").is_null())
 NO_COST = Cost(0.0, 0, 0)
 
 
@@ -28,7 +31,9 @@ class Since:
     """What came of a gate's task since it was resolved."""
 
     turns: int
+    failed: int
     last_ns: int | None  # the end of the last of them
+    last: TurnRow | None
     gate: str  # that stopped it again, empty where none did
 
 
@@ -47,6 +52,11 @@ class GateCard:
     cycle: tuple[CycleStep, ...]
     is_whole: bool
     since: Since | None  # of a gate that is open no longer
+    reason_now: str  # what repeats by now, where that is more than at the opening
+    calls_after: int  # that were made between the opening and the decision
+    has_tokens: bool  # some turn of the task says how many it took
+    directive: str | None  # what the agent was told of the decision, in these words
+    before: StoredGate | None  # the gate at which the task stopped before, and went on
 
     @property
     def is_open(self) -> bool:
@@ -85,16 +95,22 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
     stored = reader.read_findings_of_tasks(api.store_dir, tasks)
     findings = {finding.id: finding for finding in stored}
     meaning = api.settings.policy.rule_set.meaning
+    directives = api.settings.directives
     with reader.open_gates(api.store_dir) as store:
         return [
-            _card(store, details, findings, turns.filter(task=details.gate.task))
+            _card(store, details, findings, turns.filter(task=details.gate.task), directives)
             for details in store.details([gate.id for gate in gates], meaning)
         ]
 
 
 def _card(
-    store: GateStore, details: GateDetails, findings: Mapping[str, Finding], turns: pl.DataFrame
+    store: GateStore,
+    details: GateDetails,
+    findings: Mapping[str, Finding],
+    turns: pl.DataFrame,
+    directives: Directives,
 ) -> GateCard:
+    gate = details.gate
     events = [event for _, event in store.events(task=details.gate.task)]
     # As it stands, where the store has it; it may have grown since the gate opened.
     finding = findings.get(details.event.finding) or store.finding(details.gate.id)
@@ -107,14 +123,53 @@ def _card(
         strip=strip_of(turns, (finding,), events) if finding and is_drawn else None,
         cycle=cycle_of(finding, turns) if finding and is_drawn else (),
         is_whole=is_drawn and turns["turn"].to_list()[-1] >= details.event.turn,
-        since=_since(store, details.gate, turns),
+        since=_since(store, gate, turns),
+        reason_now=finding.reason if finding and finding.reason != gate.reason else "",
+        calls_after=_calls_after(gate, details.event, turns),
+        has_tokens=not turns.select(TOKENS_UNKNOWN.all()).item(),
+        directive=_directive(gate, events, directives),
+        before=_before(store, gate),
     )
+
+
+def _calls_after(gate: StoredGate, event: GateEvent, turns: pl.DataFrame) -> int:
+    """Count the calls of the gate's agent that no decision had allowed yet."""
+    later = turns.filter(pl.col("turn") > event.turn, kind="tool")
+    if event.agent:
+        later = later.filter(agent=event.agent)
+    if gate.resolved_ns is not None:
+        later = later.filter(pl.col("start_ns") <= gate.resolved_ns)
+    return later.height
+
+
+def _directive(gate: StoredGate, events: Sequence[GateEvent], directives: Directives) -> str | None:
+    """Return what the agent was told of a decision, None as long as it has taken no effect."""
+    if gate.status != "resolved":
+        return None
+    ends = [each for each in events if each.type == "gate_resolved" and each.gate == gate.id]
+    return directives.text_of(ends[-1]) if ends else None
+
+
+def _before(store: GateStore, gate: StoredGate) -> StoredGate | None:
+    """Return the last gate of the same task that was resolved when this one opened."""
+    resolved = [
+        each
+        for each in store.gates("resolved", gate.task)
+        if each.id != gate.id and each.resolved_ns and each.resolved_ns <= gate.opened_ns
+    ]
+    return max(resolved, key=lambda each: each.resolved_ns or 0, default=None)
 
 
 def _since(store: GateStore, gate: StoredGate, turns: pl.DataFrame) -> Since | None:
     if gate.resolved_ns is None:
         return None
-    later = turns.filter(IS_STEP, pl.col("start_ns") > gate.resolved_ns)["end_ns"]
+    later = turns.filter(IS_STEP, pl.col("start_ns") > gate.resolved_ns)
     again = [found.id for found in store.gates("open", gate.task) if found.id != gate.id]
-    last_ns = later.to_list()[-1] if len(later) else None
-    return Since(len(later), last_ns, again[0] if again else "")
+    last = later.row(-1, named=True) if later.height else None
+    return Since(
+        turns=later.height,
+        failed=int(later["failed"].sum()),
+        last_ns=last["end_ns"] if last else None,
+        last=turn_row(last, {}, {}, {}) if last else None,
+        gate=again[0] if again else "",
+    )

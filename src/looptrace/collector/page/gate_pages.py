@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -18,11 +19,19 @@ from looptrace.analyzer.gates.decisions import (
     NoGateError,
 )
 from looptrace.collector.page.gate_cards import GateCard, cards_of
-from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.page.refusals import (
+    NOT_REFUSED,
+    DecisionForm,
+    Refusal,
+    Refusals,
+    why_late,
+)
+from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store.gates import WHO_CHARS_MAX, StoredGate
 from looptrace.collector.trace_links import TraceLinks
+from looptrace.rules.vocabulary import NS_PER_S
 
 # Open gates that are shown in full; of more, the rest is listed.
 CARDS_MAX = 8
@@ -30,6 +39,8 @@ CARDS_MAX = 8
 MORE_MAX = 100
 # Gates that are not open, the newest first.
 PAST_MAX = 20
+# Gates that have been open for longer stand apart from those of tonight.
+STALE_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,7 @@ class GatePages:
     renderer: Renderer
     links: TraceLinks
     store_soon: Callable[[], None]  # lets the turns come into the store
+    refusals: Refusals = field(default_factory=Refusals)
 
     async def gates(self, request: Request) -> Response:
         """Show the open gates with all that is needed to decide, and those before them."""
@@ -52,9 +64,14 @@ class GatePages:
         waiting = [gate for gate in listed.gates if gate.decision is None]
         decided = [gate for gate in listed.gates if gate.decision is not None]
         past = self.api.gate_list("resolved", limit=PAST_MAX)
+        cards = self._cards(waiting[:CARDS_MAX])
+        stale_ns = time.time_ns() - STALE_S * NS_PER_S
         return self.shared(request) | {
             "state": state,
-            "cards": self._cards(waiting[:CARDS_MAX]),
+            "cards": cards,
+            "fresh": [card for card in cards if card.gate.opened_ns > stale_ns],
+            "stale": [card for card in cards if card.gate.opened_ns <= stale_ns],
+            "refusal": NOT_REFUSED,
             "more": waiting[CARDS_MAX:],
             "past": decided + past.gates,
             "past_count": len(decided) + past.total,
@@ -63,36 +80,55 @@ class GatePages:
 
     async def gate(self, request: Request) -> Response:
         """Show one gate."""
-        return await self._shown(request)
-
-    async def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
-        """Decide on a gate, and show it; what cannot be is said, and the note is kept."""
-        gate_id, note = request.path_params["id"], form.get("note", "").replace("\r\n", "\n")
-        who = request.scope.get(WHO) or form.get("who", "").strip() or None
-        said = (gate_id, form.get("decision", ""), note.strip() or None, who)
-        try:
-            await run_in_threadpool(self.api.resolve_gate, *said)
-        except NoGateError as error:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
-        except GateError as error:
-            return await self._shown(request, HTTPStatus.CONFLICT, str(error), note)
-        return RedirectResponse(f"/gates/{gate_id}", HTTPStatus.SEE_OTHER)
-
-    async def _shown(
-        self, request: Request, status: int = HTTPStatus.OK, error: str = "", note: str = ""
-    ) -> Response:
         state = await run_in_threadpool(self.renderer.state)
         try:
             card = await run_in_threadpool(self.card, request.path_params["id"])
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
-        content = self.shared(request) | {
-            "card": card,
-            "error": error,
-            "note": note,
-            "state": state,
-        }
-        return await self.renderer.answer(request, "gate.html.j2", status=status, **content)
+        refusal = self.refusal(request)
+        here = url(f"/gates/{card.gate.id}", refused=request.query_params.get("refused"))
+        about = {"card": card, "state": state, "refusal": refusal, "here": here}
+        content = self.shared(request) | about
+        return await self.renderer.answer(request, "gate.html.j2", **content)
+
+    async def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
+        """Decide on a gate, and lead to it; what cannot be is said there, and the note is kept."""
+        gate_id, sent = request.path_params["id"], DecisionForm.of(form)
+        try:
+            key = await run_in_threadpool(self.decide, gate_id, sent, request.scope.get(WHO))
+        except NoGateError as error:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+        response = RedirectResponse(url(f"/gates/{gate_id}", refused=key), HTTPStatus.SEE_OTHER)
+        self.renderer.sessions.keep_name(request, response, sent.who)
+        return response
+
+    def decide(self, gate_id: str, sent: DecisionForm, who: str | None) -> str:
+        """Decide on a gate; returns the key of the refusal, empty where it was carried out.
+
+        Raises:
+            NoGateError: if there is no such gate.
+        """
+        try:
+            sent.check()
+            note = sent.note.strip() or None
+            self.api.resolve_gate(gate_id, sent.decision, note, who or sent.who or None)
+        except NoGateError:
+            raise
+        except GateError as error:
+            gate = self.api.gate_details(gate_id).gate
+            is_over = gate.status != "open" or gate.decision is not None
+            why = why_late(gate, sent.decision) if is_over else str(error)
+            return self.refusals.keep(gate_id, Refusal(why, sent))
+        return ""
+
+    async def to_gate(self, request: Request) -> Response:
+        """Lead whoever opens the address of a form to the gate of the form."""
+        return RedirectResponse(f"/gates/{request.path_params['id']}", HTTPStatus.SEE_OTHER)
+
+    def refusal(self, request: Request) -> Refusal:
+        """Return why the decision was refused after which a page is shown."""
+        key = request.query_params.get("refused", "")
+        return self.refusals.of(request.path_params["id"], key)
 
     def card(self, gate_id: str) -> GateCard:
         """Return the card of a gate.
@@ -112,5 +148,10 @@ class GatePages:
     def shared(self, request: Request) -> dict[str, Any]:
         """Return what every page of a gate is made with."""
         bounds = {"note_max": NOTE_CHARS_MAX, "who_max": WHO_CHARS_MAX}
-        who = request.scope.get(WHO)
-        return {"decisions": DECISION_TEXTS, "links": self.links, "who": who} | bounds
+        about = {
+            "decisions": DECISION_TEXTS,
+            "links": self.links,
+            "who": request.scope.get(WHO),
+            "typed_name": self.renderer.sessions.name_of(request),
+        }
+        return about | bounds

@@ -14,12 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from looptrace.analyzer.detect.rule_plugins import every_rule
+from looptrace.analyzer.report.wording import count_text, duration_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.settings.webhook import VARIABLE, Webhook
 from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.server import metrics
-from looptrace.collector.server.receiver.receiver_metrics import Instrument
+from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
 from looptrace.collector.server.service import Service
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
@@ -70,7 +71,11 @@ class Operations:
         entries.sort(key=lambda entry: (not entry.is_on, entry.name))
         overrides = len(self.settings.policy.rule_set.overrides)
         return await self.renderer.answer(
-            request, "rules.html.j2", rules=entries, overrides=overrides
+            request,
+            "rules.html.j2",
+            rules=entries,
+            overrides=overrides,
+            named=request.query_params.get("name", ""),
         )
 
     async def in_force(self, request: Request) -> Response:
@@ -133,17 +138,34 @@ class Operations:
         )
 
 
-def _groups(
-    instruments: Iterable[Instrument],
-) -> dict[str, list[tuple[Instrument, str, float]]]:
-    """Return the numbers of instruments by part, with their labels; the store tells some."""
-    groups: dict[str, list[tuple[Instrument, str, float]]] = {}
+def _groups(instruments: Iterable[Instrument]) -> dict[str, list[tuple[Instrument, str, str]]]:
+    """Return the numbers of instruments by part, as text with its unit, and their labels."""
+    groups: dict[str, list[tuple[Instrument, str, str]]] = {}
     for instrument in instruments:
         group = instrument.name.split(".")[1]
-        for values, number in instrument.read().items():
+        numbers = instrument.read()
+        if instrument.kind == "histogram":
+            numbers = _mean_of(numbers)
+        for values, number in numbers.items():
             if number or not values:  # Of many reasons those that there were.
-                groups.setdefault(group, []).append((instrument, ", ".join(values), number))
+                row = (instrument, ", ".join(values), _with_unit(instrument.name, number))
+                groups.setdefault(group, []).append(row)
     return groups
+
+
+def _mean_of(numbers: Values) -> Values:
+    """Return the mean of a histogram, labelled with the count; nothing where it counted nothing."""
+    count = max(
+        (number for values, number in numbers.items() if values != (metrics.SUM,)), default=0
+    )
+    return {(f"on average, of {count:.0f}",): numbers[metrics.SUM,] / count} if count else {}
+
+
+def _with_unit(name: str, number: float) -> str:
+    """Write a number with the unit with which the name of its instrument ends."""
+    if name.endswith("seconds"):
+        return duration_text(number) if number else "0 s"
+    return f"{count_text(number)} bytes" if name.endswith("bytes") else count_text(number)
 
 
 def _entry(kind: type[Rule], rule: Rule | None) -> RuleEntry:

@@ -72,10 +72,12 @@ class Overview:
         answers = ask_each(store_dir, {name: query.sql for name, query in loaded.items()})
         with reader.open_gates(store_dir) as gates:
             metrics = metrics_of(gates, reader.worked(store_dir))
+            open_count = gates.count("open")  # Also of tasks whose turns were deleted.
         agents = [row for row in answers["agents_that_loop"] if row["looping_tasks"]]
         return {
             "as_of_ns": time.time_ns(),
             "metrics": metrics,
+            "open_count": open_count,
             "purposes": {name: query.purpose for name, query in loaded.items()},
             "gates_by_day": answers["gates_by_day"][-DAYS_MAX:],
             "cost_by_day": answers["loop_cost_by_day"][-DAYS_MAX:],

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -123,6 +124,7 @@ def environment() -> Environment:
     }
     environment.filters |= {
         "block": block,
+        "code_spans": code_spans,
         "count": count_text,
         "loop_cost": loop_cost_text,
         "counted": counted,
@@ -144,6 +146,14 @@ def url(path: str, **query: Any) -> str:
     """Return a path with a query; what is empty is left out."""
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def code_spans(text: str) -> Markup:
+    """Return a text of looptrace's own with what stands between backticks as code."""
+    parts = [escape(part) for part in text.split("`")]
+    shown = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
+    parts[1::2] = shown
+    return Markup("").join(parts)
 
 
 def block(text: str) -> str:

@@ -13,13 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from looptrace.analyzer.text.display import plain
 from looptrace.collector.server.access import Access, known_token, token_of
+from looptrace.collector.store.gates import WHO_CHARS_MAX
 
 SESSION_COOKIE, FORM_COOKIE = "looptrace_session", "looptrace_form"
+# The name that somebody typed with a decision, so that the next form has it.
+NAME_COOKIE = "looptrace_name"
 _SESSION_USE, _FORM_USE = b"looptrace page session ", b"looptrace page form "
 _HOUR_S = 3_600
 _NONCE_BYTES = 18
@@ -81,8 +86,9 @@ class Sessions:
         return True
 
     def sign_out(self, response: Response) -> None:
-        """Take the cookie away."""
-        response.delete_cookie(SESSION_COOKIE, **self._attributes())
+        """Take the cookies away that are of one person."""
+        for name in (SESSION_COOKIE, NAME_COOKIE):
+            response.delete_cookie(name, **self._attributes())
 
     def form_sign(self, nonce: str) -> str:
         """Return what a form holds for the browser with this cookie."""
@@ -104,6 +110,16 @@ class Sessions:
         """Let the browser keep the cookie of forms, where it has none."""
         if request.cookies.get(FORM_COOKIE) != nonce:
             response.set_cookie(FORM_COOKIE, nonce, _FORM_S, **self._attributes())
+
+    def name_of(self, request: Request) -> str:
+        """Return the name that was typed in this browser with the last decision."""
+        return plain(unquote(request.cookies.get(NAME_COOKIE, "")), WHO_CHARS_MAX)
+
+    def keep_name(self, request: Request, response: Response, name: str) -> None:
+        """Let the browser keep a name that was typed."""
+        if name and name != self.name_of(request):
+            value = quote(name[:WHO_CHARS_MAX].encode("utf-8", "replace"))
+            response.set_cookie(NAME_COOKIE, value, _FORM_S, **self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
         secure = self.access.cert_file is not None

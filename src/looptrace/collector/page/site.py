@@ -47,9 +47,7 @@ ASSETS = "/assets/{digest}/{name}"
 _OPEN = (SIGN_IN, "/assets/", f"{decision_links.PATH}/")
 _FORM = "application/x-www-form-urlencoded"
 _FIELDS_MAX = 20
-_WRONG_TOKEN = (
-    "This is not a token of this server. Look where the server was started, and try again."  # noqa: S105
-)
+_WRONG_TOKEN = "This is not a token of this server. Ask the person who started it, and try again."  # noqa: S105
 _FOREIGN_FORM = (
     "This form was not opened in this browser, or its cookie is gone. Nothing was changed. "
     "Go back, reload the page, and send it again."
@@ -143,6 +141,7 @@ class Site:
             _get(DECIDE, decisions.ask),
             self._post(DECIDE, decisions.decide),
             _get("/gates/{id}", gates.gate),
+            _get("/gates/{id}/resolve", gates.to_gate),
             self._post("/gates/{id}/resolve", gates.resolve),
             _get("/tasks", tasks.all),
             _get("/task", tasks.task),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from threading import Lock
@@ -15,6 +15,7 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.collector.server.warming import WARMING_TURNS_MAX, nearest_loops
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_metrics import standing_of
+from looptrace.collector.store.gates import StoredGate
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -108,17 +109,21 @@ class TaskList:
         findings = reader.read_rows(
             self.store_dir, "findings", pl.lit(value=True), _FINDING_COLUMNS
         )
+        tasks = reader.read_tasks(self.store_dir)
         with reader.open_gates(self.store_dir) as gates:
             standing = standing_of(gates).select("task", "status")
+            open_gates = gates.gates("open")
         table = (
-            reader.read_tasks(self.store_dir)
+            pl.concat([tasks, _without_turns(open_gates, tasks)], how="diagonal_relaxed")
             .join(_loops_by_task(findings), on="task", how="left")
             .join(standing, on="task", how="left")
             .with_columns(
+                pl.col("reason").fill_null(pl.col("gate_reason")),
                 pl.col("status").fill_null("active"),
                 pl.col("rules").fill_null(pl.lit([], pl.List(pl.String))),
-                pl.col("action", "reason").fill_null(""),
+                pl.col("action").fill_null(""),
             )
+            .with_columns(pl.col("reason").fill_null(""))
         )
         warming = self._warming(table)
         return table.join(warming, on="task", how="left").with_columns(
@@ -146,6 +151,17 @@ def _loops_by_task(findings: pl.DataFrame) -> pl.DataFrame:
         pl.col("reason").first(),
         rules=pl.col("rule").unique(maintain_order=True),
     )
+
+
+def _without_turns(gates: Sequence[StoredGate], tasks: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of the tasks that wait for a person and whose turns were deleted."""
+    rows = [
+        (gate.task, "", [gate.agent] if gate.agent else [], 0, 0, gate.opened_ns, gate.reason)
+        for gate in gates
+    ]
+    schema = {name: tasks.schema[name] for name in ("task", "service", "agents", "turns", "failed")}
+    schema |= {"last_ns": tasks.schema["last_ns"], "gate_reason": pl.String()}
+    return pl.DataFrame(rows, schema, orient="row").join(tasks, on="task", how="anti")
 
 
 def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:

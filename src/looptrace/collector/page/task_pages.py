@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -14,20 +15,31 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import Role
 from looptrace.analyzer.report.explanation import blind_rules, gate_reasons_of, reasons_of
 from looptrace.analyzer.report.html import (
     EventPlaces,
+    ShownEvent,
     TurnRow,
     places_in_round,
     shown_event,
     turn_row,
 )
 from looptrace.analyzer.report.strip import cycle_of, strip_of
-from looptrace.analyzer.report.wording import Group, grouped, place_of, shown_of
+from looptrace.analyzer.report.wording import (
+    Group,
+    counted,
+    grouped,
+    place_of,
+    reset_text,
+    shown_of,
+)
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.tuning.explain import explain
+from looptrace.collector.api_bodies import ShownTask
+from looptrace.collector.page.gate_cards import TOKENS_UNKNOWN
 from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskList
 from looptrace.collector.server.gates_api import GatesApi
@@ -55,6 +67,7 @@ class TurnLine:
     lane: int  # from 1
     seconds: float
     tokens: int
+    decision: str | None  # that the agent's own code recorded of a person, in place of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +125,11 @@ class TaskPages:
         agents = [agent for agent in steps["agent"].unique(maintain_order=True) if agent]
         last = turns.height if before is None else min(before, turns.height)
         first = max(0, last - TURNS_A_PAGE)
-        lines = self._lines(turns, first, last, agents, groups, events)
+        who = {gate.id: gate.resolved_by for gate in shown.gates}
+        lines = self._lines(turns, first, last, agents, groups, events, who)
         return {
             "task": shown,
+            "states": STATES,
             "groups": [(group, cycle_of(group.lead, turns)) for group in groups],
             "strip": strip_of(turns, leads, events) if steps.height else None,
             "agents": agents,
@@ -125,6 +140,9 @@ class TaskPages:
             "first_ns": turns["start_ns"].min() or 0,
             "last_ns": turns["end_ns"].max() or 0,
             "tokens": int(turns["input_tokens"].sum()) + int(turns["output_tokens"].sum()),
+            "has_tokens": not turns.select(TOKENS_UNKNOWN.all()).item(),
+            "standing": self._standing_of(shown, turns),
+            "event_ns": max((event.at_ns for event in events), default=0),
             "failed": int(steps["failed"].sum()),
             "lines": lines,
             "earlier": first,
@@ -132,6 +150,14 @@ class TaskPages:
             "is_newest": last == turns.height,
             "links": self.links,
         }
+
+    def _standing_of(self, shown: ShownTask, turns: pl.DataFrame) -> str:
+        """Return how a task stands, by its name in `STATES`."""
+        if shown.status != "active":
+            return "waiting"
+        idle_ns = self.tasks.rules.counting.idle_s * NS_PER_S
+        is_live = turns.select((pl.col("end_ns") > time.time_ns() - idle_ns).any()).item()
+        return "live" if is_live else "past"
 
     def _lines(
         self,
@@ -141,6 +167,7 @@ class TaskPages:
         agents: list[str],
         groups: Sequence[Group],
         events: list[GateEvent],
+        who: Mapping[str, str | None],
     ) -> list[TurnLine]:
         roles: dict[int, Role] = {}
         places: dict[int, str] = {}
@@ -149,7 +176,7 @@ class TaskPages:
             places |= places_in_round(group)
         decided: EventPlaces = {}
         for event in events:
-            decided.setdefault(place_of(event), []).append(shown_event(event))
+            decided.setdefault(place_of(event), []).append(_event_of(event, who))
         lane_of = {agent: min(lane, LANES_MAX) for lane, agent in enumerate(agents, start=1)}
         make = partial(turn_row, roles=roles, places=places, events=decided)
         return [
@@ -159,6 +186,7 @@ class TaskPages:
                 lane=lane_of.get(row["agent"], 1),
                 seconds=(row["end_ns"] - row["start_ns"]) / NS_PER_S,
                 tokens=(row["input_tokens"] or 0) + (row["output_tokens"] or 0),
+                decision=row["name"] if row["kind"] == "user" else None,
             )
             for offset, row in enumerate(turns[first:last].iter_rows(named=True))
             if row["kind"] != "switch"
@@ -185,10 +213,11 @@ class TaskPages:
         """Show how far each rule got in a task, and which setting would change that."""
         name = request.query_params.get("id", "")
         turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
-        if turns.is_empty():
+        if turns.is_empty() and self.api.shown_task(name, turns) is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
         content: dict[str, Any] = {"task": name, "turns_max": EXPLAINED_TURNS_MAX}
-        if turns.height <= EXPLAINED_TURNS_MAX:
+        content["turns"] = turns.height
+        if 0 < turns.height <= EXPLAINED_TURNS_MAX:
             async with self._explaining:
                 content |= await run_in_threadpool(self._why, turns)
         return await self.renderer.answer(request, "why.html.j2", **{"reasons": None} | content)
@@ -200,6 +229,22 @@ class TaskPages:
             "gates": gate_reasons_of(explanation),
             "blind": blind_rules(explanation),
         }
+
+
+def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
+    """Return an event of a task in the words of the page, with the name of who decided."""
+    shown = shown_event(event)
+    if event.type == "gate_resolved" and event.decision:
+        name = who.get(event.gate) or "somebody who gave no name"
+        return replace(shown, more=f" by {name}: {decision_text(event.decision)}")
+    if event.type == "counter_reset":
+        why = reset_text(event.reason)
+        return replace(
+            shown,
+            name="counts begin anew",
+            more=f": {why}, {counted(event.loop_count, 'repeat')} before",
+        )
+    return shown
 
 
 def _parts_of(row: dict[str, Any]) -> list[tuple[str, str]]:

@@ -218,6 +218,8 @@ def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Find
 def read_tasks(store_dir: Path) -> pl.DataFrame:
     """Read each task that has turns: a row with what is counted of these.
 
+    `tokens` is null where no turn says how many it took.
+
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
@@ -227,7 +229,9 @@ def read_tasks(store_dir: Path) -> pl.DataFrame:
         agents=pl.col("agent").filter(pl.col("agent") != "").unique(maintain_order=True),
         turns=IS_STEP.sum(),
         failed=pl.col("failed").sum(),
-        tokens=pl.sum_horizontal(_TOKEN_COLUMNS).sum(),
+        tokens=pl.when(pl.any_horizontal(pl.col(_TOKEN_COLUMNS).is_not_null()).any()).then(
+            pl.sum_horizontal(_TOKEN_COLUMNS).sum()
+        ),
         first_ns=pl.col("start_ns").min(),
         last_ns=pl.col("end_ns").max(),
     )

@@ -25,12 +25,43 @@
     const kinds = (main()?.dataset.live || "").split(" ");
     if (kind && !kinds.includes(kind)) return;
     if (!force && isWriting()) {
-      say("Something changed.", true);
+      say(kind === "turns" ? "New turns came." : "A gate was opened or decided.", true);
+      if (kind !== "turns") lookAtOwnGates();
       return;
     }
     say("", false);
     main().dispatchEvent(new CustomEvent("refresh"));
   }
+
+  // Whoever writes a note for a gate learns at once that somebody else has decided on it.
+  async function lookAtOwnGates() {
+    for (const form of document.querySelectorAll("form.decide[data-gate]")) {
+      const area = form.querySelector("textarea");
+      if (area.value === area.defaultValue) continue;
+      const answer = await fetch(form.dataset.gate);
+      if (!answer.ok) continue;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (fresh.querySelector("form.decide")) continue;
+      form.querySelector("button").disabled = true;
+      say("Somebody else has decided on this gate: your decision would not be carried out. "
+        + "Copy your note before you look.", true);
+    }
+  }
+
+  // The button names the act, and a browser asks for a note without which the server refuses.
+  function prepare(form) {
+    const chosen = form.querySelector("input[name=decision]:checked");
+    const act = form.querySelector(".act");
+    const decision = chosen?.value || form.dataset.decision;
+    const note = form.querySelector("textarea");
+    const isNeeded = decision === "continue" && !note.value.trim()
+      && !form.querySelector("input[name=without_note]").checked;
+    note.setCustomValidity(isNeeded
+      ? "Write what the agent should do otherwise, or tick “Go on without a note” below." : "");
+    if (chosen && act) act.textContent = chosen.closest("label").querySelector("strong").textContent;
+  }
+
+  const prepareAll = () => document.querySelectorAll("form.decide").forEach(prepare);
 
   // A browser keeps few connections to one server, so that a hidden page gives its own back.
   function follow() {
@@ -84,7 +115,15 @@
     const title = document.title.replace(/^\(\d+\) /, "");
     document.title = count ? `(${count[0]}) ${title}` : title;
     ages();
+    prepareAll();
   });
+  for (const kind of ["change", "input"]) {
+    document.addEventListener(kind, (event) => {
+      const form = event.target.closest("form.decide");
+      if (form) prepare(form);
+    });
+  }
   setInterval(ages, AGO_MS);
+  prepareAll();
   follow();
 })();

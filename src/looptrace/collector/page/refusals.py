@@ -1,0 +1,91 @@
+"""Decisions that were not carried out: why, and the form as it was sent, until it is shown."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from looptrace.analyzer.gates.decisions import GateError, decision_text
+from looptrace.analyzer.text.times import utc_s
+from looptrace.bounded_dict import BoundedDict
+from looptrace.collector.store.gates import StoredGate
+
+# Forms that are kept until their page has asked for them; more would be of nobody who still looks.
+_KEPT_MAX = 200
+_KEY_BYTES = 12
+_NEEDS_NOTE = (
+    "Nothing was decided: without a note the agent is likely to fail in the same way again. "
+    "Write what it should do otherwise, or tick “Go on without a note”."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionForm:
+    """What somebody sent to decide on a gate."""
+
+    decision: str = ""
+    note: str = ""
+    who: str = ""
+    without_note: bool = False
+
+    @classmethod
+    def of(cls, form: Mapping[str, str]) -> DecisionForm:
+        """Return the fields of a form, with the lines of a note as they were typed."""
+        return cls(
+            form.get("decision", ""),
+            form.get("note", "").replace("\r\n", "\n"),
+            form.get("who", "").strip(),
+            bool(form.get("without_note")),
+        )
+
+    def check(self) -> None:
+        """Refuse to let an agent go on with another approach that nobody has named.
+
+        Raises:
+            GateError: if the note is missing and was not left out on purpose.
+        """
+        if self.decision == "continue" and not self.note.strip() and not self.without_note:
+            raise GateError(_NEEDS_NOTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a decision was not carried out, and the form that asked for it."""
+
+    why: str = ""
+    form: DecisionForm = field(default_factory=DecisionForm)
+
+
+NOT_REFUSED = Refusal()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """The last refusals, each under a key that only the browser that sent the form gets."""
+
+    _kept: BoundedDict[tuple[str, str], Refusal] = field(
+        default_factory=lambda: BoundedDict(_KEPT_MAX)
+    )
+
+    def keep(self, gate_id: str, refusal: Refusal) -> str:
+        """Keep a refusal for the page of its gate; returns the key to it."""
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        self._kept[gate_id, key] = refusal
+        return key
+
+    def of(self, gate_id: str, key: str) -> Refusal:
+        """Return a refusal; one that is kept no longer is as good as none."""
+        return self._kept.get((gate_id, key), NOT_REFUSED)
+
+
+def why_late(gate: StoredGate, decision: str) -> str:
+    """Write that a decision came too late, who decided before, what, and when."""
+    lost = f"Your decision “{decision_text(decision)}” was not carried out"
+    if gate.status == "withdrawn":
+        return f"{lost}: the gate was withdrawn."
+    if gate.decision is None:
+        return f"{lost}: a message in the trace had resolved the gate."
+    who = gate.resolved_by or "Somebody who gave no name"
+    when = "a moment ago" if gate.resolved_ns is None else f"at {utc_s(gate.resolved_ns)} UTC"
+    return f"{lost}: {who} had decided “{decision_text(gate.decision)}” {when}."
