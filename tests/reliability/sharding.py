@@ -133,6 +133,7 @@ class Cluster:
         with ThreadPoolExecutor(SERVERS) as pool:  # What a log holds is stored by the next start.
             self.servers[:] = pool.map(self.begin, range(len(self.ports)))
         until(lambda: self.sum("looptrace_log_spans") == 0)
+        self.quiet()
         for server in self.servers:
             server.stop()
 

@@ -368,14 +368,17 @@ def _port_error(host: str, port: int, option: str, reason: str) -> str:
 
 def _on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
+    is_stopping = False
 
-    def first() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, os._exit, 1)
+    def heard() -> None:  # Two signals may have come before the first is heard.
+        nonlocal is_stopping
+        if is_stopping:
+            os._exit(1)
+        is_stopping = True
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, first)
+        loop.add_signal_handler(number, heard)
 
 
 def _stop(http: _Http, changes: Changes) -> None:
