@@ -1,4 +1,5 @@
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from tests.paths import ROOT
 TURNS = 20_000
 SEEDS = (1, 2, 3)
 SPANS = 3_000
+MEASURED_AGAIN_MAX = 2
 
 # About 12 % of the sessions are given a loop; 20,000 turns are only some 500 sessions.
 SHARE_MIN, SHARE_MAX = 0.08, 0.17
@@ -132,16 +134,27 @@ def test_settings_of_the_plain_loop_are_those_of_the_rules() -> None:
 
 
 def test_no_ratio_fell_to_a_half() -> None:
-    """Everything is at least half as fast, beside a plain way, as when it was recorded."""
+    """Everything is at least half as fast, beside a plain way, as when it was recorded.
+
+    What a crowded machine slows down once is measured again; code that is slow stays slow.
+    """
     recorded = json.loads((ROOT / "docs/benchmarks.json").read_text(encoding="utf-8"))["smoke"]
-    measured = smoke.ratios()
-    assert measured.keys() == recorded.keys()
-    slow = {
+    best = smoke.ratios()
+    assert best.keys() == recorded.keys()
+    for _ in range(MEASURED_AGAIN_MAX):
+        if not _slow(best, recorded):
+            break
+        again = smoke.ratios()
+        best = {name: max(ratio, again[name]) for name, ratio in best.items()}
+    assert not _slow(best, recorded)
+
+
+def _slow(measured: Mapping[str, float], recorded: Mapping[str, float]) -> dict[str, str]:
+    return {
         name: f"{ratio:.3g}, recorded {recorded[name]:.3g}"
         for name, ratio in measured.items()
         if ratio * smoke.SLOWER_MAX < recorded[name]
     }
-    assert not slow
 
 
 @pytest.mark.slow
