@@ -1,4 +1,4 @@
-"""A real S3 server on loopback: SeaweedFS, whose program comes as a package of PyPI.
+"""A real S3 server on loopback: SeaweedFS, whose program comes as a Python package.
 
 It checks signatures and the conditions of puts, and keeps objects on disk. What it would report to
 its makers is off, and so is what it would serve beside S3.

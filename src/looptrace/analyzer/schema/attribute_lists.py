@@ -1,7 +1,7 @@
 """Attributes of spans as columns: lists of names and values, beside the JSON text of the table.
 
-A reader that makes columns of bytes leaves attributes as lists, because to write JSON and read it
-again takes longer than all else that is done to them. What is stored has JSON text.
+A reader that makes columns of bytes leaves attributes as lists, because an analysis would read the
+JSON again that the reader wrote. What is stored has JSON text.
 """
 
 from __future__ import annotations

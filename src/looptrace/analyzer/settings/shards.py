@@ -50,17 +50,17 @@ class ShardSettings:
         str,
         Meta(
             max_length=URL_CHARS_MAX,
-            description="The one of `routing_attributes` by which a Collector's load-balancing "
-            "exporter shares, such as session.id; since May 2026 it counts the name with the "
-            "value. Empty for an older one, and where there is none.",
+            description="The attribute in `routing_attributes` of a Collector's load-balancing "
+            "exporter, such as session.id; since May 2026 the exporter hashes the name with the "
+            "value. Empty for an older exporter, and without one.",
         ),
     ] = ""
     former_urls: Annotated[
         tuple[_Text, ...],
         Meta(
             max_length=SHARDS_MAX,
-            description="The urls before their number changed, for as long as sessions of then go "
-            "on: each stays on the server that has it.",
+            description="The urls before their number changed, while sessions from that time go "
+            "on; each such session stays on its server.",
         ),
     ] = ()
     former_names: Annotated[
