@@ -74,8 +74,9 @@ from looptrace.bounded_dict import BoundedDict
 _COMPARED = ("tool", "handoff", "attempt", "switch")
 _READ = ("name", "subtask", "arguments", "result", "error", "error_type", "trace_hash")
 
-# Fingerprints by columns that are known by what they are made of, because failures come again.
-KNOWN_MAX = 1_000
+# Fingerprints that are known by what they are made of: failures come again, and so do all turns of a
+# trace when its last span names the agent.
+KNOWN_MAX = 4_000
 _MADE = (
     *("tests_failed", "tests_total", "coverage", "failed", "error_type", "error", "error_kind"),
     *("location", "trace_hash", "call", "outcome", "signature", "response", "talks_on"),
@@ -95,13 +96,17 @@ class LiveFingerprints:
 
     def turns(self, rows: Sequence[Row]) -> list[Turn]:
         """Return the turns of rows in their order, as `signatures.add_fingerprints` does."""
-        made = [single_fingerprint(row, self._sameness) for row in rows]
-        left = {place: _key(rows[place]) for place, found in enumerate(made) if found is None}
-        new = {key: rows[place] for place, key in left.items() if key not in self._known}
-        known = {key: self._known[key] for key in left.values() if key in self._known}
-        known |= zip(new, self._by_columns(list(new.values())), strict=True)
-        self._known.update(known)
-        whole = ({**row, **(made[n] or known[left[n]])} for n, row in enumerate(rows))
+        keys = list(map(_key, rows))
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
+        made: dict[int, Row] = {}
+        left: dict[int, Row] = {}
+        for key, row in new.items():
+            alone = single_fingerprint(row, self._sameness)
+            (left if alone is None else made)[key] = row if alone is None else alone
+        made |= zip(left, self._by_columns(list(left.values())), strict=True)
+        known = {key: self._known[key] for key in keys if key not in made} | made
+        self._known.update(made)
+        whole = ({**row, **known[key]} for key, row in zip(keys, rows, strict=True))
         return [tuple(map(row.get, TURN_SCHEMA)) for row in whole]
 
     def _by_columns(self, rows: Sequence[Row]) -> Sequence[Row]:
