@@ -74,7 +74,7 @@ from looptrace.bounded_dict import BoundedDict
 _COMPARED = ("tool", "handoff", "attempt", "switch")
 _READ = ("name", "subtask", "arguments", "result", "error", "error_type", "trace_hash")
 
-# Fingerprints that are known by what they are made of: failures come again, and so do all turns of a
+# Fingerprints that are known by what they are made of: failures come again, as do all turns of a
 # trace when its last span names the agent.
 KNOWN_MAX = 4_000
 _MADE = (
