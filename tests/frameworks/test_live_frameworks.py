@@ -91,16 +91,23 @@ class Run:
 
 
 def python(arguments: list[str], folder: Path) -> tuple[str, str]:
-    """Run Python in a folder; returns what it printed, and what it did on the network."""
+    """Run Python in a folder; return what it printed, and what it did on the network.
+
+    The folder is its home: CrewAI keeps a database of runs, and the answer to a question that it
+    asks in a terminal, under the name of the folder in the home of the user.
+    """
     (folder / "sitecustomize.py").write_text(WITNESS, encoding="utf-8")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
         env={
-            **os.environ,
+            **inherited,
+            "HOME": str(folder),
             "PYTHONPATH": os.pathsep.join(map(str, [folder, ROOT, ROOT / "src"])),
             "WITNESSED": str(folder / "witnessed"),
         },
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
