@@ -1,6 +1,6 @@
 """The live engine of a server: it runs the rules on committed spans, and records events.
 
-The module is long because a restart takes the same steps for the backlog.
+It is long because a restart takes the same steps for the backlog.
 """
 
 from __future__ import annotations

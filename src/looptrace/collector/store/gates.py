@@ -3,7 +3,7 @@
 One transaction records an event with its pivot, its gate, its row in the outbox, and the state of
 its task; a kill at any time leaves all of them or none. Events are only ever added, each once by
 its id, so that recording the same turns again changes nothing. Events stay; the state of a task is
-that of the last detection. The module is long because all of this is one transaction.
+that of the last detection. It is long because all of this is one transaction.
 """
 
 from __future__ import annotations
