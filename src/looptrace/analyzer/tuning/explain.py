@@ -39,7 +39,7 @@ class Progress:
 
     @property
     def furthest(self) -> int | None:
-        """The index of the first turn with the highest count, among firing ones if there are any."""
+        """The index of the first turn with the highest count, among firing ones if any."""
         seen = [
             (attempts >= needed, attempts, -i)
             for i, (attempts, needed) in enumerate(zip(self.reached, self.needed, strict=True))
