@@ -38,7 +38,7 @@ BESIDE = (
 MIB = 2**20
 _SDK = "opentelemetry-sdk"
 TIMEOUT_S = 600
-TIMES = 3  # The least of so many counts, because the first one reads from the disk.
+TIMES = 3  # The least of this many times counts, because the first one reads from the disk.
 
 _TRACES = str(ROOT / "examples/traces")
 _COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -56,7 +56,7 @@ _KNOWS_OBJECTS = """
 from looptrace.collector.store.objects.client import Objects
 Objects("s3://bucket/store")
 """
-# What shows that an extra is whole, beside its import.
+# The commands that show that an extra is complete, beside its import.
 USES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "": (("python", "-c", "import looptrace; looptrace.instrument"),),
     "analyzer": _COMMANDS,
@@ -81,7 +81,7 @@ class BrokenEnvironmentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What one environment takes: packages beside pip, their size, and the times in seconds."""
+    """The cost of one environment: packages beside pip, their size, and the times in seconds."""
 
     python: str
     extra: str
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def _try_beside(names: Sequence[str], wheel: Path, folder: Path) -> int:
-    """Print how each does beside looptrace; returns how many come in another version, or fail."""
+    """Print each distribution beside looptrace; return how many get another version, or fail."""
     _run([sys.executable, "-m", "venv", str(folder / "resolver")], folder)
     _run([str(folder / "resolver/bin/pip"), "install", "--quiet", "uv"], folder)
     failed = 0
@@ -145,7 +145,7 @@ def _try_beside(names: Sequence[str], wheel: Path, folder: Path) -> int:
 
 
 def _resolved(asked: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return the versions of the distributions that these need, by their names."""
+    """Return the versions of all distributions that these need, by name."""
     (folder / "asked.txt").write_text("\n".join(asked), encoding="utf-8")
     options = ("--quiet", "--no-header", "--no-annotate", "--python", sys.executable)
     lines = _run([_uv(folder), "pip", "compile", *options, "asked.txt"], folder).splitlines()
@@ -155,7 +155,7 @@ def _resolved(asked: Sequence[str], folder: Path) -> dict[str, str]:
 def _installed(
     asked: Sequence[str], uses: Sequence[tuple[str, ...]], folder: Path
 ) -> tuple[float, float]:
-    """Install these, use them, and remove them; returns their MiB and the seconds of an import."""
+    """Install these, use them, and remove them; return their MiB and the seconds of an import."""
     environment = folder / "beside"
     python = str(environment / "bin/python")
     try:
@@ -216,7 +216,7 @@ def environment_of(python: str, extra: str, wheel: Path, folder: Path) -> Enviro
 
 
 def _works(python: str, folder: Path) -> bool:
-    """Say whether there is such a Python; what stands in the path may only name one."""
+    """Return whether this Python runs; a program in the path may only be a placeholder."""
     try:
         _run([python, "--version"], folder)
     except BrokenEnvironmentError:
