@@ -24,7 +24,7 @@ NANOSECONDS = 1_000_000_000
 ID_FIELDS = {"traceId", "spanId", "parentSpanId"}
 CLOSING_S = 0.001  # How much later than its last child a parent ends.
 
-# As SDKs name a service that nobody has named, whose sessions go by their ids alone.
+# The SDKs' name of a service without one; its sessions are named by their ids alone.
 UNNAMED = "unknown_service:agent"
 
 

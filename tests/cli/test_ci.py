@@ -57,7 +57,7 @@ def test_sarif() -> None:
 
 @pytest.fixture(params=["nightly_migration_loop.jsonl", ".", "a broken one"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return a path whose report has a loop, all loops of the examples, or what was not read."""
+    """Return a path whose report has one loop, all loops of the examples, or an unread file."""
     broken = tmp_path / "a broken one"
     broken.write_text('{"resourceSpans": [')
     return str(broken if request.param == broken.name else TRACES / request.param)

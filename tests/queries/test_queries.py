@@ -325,7 +325,7 @@ def test_every_attempt_is_kept(folder: Path) -> None:
 
 @requirement("B8")
 def test_the_status_of_a_task_is_that_of_its_last_attempt(folder: Path) -> None:
-    """What blocked an earlier attempt blocks the last one no more."""
+    """The blockers of an earlier attempt no longer block the last one."""
     page, shop = sorted(rows_of(folder, "task_status"), key=lambda row: str(row["task"]))
     assert (page["attempts"], page["last_status"], page["last_blockers"]) == (3, "done", None)
     assert str(page["last_attempt"]) == "2026-03-04 09:00:03"
@@ -548,7 +548,7 @@ FORMS = ("table", "json", "csv")
 
 
 def test_a_long_table_is_cut_and_says_so(folder: Path) -> None:
-    """A terminal that scrolls for a minute helps nobody, and silence about it would mislead."""
+    """Nobody reads a terminal that scrolls for a minute, and silence about a cut would mislead."""
     sql = ["--sql", "SELECT range AS n FROM range(1001)", "--store", str(folder)]
     table, whole = run(*sql), run(*sql, "--format", "csv")
     assert "999" in table.stdout

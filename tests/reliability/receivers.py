@@ -132,11 +132,11 @@ class Process:
     pid: int
 
     def forget_peak(self) -> None:
-        """Let the most memory it ever had be what it has now."""
+        """Reset the peak of its memory to the current value."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5", "utf-8")
 
     def kib(self, what: str) -> int:
-        """Read a figure of its memory: VmRSS is what it has, VmHWM the most it ever had."""
+        """Read a figure of its memory: VmRSS is the current value, VmHWM the peak."""
         status = Path(f"/proc/{self.pid}/status").read_text("utf-8")
         line = next(line for line in status.splitlines() if line.startswith(f"{what}:"))
         return int(line.split()[1])

@@ -213,7 +213,7 @@ def test_it_does_not_start_open(access: Access, why: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost", "LOCALHOST."])
 def test_this_machine_alone_needs_nothing(host: str) -> None:
-    """P18: whoever tries looptrace out on one machine sets nothing up."""
+    """P18: a trial on one machine needs no set-up."""
     check_access(Access(host))
 
 

@@ -48,7 +48,7 @@ def shared() -> Iterator[Process]:
 
 @pytest.fixture
 def warm(shared: Process) -> Process:
-    """Give a receiver whose peak of memory is that of one test."""
+    """Return a receiver whose memory peak is that of one test."""
     shared.forget_peak()
     return shared
 

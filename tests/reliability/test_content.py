@@ -147,7 +147,7 @@ def test_the_search_would_find_them(spans: pl.DataFrame, tmp_path: Path) -> None
 
 
 def test_no_secret_reaches_reports(spans: pl.DataFrame, tmp_path: Path) -> None:
-    """P17: what is told of a store holds no more than the store."""
+    """P17: reports on a store have no more content than the store."""
     store = tmp_path / "store"
     ingest(spans, store, content="redacted")
 
@@ -179,7 +179,7 @@ def logged_spans(store: Path) -> str:
 
 
 def test_ingest_redacts_unless_told_otherwise(tmp_path: Path) -> None:
-    """P17: whoever gives no option keeps no secret."""
+    """P17: without an option no secret is stored."""
     trace = Trace()
     plant(trace, 0)
     path, store = tmp_path / "traces.jsonl", tmp_path / "store"
@@ -315,7 +315,7 @@ def test_no_text_takes_the_square_of_its_length(part: str) -> None:
 
 
 def test_card_numbers_are_redacted() -> None:
-    """A number whose check digit is right is taken for a payment card's."""
+    """A number with a correct check digit counts as that of a payment card."""
     done = redact_texts(_texts(["card 4111 1111 1111 1111", "378282246310005"]), KEY)
 
     assert not any(part in text for text in done for part in ("4111", "3782"))

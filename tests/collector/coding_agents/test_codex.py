@@ -55,7 +55,7 @@ def log(*items: Line) -> bytes:
 
 
 def test_a_session_that_loops_is_found_and_one_that_works_is_not() -> None:
-    """What stands above a command's output differs each time, and hides no loop."""
+    """The header above a command's output differs each time, and hides no loop."""
     assert rules([str(LOOP)]) == {"repeated_call", "repeated_failure", "signature_repeat"}
     assert rules([str(HEALTHY)]) == set()
 
@@ -221,7 +221,7 @@ def test_bad_lines_are_reported_and_the_rest_is_read(write: Write) -> None:
 
 @pytest.mark.parametrize("odd", [None, 7, "text", [], [None], {"a": 1}])
 def test_odd_contents_raise_nothing(odd: Any, write: Write) -> None:
-    """The format is nobody's promise."""
+    """The format is not documented."""
     kinds = ("message", "function_call", "function_call_output", "web_search_call", odd)
     events = ("token_count", "user_message", "turn_aborted", odd)
     items = [

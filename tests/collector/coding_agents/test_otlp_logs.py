@@ -248,7 +248,7 @@ def test_other_records_are_passed_over() -> None:
 
 
 def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
-    """A receiver refuses a request that is none, and a bad record costs only itself."""
+    """A receiver refuses an invalid request, and a bad record costs only itself."""
     good = in_json([codex(0, "user_prompt", prompt="Go.")])
     bad = good.replace(str(START_NS).encode(), b"soon")
     late = in_json([codex(10**13, "user_prompt", prompt="Go.")])

@@ -106,7 +106,7 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("packing", PACKINGS)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_spans(write: Write, form: str, packing: str) -> None:
-    """Names lie, so the form is told by content; a loop is a loop in every form."""
+    """Names can be wrong, so the content decides the form; a loop is a loop in every form."""
     found = read_spans([write("traces.txt", PACKINGS[packing](FORMS[form]))])
 
     assert found.skipped == ()
@@ -206,7 +206,7 @@ def test_cut_off_packing_is_one_line(write: Write, pack: object) -> None:
 
 
 def test_decompression_bomb_is_one_line(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came before the bomb is read, what comes in other files too."""
+    """Data before the bomb is read, and so are other files."""
     monkeypatch.setattr(sources, "TRUSTED_BYTES", 1 << 20)
     bomb = gzip.compress(line(span(1)) + b"{" * (64 << 20))
     found = read_spans([write("bomb.gz", bomb), write("b.json", line(span(2)))])

@@ -157,7 +157,7 @@ def test_root_has_no_parent(parent: str | None) -> None:
 
 
 def test_missing_resource_and_scope_are_unknown() -> None:
-    """Spans count even where nobody said what made them."""
+    """Spans without a resource or scope count."""
     (made,) = rows({"resourceSpans": [{"scopeSpans": [{"spans": [AGAIN]}]}]})
 
     assert (made["service"], made["scope"]) == (None, None)
@@ -294,7 +294,7 @@ def test_half_surrogates_are_no_error() -> None:
 
 
 def test_array_holds_requests() -> None:
-    """A request that is none is named by its place in the array."""
+    """An invalid request is named by its place in the array."""
     out = decoded([request(span(1)), {"a": 1}, 5, request(span(2))])
 
     assert len(out.rows) == 2
@@ -319,7 +319,7 @@ def test_array_holds_requests() -> None:
     ],
 )
 def test_foreign_text_is_named(text: str | bytes, expected: str) -> None:
-    """Who passes the wrong file must see which one."""
+    """A user who passes the wrong file must see which one."""
     (problem,) = decoded(text).problems
 
     assert problem.foreign

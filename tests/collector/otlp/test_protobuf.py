@@ -150,7 +150,7 @@ def test_other_signals_are_one_line() -> None:
 
 @pytest.mark.parametrize("garbage", [b"\x0f", b"\x0b", b"\x78" + b"\xff" * 11])
 def test_garbage_after_a_request_is_reported(garbage: bytes) -> None:
-    """What was read before stands."""
+    """The spans read before are kept."""
     out = decode_message("t.pb", Frame(0, exported().SerializeToString() + garbage))
 
     assert len(out.rows) == SPANS

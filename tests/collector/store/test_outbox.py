@@ -94,7 +94,7 @@ def out(path: Path) -> Iterator[Outbox]:
 def test_filters_choose_what_is_sent(
     path: Path, out: Outbox, filters: dict[str, tuple[str, ...]], wanted: list[int]
 ) -> None:
-    """A resolution goes to whoever was told of its gate; what an event does not say fits none."""
+    """A resolution goes to the webhooks that got its gate; missing fields match no filter."""
     hook = replace(HOOK, **filters)  # type: ignore[arg-type]
     events = [
         event(1),
