@@ -29,7 +29,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def listed(folder: Path, *more: str) -> list[dict[str, Any]]:
-    """Give the gates that are listed."""
+    """Return the listed gates."""
     result = run("gates", "list", folder, "--format", "json", *more)
     assert result.exit_code == 0
     found: list[dict[str, Any]] = json.loads(result.stdout)
@@ -38,7 +38,7 @@ def listed(folder: Path, *more: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a store with one gate."""
+    """Return a store with one gate."""
     writer.ingest(spans_of(looping("s1")), tmp_path / "s")
     return tmp_path / "s"
 

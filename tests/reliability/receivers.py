@@ -78,7 +78,7 @@ class Receiver:
 
 @contextmanager
 def intake(limits: Limits | None = None) -> Iterator[Receiver]:
-    """Give what takes requests, without a server."""
+    """Return the pipeline of requests, without a server."""
     sink = Memory()
     one = Pipeline(sink, limits or Limits(), ReceiverCounts())
     try:
@@ -159,7 +159,7 @@ def process(limits: Limits | None = None) -> Iterator[Process]:
 
 
 def sample(*names: str) -> ExportTraceServiceRequest:
-    """Give a request with one span a name, with an attribute of each kind, an event and a link."""
+    """Return a request with a span for each name, with all kinds of attributes, event and link."""
     request = ExportTraceServiceRequest()
     resource = request.resource_spans.add()
     resource.resource.attributes.add(key="service.name").value.string_value = "shop"

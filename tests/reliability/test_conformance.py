@@ -51,7 +51,7 @@ SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    """Give a receiver that all tests of this file share."""
+    """Return a receiver that all tests of this file share."""
     with running(LIMITS) as one:
         yield one
 
@@ -74,13 +74,13 @@ def post(
 
 
 def json_request(*spans: Any, **fields: Any) -> bytes:
-    """Give a request in JSON, with spans as they are given."""
+    """Return a request in JSON, with spans as they are given."""
     resource_spans = [{"scopeSpans": [{"spans": list(spans)}]}]
     return json.dumps({"resourceSpans": resource_spans, **fields}).encode()
 
 
 def json_span(name: str = "call", **fields: Any) -> dict[str, Any]:
-    """Give a span in JSON; `fields` replace its fields."""
+    """Return a span in JSON; `fields` replace its fields."""
     span = {"traceId": TRACE, "spanId": "0102030405060708", "name": name}
     return {**span, "startTimeUnixNano": "1000", "endTimeUnixNano": "2000", **fields}
 

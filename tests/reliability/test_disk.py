@@ -115,7 +115,7 @@ def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a log with 12 requests as a killed server leaves it."""
+    """Return a log with 12 requests as a killed server leaves it."""
     folder = tmp_path_factory.mktemp("damage")
     log = IngestLog(folder / FILE_NAME, BYTES_MAX)
     for _ in range(12):

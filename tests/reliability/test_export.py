@@ -55,7 +55,7 @@ class Backend(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def spans(self) -> pl.DataFrame:
-        """Give the spans that came."""
+        """Return the spans that came."""
         frames = [Frame(0, body) for body in self.requests]
         rows = [row for frame in frames for row in decode_message("backend", frame).rows]
         return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.came.set()
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ KIB, MIB = 1 << 10, 1 << 20
 def answered(
     limits: Limits, body: bytes, kind: str = PROTO, packing: str = "", path: str = TRACES_PATH
 ) -> tuple[int, str]:
-    """Give the status of a body under some limits, and why it was refused, as it is counted."""
+    """Return the status of a body under some limits, and the counted reason of its refusal."""
     with intake(limits) as receiver:
         status, _ = asyncio.run(post(receiver.app, kind, packing, body, path))
         assert receiver.pipeline.in_flight.bytes_held == 0
@@ -46,7 +46,7 @@ def answered(
 
 
 def padded(size: int) -> bytes:
-    """Give a request of exactly so many bytes of JSON."""
+    """Return a request of exactly this many bytes of JSON."""
     return b"{}".ljust(size)
 
 
@@ -201,7 +201,7 @@ def connected(receiver: Receiver) -> Iterator[socket.socket]:
 
 
 def drip(client: socket.socket, data: bytes) -> tuple[bytes, float]:
-    """Send bytes one by one until the other side is done; gives its answer and the seconds."""
+    """Send bytes one by one until the other side is done; return its answer and the seconds."""
     client.settimeout(0.05)
     start, answer = time.monotonic(), b""
     for at in range(len(data)):

@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def counted() -> list[Instrument]:
-    """Give instruments of all kinds."""
+    """Return instruments of all kinds."""
     counts = ReceiverCounts()
     counts.add("spans", 5)
     counts.add_refused(Reason.SLOW)

@@ -25,7 +25,7 @@ CONFLICT = 409
 
 
 def of(service: str, name: str = "", calls: int = 5) -> Trace:
-    """Give a looping trace of session 1 of a service."""
+    """Return a looping trace of session 1 of a service."""
     trace = Trace("1", service=service, name=f"{service}{name}")
     for _ in range(calls):
         call(trace)
@@ -33,7 +33,7 @@ def of(service: str, name: str = "", calls: int = 5) -> Trace:
 
 
 def asking(first: str, second: str) -> list[Trace]:
-    """Give one trace in which two services name session 1, with a span each."""
+    """Return one trace in which two services name session 1, with a span each."""
     traces = [Trace("1", service=service, name="shared") for service in (first, second)]
     call(traces[0])
     # Ids of spans go by their number in the trace: the second service's is the second.

@@ -161,7 +161,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Give a new world."""
+    """Return a new world."""
     path = tmp_path / "gates.db"
     GateStore.open(path).close()
     return World(path)

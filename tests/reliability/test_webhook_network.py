@@ -63,7 +63,7 @@ def send(request: WebhookRequest, http: Http | None = None) -> EndpointResponse:
 
 
 def to(url: str, *, allow: tuple[str, ...] = LOOPBACK) -> WebhookRequest:
-    """Give a small request."""
+    """Return a small request."""
     return WebhookRequest(url, {"webhook-id": "1"}, b"{}", allow)
 
 
@@ -396,7 +396,7 @@ time.sleep(60)
 
 
 def has_received(server: Server, count: int) -> bool:
-    """Say whether so many different events have come."""
+    """Return whether this many different events have come."""
     return len({name for _, name in server.hits}) >= count
 
 

@@ -44,7 +44,7 @@ def headers_of(body: bytes = BODY, at_s: int | None = None, *secrets: str) -> di
 
 
 def holds(body: bytes, headers: dict[str, str], secret: str = SECRET) -> bool:
-    """Say whether the reference implementation verifies it."""
+    """Return whether the reference implementation verifies it."""
     try:
         Verifier(secret).verify(body, headers, json_parse=False)
     except (WebhookVerificationError, ValueError):  # Malformed headers raise the latter.

@@ -412,7 +412,7 @@ def test_own(rows: list[Row], progress: bool) -> None:
 
 
 def is_poll(lane: Lane, place: int) -> bool:
-    """Say whether a call looks again at what it looked at before, having only looked and waited."""
+    """Return whether a call repeats an earlier look after nothing but looks and waits."""
     if not lane.looks[place] or lane.call[place] == UNKNOWN:
         return False
     backs = range(1, min(OWN_LOOKBACK, int(lane.position[place])) + 1)

@@ -199,7 +199,7 @@ class Page(HTMLParser):
             self.text += f"{data} "
 
     def all(self, tag: str) -> list[dict[str, str]]:
-        """Give the attributes of every element with this tag."""
+        """Return the attributes of every element with this tag."""
         return [attributes for name, attributes in self.elements if name == tag]
 
 

@@ -107,7 +107,7 @@ def turns_of_trace(made: Trace) -> pl.DataFrame:
 
 
 def rounds(count: int, model: str | None = "small-1", *, tokens: bool = True) -> pl.DataFrame:
-    """Give a task of rounds, a second each: a response of 100 + 10 tokens, a failing call."""
+    """Return a task of rounds, a second each: a response of 100 + 10 tokens, a failing call."""
     made = Trace("stuck")
     answer = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "Again."}]}])
     used = {"gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 10}

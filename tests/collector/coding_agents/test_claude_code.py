@@ -18,7 +18,7 @@ LOOP, HEALTHY = SESSIONS / "claude_code_loop.jsonl", SESSIONS / "claude_code_ok.
 
 
 def said(number: int, kind: str, content: Any, **more: Any) -> Line:
-    """Give the line of one message; its number is its time in seconds, and its id."""
+    """Return the line of one message; its number is its time in seconds, and its id."""
     message = {"role": kind, "content": content}
     if kind == "assistant":
         message |= {"id": f"msg_{number}", "model": "claude-example"}
@@ -34,13 +34,13 @@ def said(number: int, kind: str, content: Any, **more: Any) -> Line:
 
 
 def call(number: int, tool: str, arguments: Line, **more: Any) -> Line:
-    """Give the line of a call, whose id is its number."""
+    """Return the line of a call, whose id is its number."""
     part = {"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": arguments}
     return said(number, "assistant", [part], **more)
 
 
 def result(number: int, of: int, content: Any, **more: Any) -> Line:
-    """Give the line of the result of a call."""
+    """Return the line of the result of a call."""
     is_error = more.pop("is_error", None)
     part = {"type": "tool_result", "tool_use_id": f"toolu_{of}", "content": content}
     return said(number, "user", [part | ({"is_error": True} if is_error else {})], **more)

@@ -15,7 +15,7 @@ LOOP, HEALTHY = SESSIONS / "codex_loop.jsonl", SESSIONS / "codex_ok.jsonl"
 
 
 def at(second: float, kind: str, payload: Line) -> Line:
-    """Give a line at a second of the session."""
+    """Return a line at a second of the session."""
     return {
         "timestamp": f"2026-05-04T08:30:{second:06.3f}Z",
         "type": kind,
@@ -24,17 +24,17 @@ def at(second: float, kind: str, payload: Line) -> Line:
 
 
 def meta(**more: Any) -> Line:
-    """Give the first line of a log."""
+    """Return the first line of a log."""
     return at(0, "session_meta", {"id": SESSION, "cwd": "/home/ada", "source": "cli", **more})
 
 
 def message(role: str, text: str) -> Line:
-    """Give a message's item."""
+    """Return a message's item."""
     return {"type": "message", "role": role, "content": [{"type": "text", "text": text}]}
 
 
 def call(number: int, **more: Any) -> Line:
-    """Give the item of a call of a function."""
+    """Return the item of a call of a function."""
     return {
         "type": "function_call",
         "name": "shell",
@@ -45,12 +45,12 @@ def call(number: int, **more: Any) -> Line:
 
 
 def output(number: int, text: Any, kind: str = "function_call_output") -> Line:
-    """Give the item of what a call gave back."""
+    """Return the item of a call's result."""
     return {"type": kind, "call_id": f"call_{number}", "output": text}
 
 
 def log(*items: Line) -> bytes:
-    """Give a log of items, a second apart."""
+    """Return a log of items, a second apart."""
     return lines([meta(), *(at(n, "response_item", item) for n, item in enumerate(items, 1))])
 
 

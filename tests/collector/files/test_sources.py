@@ -37,7 +37,7 @@ def skipped_only(*paths: str) -> Skipped:
 
 
 def read_all(name: str) -> tuple[bytes, str | None]:
-    """Give all bytes of a file, and why they break off."""
+    """Return all bytes of a file, and the reason why they end early."""
     taken: list[bytes] = []
     try:
         taken.extend(unpacked(Source(name, Path(name)), lambda _: None))

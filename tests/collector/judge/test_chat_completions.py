@@ -129,7 +129,7 @@ def whole(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
 
 
 def silent(handler: BaseHTTPRequestHandler, _: Reply) -> None:
-    """Say nothing at all."""
+    """Answer nothing."""
     server = handler.server
     assert isinstance(server, Endpoint)
     server.stopping.wait()

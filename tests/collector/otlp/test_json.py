@@ -22,20 +22,20 @@ def decoded(document: Any) -> DecodedSpans:
 
 
 def rows(document: Any) -> list[Json]:
-    """Give the rows of a document in which nothing is wrong."""
+    """Return the rows of a document without problems."""
     out = decoded(document)
     assert out.problems == []
     return [dict(zip(SPAN_SCHEMA, row, strict=True)) for row in out.rows]
 
 
 def row(**fields: Any) -> Json:
-    """Give the row of one span."""
+    """Return the row of one span."""
     (only,) = rows(request(span(**fields)))
     return only
 
 
 def why_not(**fields: Any) -> str:
-    """Give what is wrong with a span, which must cost that span alone."""
+    """Return the problem of a span, which must cost only that span."""
     out = decoded(request(span(1), span(2, **fields), span(3)))
     assert [row[1] for row in out.rows] == ["0000000000000001", "0000000000000003"]
     (problem,) = out.problems

@@ -30,7 +30,7 @@ DEEP = 200
 
 
 def exported() -> ExportTraceServiceRequest:
-    """Give the request that the official exporter makes of a few spans of the official SDK."""
+    """Return the request that the official exporter makes of a few spans of the official SDK."""
     memory = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.create({"service.name": "shop"}))
     provider.add_span_processor(SimpleSpanProcessor(memory))
@@ -48,14 +48,14 @@ def exported() -> ExportTraceServiceRequest:
 
 
 def names(request: bytes) -> list[str]:
-    """Give the names of the spans of a message in which nothing is wrong."""
+    """Return the names of the spans of a message in which nothing is wrong."""
     out = decode_message("t.pb", Frame(0, request))
     assert out.problems == []
     return [row[3] for row in out.rows]
 
 
 def prefixed(*messages: bytes) -> bytes:
-    """Give messages as the collector's file exporter writes them."""
+    """Return messages as the collector's file exporter writes them."""
     return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
 
 
@@ -184,7 +184,7 @@ def test_cut_off_prefixed_message_is_marked(stop: int, rest: bytes | None) -> No
 
 
 def broken() -> Iterator[bytes]:
-    """Give a stream that breaks off."""
+    """Return a stream that breaks off."""
     yield prefixed(b"ab", b"second")[:-1]
     raise DamagedError("broken")
 

@@ -73,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
     fake: Fake
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
     def do_POST(self) -> None:
         """Take spans, stream, or take names."""
@@ -426,7 +426,7 @@ class Refusing(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
 
 def test_a_wrong_token_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

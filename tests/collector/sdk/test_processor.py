@@ -295,7 +295,7 @@ class Scripted:
         self.closed = 0
 
     def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
-        """Tell nothing."""
+        """Write nothing."""
 
     def follow(self, **_names: object) -> None:
         """Follow nothing."""

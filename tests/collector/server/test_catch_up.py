@@ -79,7 +79,7 @@ def mixed(chance: Random) -> list[pl.DataFrame]:
 
 @contextmanager
 def logging(folder: Path) -> Iterator[IngestLog]:
-    """Have the log of a store."""
+    """Open the log of a store."""
     with SpanSpool() as none, writing(folder, SETTINGS.policy) as writer:
         writer.ingest(none)
     log = IngestLog(folder / FILE_NAME, LOG_BYTES_MAX)

@@ -72,7 +72,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 
 def turns_of(text: str, task: str = "t") -> pl.DataFrame:
-    """Give turns in the notation to a task."""
+    """Return turns in the notation to a task."""
     return tasks_in({task: text})
 
 
@@ -87,7 +87,7 @@ def recorded(gates: GateStore, text: str, task: str = "t") -> Detection:
 
 @pytest.fixture
 def gates(tmp_path: Path) -> Iterator[GateStore]:
-    """Give a new store."""
+    """Return a new store."""
     with GateStore.open(tmp_path / "gates.db") as store:
         yield store
 
@@ -215,7 +215,7 @@ def judged_tasks(turns: pl.DataFrame) -> Iterator[Step]:
 
 
 def prepared(folder: Path) -> list[Step]:
-    """Give the steps of tasks that pivot twice, are gated, resolved, and do so once more."""
+    """Return the steps of tasks that pivot twice, are gated, resolved, and do so once more."""
     names = [f"task-{n:02}" for n in range(TASKS)]
     turns = pl.concat([turns_of(f"{SAME_RESPONSE} x18", name) for name in names])
 
@@ -247,7 +247,7 @@ def _opening(steps: list[Step], resolving: Step) -> Iterator[GateEvent]:
 
 @contextmanager
 def victim(path: Path, steps: Path, kind: str) -> Iterator[Callable[[int, int, float], bool]]:
-    """Give a function that lets a child take some steps and kills it; false where it ended."""
+    """Return a function that runs steps in a child and kills it; False where it ended."""
     command = [sys.executable, "-c", ZYGOTE, str(path), str(steps), kind]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         said, told = process.stdin, process.stdout
@@ -272,7 +272,7 @@ def victim(path: Path, steps: Path, kind: str) -> Iterator[Callable[[int, int, f
 
 
 def seal(path: Path) -> str:
-    """Give one text for all that a gate store holds."""
+    """Return the contents of a gate store as one text."""
     return digest(repr(content(path)))
 
 

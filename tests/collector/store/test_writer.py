@@ -87,7 +87,7 @@ def call(
 
 
 def looping(session: str, at: str = "2026-03-02T09:00:00+00:00", **kwargs: Any) -> Trace:
-    """Give a trace with one call that fails five times."""
+    """Return a trace with one call that fails five times."""
     trace = Trace(session, at=at, **kwargs)
     for _ in range(5):
         call(trace)
@@ -95,7 +95,7 @@ def looping(session: str, at: str = "2026-03-02T09:00:00+00:00", **kwargs: Any) 
 
 
 def working(session: str, **kwargs: Any) -> Trace:
-    """Give a trace with calls that all differ."""
+    """Return a trace with calls that all differ."""
     trace = Trace(session, **kwargs)
     for n in range(3):
         call(trace, n=n, tool=f"tool_{n}")
@@ -157,19 +157,19 @@ def content(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """Tell when each file was written, and which file it is."""
+    """Return the time of writing and the identity of each file."""
     return {str(p): (p.stat().st_mtime_ns, p.stat().st_ino) for p in files_of(folder)}
 
 
 def fresh(folder: Path, spans: pl.DataFrame) -> dict[str, list[tuple[Any, ...]]]:
-    """Give the content of a new store of these spans."""
+    """Return the content of a new store of these spans."""
     writer.ingest(spans, folder)
     return content(folder)
 
 
 @pytest.fixture(scope="module")
 def store_of_late_ties(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store of `late_ties`, which tests copy, because making one takes a second."""
+    """Return a store of `late_ties`, which tests copy, because making one takes a second."""
     folder = tmp_path_factory.mktemp("late_ties") / "store"
     writer.ingest(late_ties(), folder)
     return folder
@@ -177,7 +177,7 @@ def store_of_late_ties(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stored(store_of_late_ties: Path, tmp_path: Path) -> Path:
-    """Give a store of `late_ties` to change."""
+    """Return a store of `late_ties` to change."""
     return shutil.copytree(store_of_late_ties, tmp_path / "stored")
 
 
@@ -334,7 +334,7 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
 
 
 def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Read all buckets as they compare by this; gives for how many turns that was computed."""
+    """Read all buckets, compared by this; return the number of turns that were fingerprinted for it."""
     made: list[int] = []
 
     def noted(turns: pl.DataFrame, by: Sameness) -> pl.DataFrame:

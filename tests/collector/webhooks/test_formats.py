@@ -61,7 +61,7 @@ def body(form: Format, about: GateEvent, telling: Telling | None = None) -> dict
 
 
 def background(**about: Any) -> GateBackground:
-    """Give a gate with its finding: two calls by turns, with another between."""
+    """Return a gate with its finding: two alternating calls, with another between."""
     roles: list[Literal["first", "repeat"]] = ["first", "first", "repeat", "repeat"]
     turns = tuple(
         LoopTurn("0" * 32, f"{turn:016x}", turn, role)
