@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.engine.span_spool import SpanSpool, write_spans
+from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
 from looptrace.analyzer.normalize.span_ties import tie_rows
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped, distinct_spans
@@ -51,7 +51,7 @@ class _Arriving:
     """Spans that belong in a bucket, in tables or in files."""
 
     bucket: int
-    given: list[pl.DataFrame | Path] = field(default_factory=list)
+    given: Sequence[pl.DataFrame | Path] = ()
     moved: list[pl.DataFrame] = field(default_factory=list)  # from other buckets
 
 
@@ -85,20 +85,21 @@ def place(
     move.
     """
     placed = Placed({}, 0, 0, [])
-    ties = [tie_rows(spans) for spans in spool.tables()]
-    tables = spool.taken()
+    ties = list(spool.each(tie_rows, engine))
+    is_first = True
     while True:
         stored = _stored_ties(store_dir)
         buckets = _buckets_of(pl.concat([stored.drop("bucket"), *ties]).unique())
-        strays = stored.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("target"))
+        strays = stored.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("place"))
         strays = strays.select("bucket", "trace_id").unique()
         left = set(strays["bucket"])
         if left:
             on_left(left)
-        arriving = _sorted_out(tables, buckets, None if spool.is_in_memory else spool.folder)
+        given = spool.split(buckets, engine) if is_first else {}
+        arriving = {bucket: _Arriving(bucket, spans) for bucket, spans in given.items()}
         for bucket in left:
             moved = _split(store_dir, bucket, strays)[0]
-            for target, part in _by_bucket(moved, buckets):
+            for target, part in split_spans(moved, buckets):
                 arriving.setdefault(target, _Arriving(target)).moved.append(part)
         added = list(engine(partial(_add, store_dir), arriving.values()))
         for bucket in left:
@@ -106,7 +107,7 @@ def place(
         placed = _placed(placed, added, left)
         if not left and all(each.is_plain for each in added):
             return placed
-        ties, tables = [], iter(())
+        ties, is_first = [], False
 
 
 def _placed(before: Placed, added: Sequence[_Added], left: set[int]) -> Placed:
@@ -121,26 +122,6 @@ def _placed(before: Placed, added: Sequence[_Added], left: set[int]) -> Placed:
         before.known + sum(each.known for each in added),
         [*before.skipped, *clashes, *(lost for each in added for lost in each.replaced)],
     )
-
-
-def _sorted_out(
-    tables: Iterable[pl.DataFrame], buckets: pl.DataFrame, folder: Path | None
-) -> dict[int, _Arriving]:
-    """Sort spans by bucket, in memory or into files of a folder."""
-    arriving: dict[int, _Arriving] = {}
-    for number, spans in enumerate(tables):
-        for bucket, part in _by_bucket(spans, buckets):
-            given: pl.DataFrame | Path = part
-            if folder is not None:
-                given = write_spans(part, folder / f"{bucket}-{number}.bucket").path
-            arriving.setdefault(bucket, _Arriving(bucket)).given.append(given)
-    return arriving
-
-
-def _by_bucket(spans: pl.DataFrame, buckets: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
-    targeted = spans.join(buckets, on="trace_id", maintain_order="left")
-    parts = targeted.partition_by("target", as_dict=True, include_key=False)
-    return ((int(bucket), part) for (bucket,), part in parts.items())
 
 
 def _add(store_dir: Path, arriving: _Arriving) -> _Added:
@@ -188,11 +169,11 @@ def _stored_ties(store_dir: Path) -> pl.DataFrame:
 
 
 def _buckets_of(ties: pl.DataFrame) -> pl.DataFrame:
-    """Return the bucket (`target`) of every trace: the same for all that are tied together."""
+    """Return the bucket (`place`) of every trace: the same for all that are tied together."""
     group = groups(ties.iter_rows())
     traces = ties["trace_id"].unique()
     targets = [_bucket_of(group[trace]) for trace in traces]
-    return pl.DataFrame([traces, pl.Series("target", targets, dtype=pl.Int32)])
+    return pl.DataFrame([traces, pl.Series("place", targets, dtype=pl.Int32)])
 
 
 def _bucket_of(group: str) -> int:
