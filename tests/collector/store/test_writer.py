@@ -334,7 +334,7 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
 
 
 def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Read all buckets, compared by this; return the number of turns that were fingerprinted for it."""
+    """Read all buckets, compared by this; return the number of fingerprinted turns."""
     made: list[int] = []
 
     def noted(turns: pl.DataFrame, by: Sameness) -> pl.DataFrame:
