@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from looptrace.analyzer.fingerprint.masks import ERROR_MASK, MASKS
+from looptrace.analyzer.fingerprint.masks import _ID, ERROR_MASK, MASKS
 
 # Longer texts are left to Rust's engine, because Python's takes no linear time.
 CHARS_MAX = 4_096
@@ -66,19 +67,23 @@ _NEEDED = {
 }
 
 
-def _needed_by(name: str) -> list[re.Pattern[str]]:
-    patterns = _NEEDED[name]
-    return list(map(re.compile, [patterns] if isinstance(patterns, str) else patterns))
+# All signs of an id; it has at least as many.
+_ID_WORDS = re.compile("[0-9A-Za-z_:-]{12,}")
 
 
-_MASKS = [
-    (
-        python_pattern(pattern),
-        re.sub(r"\$\{(\d+)\}", r"\\g<\1>", name),
-        _needed_by(name),
-    )
-    for pattern, name in MASKS
-]
+def _mask_of(
+    pattern: str, name: str
+) -> tuple[re.Pattern[str], str | Callable[[re.Match[str]], str], list[re.Pattern[str]]]:
+    """Return what Python's engine replaces with what, and what a text needs for that."""
+    needed = _NEEDED[name]
+    patterns = list(map(re.compile, [needed] if isinstance(needed, str) else needed))
+    mask, name_by_group = python_pattern(pattern), re.sub(r"\$\{(\d+)\}", r"\\g<\1>", name)
+    if pattern == _ID:
+        return _ID_WORDS, lambda word: mask.sub(name_by_group, word[0]), patterns
+    return mask, name_by_group, patterns
+
+
+_MASKS = [_mask_of(*mask) for mask in MASKS]
 _ATTEMPTS = python_pattern(ERROR_MASK[0])
 _ESCAPES, _NO_WORDS = re.compile(r"\\[nrt]"), re.compile(r"[^\w.]+")
 
@@ -90,10 +95,10 @@ def stripped(text: str) -> str:
 
 def masked_text(text: str, *, error: bool = False) -> str:
     """Do what `masks.masked` does of texts whose places are left out."""
-    for pattern, name, needed in _MASKS:
-        for each in needed:
-            if each.search(text):
-                text = pattern.sub(name, text)
+    for mask, name, needed in _MASKS:
+        for pattern in needed:
+            if pattern.search(text):
+                text = mask.sub(name, text)
                 break
     return stripped(_ATTEMPTS.sub(ERROR_MASK[1], text) if error else text)
 
