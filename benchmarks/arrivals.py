@@ -1,8 +1,8 @@
 """Measures one new span live: `python -m benchmarks.arrivals [--beside CHECKOUT]`.
 
 Spans of one trace arrive one by one in the order of their ends, as they do from an agent. Each
-makes turns, which are judged. The cost is processor time, in milliseconds, of the last spans of the
-trace; each case runs in a process of its own.
+makes turns, on which the rules run. The cost is the processor time of the last spans of the trace,
+in milliseconds; each case runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def spans_of(case: Case) -> pl.DataFrame:
 
 
 def measured(case: Case) -> list[tuple[float, float]]:
-    """Return what the turns of each span cost, and judging them, in milliseconds."""
+    """Return the cost of each span's turns, and of running the rules on them, in milliseconds."""
     spans = spans_of(case)
     live = LiveSpans()
     parts = list(spans.iter_slices(1))

@@ -1,4 +1,4 @@
-"""Which bucket a trace belongs to, and how its spans get there."""
+"""The bucket of each trace, and the moves of spans to it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Traces = set[str] | None  # of a bucket; None stands for all
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The buckets that changed, with the traces that spans came to; None stands for all.
+    """The changed buckets, with the traces that got spans; None stands for all.
 
-    Of the given spans so many are `new`, and so many were `known` before. `skipped` lost against
-    another span with the same id.
+    `new` and `known` count the given spans; `skipped` are spans that lost against another with the
+    same id.
     """
 
     touched: dict[int, Traces]
@@ -48,7 +48,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class _Arriving:
-    """Spans that belong in a bucket, in tables or in files that have them."""
+    """Spans that belong in a bucket, in tables or in files."""
 
     bucket: int
     given: Sequence[pl.DataFrame | Path] = ()
@@ -57,7 +57,7 @@ class _Arriving:
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """What came to a bucket; `is_plain` where every one is now there, beside those before."""
+    """The spans added to a bucket; `is_plain` where all of them are new in it."""
 
     bucket: int
     traces: set[str]
@@ -74,15 +74,15 @@ def place(
     engine: Engine = map,
     on_left: Callable[[set[int]], None] = lambda _: None,
 ) -> Placed:
-    """Bring every span, of these (with their ties) or stored, to the bucket of its trace.
+    """Bring every span, given (with its ties) or stored, to the bucket of its trace.
 
-    What comes anew can tie stored traces together, or untie them by replacing a span, so stored
-    traces can move. They are added to the one bucket before they are taken from the other, so
-    that a kill loses none; it may leave them in both, which the next call puts right. `on_left` is
-    told of the buckets that traces move from, before they do.
+    New spans can tie stored traces together, or untie them by replacing a span, so stored traces
+    can move. They are added to the one bucket before they are deleted from the other, so that a
+    kill loses none; it may leave them in both, which the next call corrects. `on_left` gets the
+    buckets that traces move from, before they move.
 
-    Of the spool one table is in memory at a time, and of the store the buckets that an engine
-    works on, beside the traces that move.
+    Memory holds one table of the spool, the buckets that an engine works on, and the traces that
+    move.
     """
     placed = Placed({}, 0, 0, [])
     ties = list(spool.each(tie_rows, engine))
@@ -131,7 +131,7 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     given, clashes = distinct_spans(pl.concat([empty, *tables]))
     before = pl.concat([read_bucket(store_dir, "spans", arriving.bucket), *arriving.moved])
     known = given.join(before.select(_ROW_KEY), on=_ROW_KEY, how="semi").height
-    # The same span may have been stored by a version that saw other ties.
+    # An earlier version that read other ties may have stored the same span.
     every = pl.concat([before, given])
     both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
     kept, replaced = distinct_spans(both)
@@ -151,7 +151,7 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
 
 
 def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read a bucket's spans: those of traces that belong elsewhere, and the others."""
+    """Read a bucket's spans: those of traces that belong to other buckets, and the rest."""
     spans = read_bucket(store_dir, "spans", bucket)
     traces = strays.filter(pl.col("bucket") == bucket)["trace_id"]
     leaves = spans["trace_id"].is_in(traces.implode())
@@ -159,7 +159,7 @@ def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataF
 
 
 def _stored_ties(store_dir: Path) -> pl.DataFrame:
-    """Return the pairs of all stored traces, with the bucket in which they stand."""
+    """Return the tied pairs of all stored traces, with their current bucket."""
     return pl.concat(
         tie_rows(
             read_bucket(store_dir, "spans", bucket, ["trace_id", *SPAN_TIES_SCHEMA])
@@ -177,7 +177,7 @@ def _buckets_of(ties: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bucket_of(group: str) -> int:
-    """Hash a group's name in a way that is the same in every version and on every machine."""
+    """Hash a group's name; the hash is the same in every version and on every machine."""
     return int(digest(group, size_bytes=_BUCKET_HASH_BYTES), 16) % BUCKETS
 
 
@@ -187,7 +187,7 @@ def buckets_with(store_dir: Path, traces: set[str]) -> set[int]:
 
 
 def tied_traces(spans: pl.DataFrame, traces: Traces) -> Traces:
-    """Return the traces of a bucket that are tied to these, and these."""
+    """Return these traces, and the traces of the bucket that are tied to them."""
     if traces is None:
         return None
     group = groups(tie_rows(spans).iter_rows())
