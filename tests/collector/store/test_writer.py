@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -238,6 +239,65 @@ def test_what_a_server_adds_is_what_an_ingest_would_have_made(
         for part in spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(7):
             writer.add(part)
     assert content(tmp_path / "parts") == content(stored)
+
+
+def over_days() -> pl.DataFrame:
+    """Return spans of sessions that go on over days, some of which turn out late to be one."""
+    days = [f"2026-03-0{day}T23:59:5{day}+00:00" for day in range(2, 8)]
+    traces = [
+        looping(f"d{n % 3}", name=f"{n}-{at}", at=at, service="agent")
+        for n, at in enumerate(days * 2)
+    ]
+    linked = Trace("d0-d1", at="2026-03-09T09:00:00+00:00", service="agent", session_key=None)
+    call(linked, {"gen_ai.conversation.id": "d0"})
+    linked.span("resume", None, {}, links=[(traces[1].trace_id, "1" * 16)])
+    return pl.concat([late_ties(), spans_of(*traces, linked)])
+
+
+@pytest.mark.parametrize("seed", range(seeds(4)))
+def test_what_a_server_adds_over_days_is_what_an_ingest_would_have_made(
+    tmp_path: Path, seed: int
+) -> None:
+    """It reads no more than it needs of earlier days, whatever came before what, and twice."""
+    spans = over_days()
+    chance = random.Random(seed)
+    size = chance.choice([1, 5, 17])
+    parts = list(spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(size))[:60]
+    with SpanSpool() as none, writing(tmp_path / "parts") as writer:
+        writer.ingest(none)
+        for part in parts:
+            writer.add(part)
+            if chance.random() < 0.2:
+                writer.add(pl.concat([part, chance.choice(parts)]))
+    assert content(tmp_path / "parts") == fresh(tmp_path / "fresh", content_of(parts, spans))
+
+
+def content_of(parts: list[pl.DataFrame], spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the spans that are among the parts."""
+    return spans.join(pl.concat(parts), on=["trace_id", "span_id"], how="semi")
+
+
+def test_the_files_of_other_days_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adding takes as long after a month as after a day: whole files of other days are not read."""
+    folder, read, read_whole = tmp_path / "s", set[str](), parquet._read
+    days = [f"2026-03-{day:02}T09:00:00+00:00" for day in (2, 3, 4)]
+
+    def watched(paths: list[Path], columns: pl.Schema, *which: pl.Expr) -> pl.DataFrame:
+        if not which or not which[0].meta.root_names():
+            read.update(path.parts[-3] for path in paths)
+        return read_whole(paths, columns, *which)
+
+    with SpanSpool() as none, writing(folder) as writer:
+        writer.ingest(none)
+        writer.add(spans_of(*(looping(f"s{n}", at=at) for at in days for n in range(40))))
+        before = stamps(folder)
+        monkeypatch.setattr(parquet, "_read", watched)
+        writer.add(spans_of(*(looping(f"new{n}", at=days[-1]) for n in range(40))))
+    changed = {path for path, stamp in stamps(folder).items() if before.get(path) != stamp}
+    assert {Path(path).parts[-3] for path in changed} == {"day=2026-03-04"}
+    assert read == {"day=2026-03-04"}
 
 
 def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import glob
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
@@ -49,6 +50,7 @@ _MADE_WITH = "looptrace.made_with"  # A note in a file's metadata.
 _FIRST_DAY = "1970-01-01"
 _FILE = "looptrace file"  # The column with the file of a row.
 _ALL = pl.lit(value=True)
+_NOT_NOTED: Mapping[Path, str] = MappingProxyType({})
 
 
 # Polars panics over some damaged files; a panic is not an Exception.
@@ -61,16 +63,22 @@ def files_pattern(store_dir: Path, table: str) -> str:
 
 
 def read_bucket(
-    store_dir: Path, table: str, bucket: int, columns: list[str] | None = None
+    store_dir: Path,
+    table: str,
+    bucket: int,
+    columns: list[str] | None = None,
+    which: pl.Expr = _ALL,
 ) -> pl.DataFrame:
-    """Read the rows of a bucket, with all columns or some, in the order of their days.
+    """Read the rows of a bucket that fulfil a condition, in the order of their days.
+
+    All columns are read, or those that are named, which include the condition's.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
     schema = TABLES[table]
     wanted = pl.Schema({name: schema[name] for name in columns or schema})
-    return _read(bucket_files(store_dir, table, bucket), wanted).drop(_FILE)
+    return _read(bucket_files(store_dir, table, bucket), wanted, which).drop(_FILE)
 
 
 def read_where(
@@ -123,27 +131,65 @@ def write_bucket(
     start_ns: pl.Series,
     made_with: str = "",
 ) -> None:
-    """Replace the rows of a bucket, each on the day of its start; equal files are not written.
+    """Replace all rows of a bucket, as `replace_rows` does."""
+    replace_rows(store_dir, table, bucket, _ALL, rows, start_ns, made_with=made_with)
 
-    Files note what their rows were `made_with`, for `bucket_made_with`.
+
+def replace_rows(
+    store_dir: Path,
+    table: str,
+    bucket: int,
+    gone: pl.Expr,
+    rows: pl.DataFrame,
+    start_ns: pl.Series,
+    order: Sequence[str] = (),
+    made_with: str = "",
+) -> int:
+    """Replace the rows of a bucket that fulfil a condition by others, on the days of their starts.
+
+    Only the files of such days, and those with rows that go, are read and written, so that a store
+    of many days costs no more than one of a few. Rows of a file are sorted by `order`. Files note
+    what all their rows were `made_with`, for `bucket_made_with`. Equal files are not written.
+    Returns by how many rows the bucket grew.
 
     Raises:
         StoreError: if a file is not what looptrace wrote, or cannot be written.
     """
     day = pl.from_epoch(start_ns, time_unit="ns").dt.date().cast(pl.String)
     by_day = rows.with_columns(day=day).partition_by("day", as_dict=True, include_key=False)
-    wanted = {_file(store_dir, table, str(day), bucket): part for (day,), part in by_day.items()}
-    files = bucket_files(store_dir, table, bucket)
-    stored = _read(files, TABLES[table]).partition_by(_FILE, as_dict=True, include_key=False)
-    empty = TABLES[table].to_frame()
-    changed = {
-        path: part
-        for path in sorted({*wanted, *files})
-        if not (part := wanted.get(path, empty)).equals(stored.get((str(path),), empty))
-        or path not in files
-        or _made_with(path) != made_with
-    }
-    _write_files(store_dir, changed, made_with)
+    came = {_file(store_dir, table, str(day), bucket): part for (day,), part in by_day.items()}
+    files, empty = bucket_files(store_dir, table, bucket), TABLES[table].to_frame()
+    touched = [path for path in files if path in came] + _with_rows(files, table, gone)
+    parts = _read(sorted({*touched}), TABLES[table])
+    stored = parts.partition_by(_FILE, as_dict=True, include_key=False)
+    changed: dict[Path, pl.DataFrame] = {}
+    notes: dict[Path, str] = {}
+    for path in sorted({*came, *touched}):
+        before = stored.get((str(path),), empty)
+        kept = before.filter(~gone)
+        after = pl.concat([kept, came.get(path, empty)])
+        after = after.sort(order, maintain_order=True) if order else after
+        noted = _made_with(path) if path in files else None
+        notes[path] = made_with if kept.is_empty() or noted == made_with else ""
+        if noted != notes[path] or not after.equals(before):
+            changed[path] = after
+    _write_files(store_dir, changed, notes)
+    return sum(map(len, changed.values())) - sum(
+        stored.get((str(path),), empty).height for path in changed
+    )
+
+
+def _with_rows(files: list[Path], table: str, which: pl.Expr) -> list[Path]:
+    """Return the files that have rows which fulfil a condition; all where one cannot be read."""
+    names = which.meta.root_names()
+    if not names or not files:
+        return files
+    try:
+        rows = _scan(files, pl.Schema({name: TABLES[table][name] for name in names}))
+        found = rows.filter(which).select(pl.col(_FILE).unique()).collect()
+    except _BAD_PARQUET:
+        return files
+    return list(map(Path, found[_FILE]))
 
 
 def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
@@ -263,13 +309,17 @@ def _made_with(path: Path) -> str:
         raise _damaged(path, _first_line(error)) from error
 
 
-def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame], made_with: str = "") -> None:
+def _write_files(
+    store_dir: Path, files: Mapping[Path, pl.DataFrame], made_with: Mapping[Path, str] = _NOT_NOTED
+) -> None:
     asides = {path: path.with_name(f"{_ASIDE}{os.getpid()}") for path in files}
     try:
         for path, rows in files.items():
             make_folder(path.parent)
             with asides[path].open("wb") as file:
-                rows.write_parquet(file, compression="zstd", metadata={_MADE_WITH: made_with})
+                rows.write_parquet(
+                    file, compression="zstd", metadata={_MADE_WITH: made_with.get(path, "")}
+                )
                 file.flush()
                 os.fsync(file.fileno())
         with replacing(store_dir):
@@ -314,20 +364,20 @@ def _scan(paths: list[Path], columns: pl.Schema) -> pl.LazyFrame:
     return scan.with_columns(unknown).select(*columns, _FILE)
 
 
-def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
+def _read(paths: list[Path], columns: pl.Schema, which: pl.Expr = _ALL) -> pl.DataFrame:
     """Read files together, with a column for each row's file; name a bad one."""
     expected = pl.Schema({**columns, _FILE: pl.String()})
     if not paths:
         return expected.to_frame()
     try:
-        rows = _scan(paths, columns).collect()
+        rows = _scan(paths, columns).filter(which).collect()
         why = "its columns are not those of looptrace"
     except _BAD_PARQUET as error:
         rows, why = pl.DataFrame(), _first_line(error)
     if rows.schema == expected:
         return rows
     if len(paths) > 1:
-        return pl.concat(_read([path], columns) for path in paths)
+        return pl.concat(_read([path], columns, which) for path in paths)
     raise _damaged(paths[0], why)
 
 

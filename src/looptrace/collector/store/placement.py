@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from looptrace.collector.store.parquet import (
     BUCKETS,
     STORED_SPAN_SCHEMA,
     read_bucket,
-    write_bucket,
+    replace_rows,
 )
 from looptrace.processes import Engine
 
@@ -36,14 +36,15 @@ Traces = set[str] | None  # of a bucket; None stands for all
 class Placed:
     """The changed buckets, with the traces that got spans; None stands for all.
 
-    `new` and `known` count the given spans; `skipped` are spans that lost against another with the
-    same id.
+    Traces that are tied to these are among them. `new` and `known` count the given spans; `skipped`
+    are spans that lost against another with the same id.
     """
 
     touched: dict[int, Traces]
     new: int
     known: int
     skipped: list[Skipped]
+    ties: pl.DataFrame | None = None  # of all stored traces now, for the next call
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,48 +74,59 @@ def place(
     spool: SpanSpool,
     engine: Engine = map,
     on_left: Callable[[set[int]], None] = lambda _: None,
+    known: pl.DataFrame | None = None,
 ) -> Placed:
     """Bring every span, given (with its ties) or stored, to the bucket of its trace.
 
     New spans can tie stored traces together, or untie them by replacing a span, so stored traces
     can move. They are added to the one bucket before they are deleted from the other, so that a
-    kill loses none; it may leave them in both, which the next call corrects. `on_left` gets the
-    buckets that traces move from, before they move.
+    kill loses none; it may leave them in both, which the next call corrects that does not know the
+    ties of the last one. With these `known` only what is tied to the given spans is looked at.
+    `on_left` gets the buckets that traces move from, before they move.
 
-    Memory holds one table of the spool, the buckets that an engine works on, and the traces that
-    move.
+    Memory holds one table of the spool, the ties, the rows that an engine works on, and the traces
+    that move.
     """
     placed = Placed({}, 0, 0, [])
-    ties = list(spool.each(tie_rows, engine))
-    is_first = True
+    ties = pl.concat(spool.each(tie_rows, engine)).unique()
+    came, is_first = ties["trace_id"].unique(), True
     while True:
-        stored = _stored_ties(store_dir)
-        buckets = _buckets_of(pl.concat([stored.drop("bucket"), *ties]).unique())
-        strays = stored.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("place"))
+        stored = _stored_ties(store_dir) if known is None else known
+        near = stored if known is None else _connected(stored, pl.concat([came, ties["tie"]]))
+        buckets = _buckets_of(pl.concat([near.drop("bucket"), ties]).unique())
+        strays = near.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("place"))
         strays = strays.select("bucket", "trace_id").unique()
-        left = set(strays["bucket"])
+        left = {
+            int(b): part["trace_id"]
+            for (b,), part in strays.partition_by("bucket", as_dict=True).items()
+        }
         if left:
-            on_left(left)
-        given = spool.split(buckets, engine) if is_first else {}
+            on_left({*left})
+        places = buckets.drop("group")
+        given = spool.split(places, engine) if is_first else {}
         arriving = {bucket: _Arriving(bucket, spans) for bucket, spans in given.items()}
-        for bucket in left:
-            moved = _split(store_dir, bucket, strays)[0]
-            for target, part in split_spans(moved, buckets):
+        for bucket, traces in left.items():
+            moved = read_bucket(store_dir, "spans", bucket, which=of_traces(traces))
+            for target, part in split_spans(moved, places):
                 arriving.setdefault(target, _Arriving(target)).moved.append(part)
         added = list(engine(partial(_add, store_dir), arriving.values()))
-        for bucket in left:
-            _write_spans(store_dir, bucket, _split(store_dir, bucket, strays)[1])
-        placed = _placed(placed, added, left)
+        for bucket, traces in left.items():
+            _replace_spans(store_dir, bucket, traces, STORED_SPAN_SCHEMA.to_frame())
+        placed = _placed(placed, added, _tied(buckets, added), {*left})
+        is_replaced = any(each.replaced or each.clashes for each in added)
+        known = None if is_replaced else _with_given(stored, near, ties, buckets)
         if not left and all(each.is_plain for each in added):
-            return placed
-        ties, is_first = [], False
+            return replace(placed, ties=known)
+        ties, is_first = ties.clear(), False
 
 
-def _placed(before: Placed, added: Sequence[_Added], left: set[int]) -> Placed:
+def _placed(
+    before: Placed, added: Sequence[_Added], tied: dict[int, set[str]], left: set[int]
+) -> Placed:
     touched = dict(before.touched)
-    for each in added:
-        came = touched.get(each.bucket, set())
-        touched[each.bucket] = None if came is None else came | each.traces
+    for bucket, traces in tied.items():
+        came = touched.get(bucket, set())
+        touched[bucket] = None if came is None else came | traces
     clashes = sorted((clash for each in added for clash in each.clashes), key=lambda c: c.where)
     return Placed(
         touched | dict.fromkeys(left),
@@ -124,24 +136,60 @@ def _placed(before: Placed, added: Sequence[_Added], left: set[int]) -> Placed:
     )
 
 
+def _tied(buckets: pl.DataFrame, added: Sequence[_Added]) -> dict[int, set[str]]:
+    """Return by bucket the traces that are tied to those that got spans, and these."""
+    came = pl.Series([name for each in added for name in each.traces], dtype=pl.String)
+    of_groups = buckets.filter(pl.col("trace_id").is_in(came.implode()))["group"].unique()
+    tied = buckets.filter(pl.col("group").is_in(of_groups.implode()))
+    return {
+        int(place): {*part["trace_id"]}
+        for (place,), part in tied.partition_by("place", as_dict=True).items()
+    }
+
+
+def _connected(stored: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+    """Return the stored pairs that lead to one of these names."""
+    names = names.unique()
+    while True:
+        of_names = pl.any_horizontal(pl.col("trace_id", "tie").is_in(names.implode()))
+        pairs = stored.filter(of_names)
+        more = pl.concat([names, pairs["trace_id"], pairs["tie"]]).unique()
+        if more.len() == names.len():
+            return pairs
+        names = more
+
+
+def _with_given(
+    stored: pl.DataFrame, near: pl.DataFrame, ties: pl.DataFrame, buckets: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the pairs of all stored traces in their buckets, after the given spans are stored."""
+    moved = stored.join(buckets.drop("group"), on="trace_id", how="left", maintain_order="left")
+    new = ties.join(near, on=["trace_id", "tie"], how="anti")
+    return pl.concat(
+        [
+            moved.select("trace_id", "tie", bucket=pl.coalesce("place", "bucket")),
+            new.join(buckets, on="trace_id").select("trace_id", "tie", bucket="place"),
+        ]
+    )
+
+
 def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     """Merge spans into a bucket."""
     empty = STORED_SPAN_SCHEMA.to_frame()
     tables = (pl.read_ipc(each) if isinstance(each, Path) else each for each in arriving.given)
     given, clashes = distinct_spans(pl.concat([empty, *tables]))
-    before = pl.concat([read_bucket(store_dir, "spans", arriving.bucket), *arriving.moved])
+    traces = pl.concat([given["trace_id"], *(part["trace_id"] for part in arriving.moved)]).unique()
+    stored = read_bucket(store_dir, "spans", arriving.bucket, which=of_traces(traces))
+    before = pl.concat([stored, *arriving.moved])
     known = given.join(before.select(_ROW_KEY), on=_ROW_KEY, how="semi").height
     # An earlier version that read other ties may have stored the same span.
     every = pl.concat([before, given])
     both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
     kept, replaced = distinct_spans(both)
-    _write_spans(store_dir, arriving.bucket, kept)
+    _replace_spans(store_dir, arriving.bucket, traces, kept)
     return _Added(
         bucket=arriving.bucket,
-        traces={
-            *given["trace_id"],
-            *(name for part in arriving.moved for name in part["trace_id"]),
-        },
+        traces={*traces},
         new=given.height - known,
         known=known,
         clashes=clashes,
@@ -150,30 +198,25 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     )
 
 
-def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read a bucket's spans: those of traces that belong to other buckets, and the rest."""
-    spans = read_bucket(store_dir, "spans", bucket)
-    traces = strays.filter(pl.col("bucket") == bucket)["trace_id"]
-    leaves = spans["trace_id"].is_in(traces.implode())
-    return spans.filter(leaves), spans.filter(~leaves)
-
-
 def _stored_ties(store_dir: Path) -> pl.DataFrame:
     """Return the tied pairs of all stored traces, with their current bucket."""
     return pl.concat(
         tie_rows(
             read_bucket(store_dir, "spans", bucket, ["trace_id", *SPAN_TIES_SCHEMA])
-        ).with_columns(bucket=pl.lit(bucket))
+        ).with_columns(bucket=pl.lit(bucket, pl.Int32))
         for bucket in range(BUCKETS)
     )
 
 
 def _buckets_of(ties: pl.DataFrame) -> pl.DataFrame:
-    """Return the bucket (`place`) of every trace: the same for all that are tied together."""
+    """Return the `group` and the bucket (`place`) of every trace; tied traces have the same."""
     group = groups(ties.iter_rows())
     traces = ties["trace_id"].unique()
-    targets = [_bucket_of(group[trace]) for trace in traces]
-    return pl.DataFrame([traces, pl.Series("place", targets, dtype=pl.Int32)])
+    named = [group[trace] for trace in traces]
+    return pl.DataFrame(
+        {"trace_id": traces, "group": named, "place": list(map(_bucket_of, named))},
+        {"trace_id": pl.String, "group": pl.String, "place": pl.Int32},
+    )
 
 
 def _bucket_of(group: str) -> int:
@@ -181,25 +224,17 @@ def _bucket_of(group: str) -> int:
     return int(digest(group, size_bytes=_BUCKET_HASH_BYTES), 16) % BUCKETS
 
 
-def buckets_with(store_dir: Path, traces: set[str]) -> set[int]:
-    """Return the buckets that hold spans of these traces."""
-    return set(_stored_ties(store_dir).filter(pl.col("trace_id").is_in(traces))["bucket"])
+def buckets_with(store_dir: Path, traces: set[str], known: pl.DataFrame | None = None) -> set[int]:
+    """Return the buckets that hold spans of these traces, where ties are `known` by these."""
+    ties = _stored_ties(store_dir) if known is None else known
+    return set(ties.filter(pl.col("trace_id").is_in(traces))["bucket"])
 
 
-def tied_traces(spans: pl.DataFrame, traces: Traces) -> Traces:
-    """Return these traces, and the traces of the bucket that are tied to them."""
-    if traces is None:
-        return None
-    group = groups(tie_rows(spans).iter_rows())
-    meant = {group[trace] for trace in traces if trace in group}
-    return traces | {trace for trace in group if group[trace] in meant}
-
-
-def of_traces(traces: Traces) -> pl.Expr:
+def of_traces(traces: pl.Series) -> pl.Expr:
     """Return the condition that a row belongs to one of the traces."""
-    return pl.lit(value=True) if traces is None else pl.col("trace_id").is_in(traces)
+    return pl.col("trace_id").is_in(traces.implode())
 
 
-def _write_spans(store_dir: Path, bucket: int, spans: pl.DataFrame) -> None:
-    spans = spans.sort("trace_id", "start_ns", "span_id")
-    write_bucket(store_dir, "spans", bucket, spans, spans["start_ns"])
+def _replace_spans(store_dir: Path, bucket: int, traces: pl.Series, spans: pl.DataFrame) -> None:
+    order = ("trace_id", "start_ns", "span_id")
+    replace_rows(store_dir, "spans", bucket, of_traces(traces), spans, spans["start_ns"], order)

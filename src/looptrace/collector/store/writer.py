@@ -144,6 +144,8 @@ class Writer:
         self._gates = gates
         self._processes = processes
         self._resolution_ids: set[str] = set()  # decisions in the turns
+        # Of all stored traces: an `add` that read them again would take as long as the store is.
+        self._ties: pl.DataFrame | None = None
 
     def ingest(
         self,
@@ -200,13 +202,15 @@ class Writer:
         spool: SpanSpool,
         content: Content = "full",
         on_left: Callable[[set[int]], None] = lambda _: None,
+        ties: pl.DataFrame | None = None,
     ) -> Placed:
         """Bring spans to their buckets; all processes share a large spool."""
         key = b"" if content == "full" else content_key(self._dir)
         is_large = self._processes.jobs > 1 and not spool.is_in_memory
         engine: Engine = self._processes.map if is_large else map
         spool.change(partial(_as_stored, content, key), engine)
-        return place(self._dir, spool, engine, on_left)
+        self._ties = None  # Until all spans are where they belong.
+        return place(self._dir, spool, engine, on_left, ties)
 
     def has_decisions(self) -> bool:
         """Return whether the turns lack a person's decision."""
@@ -246,9 +250,11 @@ class Writer:
         note(left)
         with SpanSpool() as spool:
             spool.add(spans)
-            touched = self._place(spool, on_left=note).touched | dict.fromkeys(left)
+            placed = self._place(spool, on_left=note, ties=self._ties)
+        self._ties, touched = placed.ties, placed.touched | dict.fromkeys(left)
         if resolutions:
-            for bucket in buckets_with(self._dir, {each.trace_id for each in resolutions}):
+            traces = {each.trace_id for each in resolutions}
+            for bucket in buckets_with(self._dir, traces, self._ties):
                 touched[bucket] = None
         judged = read_judged(self._dir)
         for _ in self._derive(touched, judged):
@@ -269,6 +275,7 @@ class Writer:
         judged = {b: each for b, each in noted if each == judged_of(self._dir, b, each.source)}
         days = expire(self._dir, days_max, bytes_max)
         if days:  # The first turn of a task shows what is left of it.
+            self._ties = None
             left = {b: judged_of(self._dir, b, each.source) for b, each in judged.items()}
             write_judged(self._dir, left)
         return days

@@ -20,8 +20,8 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import IS_USER, numbered
 from looptrace.collector.store.buckets.finding_rows import finding_table
 from looptrace.collector.store.buckets.judged import Judged
-from looptrace.collector.store.parquet import bucket_made_with, read_bucket, write_bucket
-from looptrace.collector.store.placement import Traces, of_traces, tied_traces
+from looptrace.collector.store.parquet import count_bucket, read_bucket, replace_rows
+from looptrace.collector.store.placement import Traces, of_traces
 
 # Buckets are normalised together up to so many spans, which are all in memory.
 SPANS_AT_ONCE = 20_000
@@ -29,7 +29,7 @@ SPANS_AT_ONCE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ChangedBucket:
-    """A bucket to be derived again: from these traces and those that are tied to them."""
+    """A bucket to be derived again, from these traces; all that they are tied to are among them."""
 
     number: int
     traces: Traces
@@ -78,10 +78,9 @@ class Derivation:
         """
         waiting: list[_Read] = []
         for changed in buckets:
-            spans = read_bucket(self.store_dir, "spans", changed.number)
-            tied = tied_traces(spans, changed.traces)
+            which = _of(changed.traces)
             waiting.append(
-                _Read(ChangedBucket(changed.number, tied), spans.filter(of_traces(tied)))
+                _Read(changed, read_bucket(self.store_dir, "spans", changed.number, which=which))
             )
             if sum(read.spans.height for read in waiting) >= SPANS_AT_ONCE:
                 yield from self._together(waiting)
@@ -106,36 +105,47 @@ class Derivation:
 
     def _write(self, read: _Read, turns: pl.DataFrame, detection: Detection) -> Derived:
         """Replace the stored rows of a bucket's traces by new ones."""
-        bucket, of_task = read.bucket.number, pl.col("task").is_in
-        traces = read.spans["trace_id"].unique().implode()
-        own = set(turns.filter(pl.col("trace_id").is_in(traces))["task"])
-        stored = read_bucket(self.store_dir, "turns", bucket)
-        found = read_bucket(self.store_dir, "findings", bucket)
-        tasks = own | set(stored.filter(of_traces(read.bucket.traces))["task"])
-        others = stored.filter(~of_task(tasks))
-        every = numbered(pl.concat([others, turns.filter(of_task(own))]))
+        bucket, traces = read.bucket.number, read.spans["trace_id"].unique()
+        own = set(turns.filter(of_traces(traces))["task"])
+        columns, which = ["task", "trace_id"], _of(read.bucket.traces)
+        tasks = own | set(read_bucket(self.store_dir, "turns", bucket, columns, which)["task"])
+        before = Judged(source := detection_source(self.policy), *self._counts(bucket))
+        gone, made = pl.col("task").is_in(tasks), turns.filter(pl.col("task").is_in(own))
         made_with = fingerprint_source(self.policy.sameness)
-        if others.height and bucket_made_with(self.store_dir, "turns", bucket) != made_with:
-            made_with = ""
-        write_bucket(self.store_dir, "turns", bucket, every, every["start_ns"], made_with)
+        turns_more = replace_rows(
+            self.store_dir, "turns", bucket, gone, made, made["start_ns"], ("task",), made_with
+        )
         detection = _of_tasks(detection, own)
-        findings = pl.concat([found.filter(~of_task(tasks)), finding_table(detection.findings)])
-        findings = findings.sort("task", "turn_first", "turn_last", "rule", "id")
-        starts = every.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
+        findings = finding_table(detection.findings)
+        starts = made.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
         started = findings.join(
             starts, on=["task", "turn_first"], how="left", maintain_order="left"
         )
-        write_bucket(self.store_dir, "findings", bucket, findings, started["start_ns"])
-        source = detection_source(self.policy)
-        before = Judged(source, stored.height, found.height)
-        is_known = others.is_empty() or self.judged.get(bucket) == before
+        order = ("task", "turn_first", "turn_last", "rule", "id")
+        findings_more = replace_rows(
+            self.store_dir, "findings", bucket, gone, findings, started["start_ns"], order
+        )
+        after = Judged(source, before.turns + turns_more, before.findings + findings_more)
+        is_known = after.turns == made.height or self.judged.get(bucket) == before
         return Derived(
             bucket=bucket,
             tasks=tasks,
             detection=replace(detection, findings=()),
             joined_names=joined_names(read.spans, self.policy.sameness.sessions),
-            judged=Judged(source, every.height, findings.height) if is_known else None,
+            judged=after if is_known else None,
         )
+
+    def _counts(self, bucket: int) -> tuple[int, int]:
+        """Return how many turns and findings a bucket has."""
+        turns, findings = (
+            count_bucket(self.store_dir, table, bucket) for table in ("turns", "findings")
+        )
+        return turns, findings
+
+
+def _of(traces: Traces) -> pl.Expr:
+    """Return the condition that a row belongs to one of the traces of a bucket."""
+    return pl.lit(value=True) if traces is None else of_traces(pl.Series(list(traces)))
 
 
 def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
