@@ -72,7 +72,7 @@ class Processes:
             UnavailableError: if a process was killed.
         """
         every = list(parts)
-        if self.jobs == 1 or len(every) == 1:
+        if self.jobs == 1 or len(every) <= 1:
             yield from map(work, every)
             return
         workers, feeders = self._started()
