@@ -36,6 +36,13 @@ class StorePath(click.Path):
     ) -> Any:
         """Return the folder, or the address."""
         if not is_object_url(value):
+            if "://" in str(value):
+                self.fail(
+                    f"{value}: is no kind of store; a store is a folder, or at s3://, gs:// or "
+                    "az://.",
+                    param,
+                    ctx,
+                )
             return super().convert(value, param, ctx)
         if self._use == "served":
             self.fail(

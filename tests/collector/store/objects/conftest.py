@@ -20,8 +20,8 @@ def server(
     """Run a server of each kind for all tests of this process."""
     if why_not := {"s3": s3.WHY_NOT, "az": azurite.WHY_NOT}[request.param]:
         pytest.skip(why_not)
-    start = {"s3": s3_server, "az": azure_server}[request.param]
-    with start(tmp_path_factory.mktemp(request.param)) as running:
+    folder = tmp_path_factory.mktemp(request.param)
+    with s3_server(folder) if request.param == "s3" else azure_server(folder) as running:
         yield running
 
 

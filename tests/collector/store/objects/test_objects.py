@@ -409,6 +409,30 @@ def test_a_wrong_key_is_told_in_a_line(
     assert server.secret_variable in line
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:9000", "http://", "http://a b", "http://a:99999"])
+def test_an_address_that_is_none_is_told_in_a_line(
+    url: str, server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """Of some the library panics, which no handler of errors sees."""
+    monkeypatch.setenv(server.endpoint_variable, address)
+
+    line = told("gates", "list", url)
+    assert f"{url}: cannot be used as the environment is" in line
+    assert server.endpoint_variable in line
+
+
+def test_half_of_the_credentials_are_told_in_a_line(
+    url: str, server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is missing is a variable, and not the network."""
+    missing = {"s3": "AWS_SECRET_ACCESS_KEY", "az": "AZURE_STORAGE_ACCOUNT_NAME"}[server.scheme]
+    monkeypatch.delenv(missing)
+
+    line = told("gates", "list", url)
+    assert "cannot be used as the environment is" in line
+    assert missing in line
+
+
 def test_an_unknown_or_no_key_of_s3_is_told_in_a_line(
     examples: str, s3_only: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,6 +465,29 @@ def test_a_server_that_hangs_is_given_up(
             snapshot_at(url)
 
 
+@pytest.mark.parametrize("requests", [2, 8])
+def test_a_server_that_goes_away_in_the_middle_is_told_of(
+    examples: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, requests: int
+) -> None:
+    """Whatever a command had done by then, it ends in a line, and the store is as it was."""
+    monkeypatch.setattr(client, "RETRIES", 1)
+    state = stored_at(examples)
+
+    def go_away(_method: str, _path: str, body: bytes) -> bytes | None:
+        return body if proxy.requests.total() <= requests else None
+
+    store = ("--store", examples)
+    for command in (("analyze", examples), ("query", "agents_that_loop", *store)):
+        proxy.requests.clear()
+        proxy.change = go_away
+        assert "cannot be reached" in told(*command)
+    proxy.requests.clear()
+    with pytest.raises(UnavailableError, match="cannot be reached"):
+        ingest(examples, "later")
+    proxy.change = lambda _method, _path, body: body
+    assert stored_at(examples) == state
+
+
 def test_commands_that_need_a_disk_say_so(url: str) -> None:
     """A server's log and gates are synced and locked, which objects cannot be."""
     for command in ("serve", "mcp"):
@@ -452,6 +499,20 @@ def test_commands_that_need_a_disk_say_so(url: str) -> None:
     result = run("gates", "watch", url)
     assert result.exit_code == 2
     assert "watch a server" in result.stderr
+
+
+def test_an_address_of_another_kind_becomes_no_folder(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheme that is mistyped, or that of a server, is named; traces are no store."""
+    monkeypatch.chdir(tmp_path)
+    for wrong in ("s3a://loops/a", "http://127.0.0.1:4318"):
+        line = run("ingest", TRACES, "--store", wrong).stderr
+        assert f"{wrong}: is no kind of store" in line
+    assert list(tmp_path.iterdir()) == []
+    ingest(url, "one")
+    assert "1 session," in run("analyze", url[:2].upper() + url[2:]).stdout
+    assert "traces are read from this machine" in run("analyze", "ftp://host/traces").stderr
 
 
 def test_a_decision_is_recorded_and_holds_with_the_next_ingest(

@@ -86,7 +86,7 @@ class Listed:
 
 def is_object_url(name: str | os.PathLike[str]) -> bool:
     """Return whether a store is named that is on object storage."""
-    return isinstance(name, str) and name.partition("://")[0] in _CLOUDS and "://" in name
+    return isinstance(name, str) and "://" in name and urlsplit(name).scheme in _CLOUDS
 
 
 class Objects:
@@ -96,7 +96,7 @@ class Objects:
         """Prepare to ask; nothing is sent yet.
 
         Raises:
-            StoreError: if it is no address of a bucket.
+            StoreError: if it is no address of a bucket, or the environment cannot be right.
             InstallError: if the extra is not installed.
         """
         try:
@@ -113,10 +113,15 @@ class Objects:
         self.url = url.rstrip("/")
         self._obstore = obstore
         self._cloud = _CLOUDS[parts.scheme]
-        with self._explained():
+        try:
             self._store = from_url(
                 self.url, client_options=_client_options(self._cloud), retry_config=_retry_config()
             )
+        except (obstore.exceptions.BaseError, ValueError) as error:
+            raise StoreError(
+                f"{self.url}: cannot be used as the environment is ({_reason(error)}); set "
+                f"{self._cloud.credentials}, and check {self._cloud.endpoints[0]}."
+            ) from error
 
     def get(self, name: str) -> Stored | None:
         """Return an object, None where there is none.
@@ -217,9 +222,20 @@ class Objects:
 
 
 def _client_options(cloud: _Cloud) -> ClientConfig:
+    """Return how to connect.
+
+    Raises:
+        ValueError: if the environment has an address at which the library would panic.
+    """
+    addresses = {name: os.environ[name] for name in cloud.endpoints if os.environ.get(name)}
+    for name, address in addresses.items():
+        parts = urlsplit(address)
+        is_web = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if not is_web or address.split() != [address]:
+            raise ValueError(f"{name} is {address}, not an address such as http://127.0.0.1:9000")
     return {
         # The address says it, as of a server within one's own network.
-        "allow_http": any(os.environ.get(n, "").startswith("http://") for n in cloud.endpoints),
+        "allow_http": any(each.startswith("http://") for each in addresses.values()),
         "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
         "read_timeout": timedelta(seconds=READ_TIMEOUT_S),
         "timeout": timedelta(seconds=_TIMEOUT_S),
