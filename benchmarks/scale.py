@@ -18,9 +18,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -48,6 +50,7 @@ KILLS_MAX = 3
 METER_EVERY_S = 0.05
 # Not those of the ingest, whose findings are in the store: the rules run on every turn.
 OTHER_SETTINGS = 'profile = "conservative"\n'
+STORED_AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
 ROUNDS, OUTAGES = 8, 2
 FAILURES = 0.1
 SESSIONS_A_REQUEST = 4
@@ -67,12 +70,12 @@ class Run:
     killed: int
 
 
-def sessions(turns: int, seed: int) -> Iterator[list[Request]]:
-    """Yield sessions of about so many turns in all, of each a request a span."""
+def sessions(turns: int, seed: int, at: datetime = STORED_AT) -> Iterator[list[Request]]:
+    """Yield sessions of about so many turns in all, which begin at a time, a request a span."""
     chance = random.Random(seed)
     for number in range(turns // TURNS_A_SESSION):
         loops_from = chance.randrange(TURNS_A_SESSION) if number % LOOPS_ONE_IN == 0 else None
-        trace = Trace(f"session-{number}", service=f"agent-{number % 10}")
+        trace = Trace(f"session-{number}", service=f"agent-{number % 10}", at=at.isoformat())
         for turn in range(TURNS_A_SESSION):
             is_looping = loops_from is not None and turn >= loops_from
             path = "a.py" if is_looping else f"{chance.randrange(10**6)}.py"
@@ -255,7 +258,8 @@ def row(engine: str, workers: int, run: Run, alone: Run, kills: str) -> bool:
 
 def rounds_of(turns: int, seed: int) -> list[list[Request]]:
     """Return the spans of sessions in rounds, of each the next ones, several in a request."""
-    every = list(sessions(turns, seed))
+    # Now: a server that starts looks back on the tasks of a day.
+    every = list(sessions(turns, seed, datetime.now(UTC) - timedelta(minutes=1)))
     size = -(-TURNS_A_SESSION // ROUNDS)
     return [
         [
@@ -293,7 +297,9 @@ def live(folder: Path, turns: int, seed: int) -> bool:
         f"{three_s:.0f} s, one server without kills {one_s:.0f} s"
     )
     for part in ("spans", "findings", "events", "gates"):
-        print(f"{part}: {'the same' if getattr(three, part) == getattr(alone, part) else 'DIFFER'}")
+        ours, others = Counter(getattr(three, part)), Counter(getattr(alone, part))
+        missing, more = (others - ours).total(), (ours - others).total()
+        print(f"{part}: {missing} missing, {more} more than of one server")
     return three == alone
 
 
