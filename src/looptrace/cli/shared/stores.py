@@ -38,11 +38,12 @@ class StorePath(click.Path):
         if not is_object_url(value):
             if "://" in str(value):
                 self.fail(
-                    f"{value}: is no kind of store; a store is a folder, or at s3://, gs:// or "
-                    "az://.",
+                    f"{value}: is no store; a store is a folder, or at s3://, gs:// or az://.",
                     param,
                     ctx,
                 )
+            if param and param.multiple and "," in str(value) and not Path(value).exists():
+                self.fail(f"{value}: give each store a {param.opts[0]} of its own.", param, ctx)
             return super().convert(value, param, ctx)
         if self._use == "served":
             self.fail(

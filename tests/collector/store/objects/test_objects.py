@@ -508,7 +508,7 @@ def test_an_address_of_another_kind_becomes_no_folder(
     monkeypatch.chdir(tmp_path)
     for wrong in ("s3a://loops/a", "http://127.0.0.1:4318"):
         line = run("ingest", TRACES, "--store", wrong).stderr
-        assert f"{wrong}: is no kind of store" in line
+        assert f"{wrong}: is no store" in line
     assert list(tmp_path.iterdir()) == []
     ingest(url, "one")
     assert "1 session," in run("analyze", url[:2].upper() + url[2:]).stdout
