@@ -48,7 +48,8 @@ class StorePath(click.Path):
         if self._use == "served":
             self.fail(
                 f"{value}: this command needs the store on a disk of this machine, where the log "
-                "and the gates of a server are; name a folder.",
+                "and the gates of a server are; name a folder, of which `looptrace copy` keeps a "
+                "copy in a bucket.",
                 param,
                 ctx,
             )
