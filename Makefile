@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
+PIP_WITH_GROUPS := 'pip>=25.1' # Older ones know no dependency groups.
 FRAMEWORKS := $(VENV)-frameworks
 REPORT := build/demo/report.html
 
@@ -103,7 +104,7 @@ soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; ta
 		tests/reliability tests/analyzer/engine/test_any_settings.py tests/collector/sdk/test_unfelt.py
 	$(BIN)/python -m benchmarks.load --seconds 900 --spans-per-s 500 --batch 100
 
-npm-exporters: build/npm/installed ## JavaScript's exporters and axe-core, for the tests that use them
+npm-exporters: build/npm/installed ## JavaScript's exporters, axe-core and Jenkins' schema of JUnit, for the tests that use them
 
 azurite: build/azurite/installed ## an Azure server into build/azurite, for the tests of a store at az://
 
@@ -143,18 +144,22 @@ build/azurite/installed: tests/azurite/package.json
 	@touch $@
 
 $(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install --no-compile --constraint constraints.txt --editable '.[all,dev]'
+	$(PIP) install --upgrade $(PIP_WITH_GROUPS)
+	$(PIP) install --no-compile --constraint constraints.txt \
+		--editable '.[all,columns,mcp,objects,ray,semantic]' --group dev
 	@touch $(VENV)/installed $@
 
 $(VENV)/installed-site: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install --constraint constraints.txt --editable '.[site]'
+	$(PIP) install --upgrade $(PIP_WITH_GROUPS)
+	$(PIP) install --constraint constraints.txt --editable . --group site
 	@touch $@
 
 $(FRAMEWORKS)/installed $(FRAMEWORKS)-adk/installed $(FRAMEWORKS)-crewai/installed: \
 		$(FRAMEWORKS)%/installed: pyproject.toml constraints-frameworks%.txt
 	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip --disable-pip-version-check --quiet install --upgrade $(PIP_WITH_GROUPS)
 	$(@D)/bin/pip --disable-pip-version-check --quiet install \
-		--constraint constraints-frameworks$*.txt --editable '.[frameworks$*]'
+		--constraint constraints-frameworks$*.txt --editable '.[analyzer]' --group frameworks$*
 	@touch $@
 
 build/typescript/installed: examples/typescript/package.json

@@ -1,10 +1,10 @@
-"""The image of `deploy/Dockerfile`, built and run as `deploy/` says, without a daemon.
+"""The image of `deploy/Dockerfile`, built and run as in `deploy/`, without a daemon.
 
-Buildah runs the steps of the Dockerfile, on the image that it names (`--pull`) or on one of the
-same name that debootstrap makes of Debian's packages, where no registry of images can be reached;
-its Python is Debian's then. Podman runs the image with the options of `deploy/compose.yml` and of
-`deploy/kubernetes.yml` with the patch for several servers: as another user, without rights, on a
-root that nobody can write. What it is asked comes from within, because it has no network.
+Buildah runs the steps of the Dockerfile, on the image that it names (`--pull`) or, where no
+registry of images can be reached, on one of the same name that debootstrap makes from Debian's
+packages, with Debian's Python. Podman runs the image with the options of `deploy/compose.yml` and
+of `deploy/kubernetes.yml` with the patch for several servers: as another user, without rights, on a
+root that nobody can write. Requests come from within the container, because it has no network.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOKEN = secrets.token_hex(32)
 USER = 10001
 READY_S, STOP_S = 180.0, 10
 _INSIDE = "LOOPTRACE_CONTAINER_TEST"
-# A second tree of cgroups beside the first, which crun does not take.
+# A second tree of cgroups beside the first, which crun does not accept.
 _HYBRID = Path("/sys/fs/cgroup/unified")
 # A loop of one failing call, sent to the server from beside it; prints the gates that it opens.
 _LOOP = """
@@ -82,7 +82,7 @@ print(json.dumps([gate["id"] for gate in gates]))
 
 
 class ContainerError(Exception):
-    """The image is not what `deploy/` says, or cannot be made; the message says why."""
+    """The image differs from `deploy/`, or cannot be made; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ class Engine:
     folder: Path
 
     def run(self, tool: str, *arguments: str, is_wrong: bool = False) -> str:
-        """Run a tool; returns its output, with its errors where they are what is asked for.
+        """Run a tool; return its output, with its errors if these are wanted.
 
         Raises:
-            ContainerError: if it fails, or does not where `is_wrong`.
+            ContainerError: if it fails, or succeeds where `is_wrong`.
         """
         where = ["--root", f"{self.folder}/storage", "--runroot", f"{self.folder}/run"]
         where += ["--storage-driver", "overlay"]
@@ -118,7 +118,7 @@ class Engine:
 
 
 def make_base(engine: Engine) -> None:
-    """Make what the Dockerfile begins with, of Debian's packages from where apt has them."""
+    """Make the base image of the Dockerfile from Debian's packages, from apt's sources."""
     root = engine.folder / "root"
     target = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
     mirror = subprocess.run(target, capture_output=True, text=True, check=True).stdout.split()[0]
@@ -135,7 +135,7 @@ def make_base(engine: Engine) -> None:
 
 
 def build(engine: Engine, *, pull: bool) -> None:
-    """Run the steps of the Dockerfile; pip asks the index that it asks here."""
+    """Run the steps of the Dockerfile; pip uses the same index as here."""
     trusted = [f"--volume={path}:{path}:ro" for path in ("/etc/ssl/certs", "/etc/pip.conf")]
     options = ["--isolation=chroot", "--format=docker", "--network=host", *trusted]
     options += [] if pull else ["--pull-never"]
@@ -153,7 +153,7 @@ _RUN = (
 
 @contextmanager
 def started(engine: Engine, *options: str) -> Iterator[str]:
-    """Run a server in a container, which is ready; stop it in the end, in time and with 0."""
+    """Run a server in a container until it is ready; at the end it stops in time, with code 0."""
     name = engine.podman("run", "--detach", *_RUN, *options).strip()
     try:
         deadline_s = time.monotonic() + READY_S
@@ -186,13 +186,13 @@ def inside(engine: Engine, name: str, *command: str, is_wrong: bool = False) -> 
 
 
 def gates(engine: Engine, name: str, how: str, session: str = "s1") -> list[str]:
-    """Return the gates that are open, after the spans of a loop if they are sent."""
+    """Return the open gates, after the spans of a loop if these are sent."""
     found: list[str] = json.loads(inside(engine, name, "python", "-c", _LOOP, TOKEN, how, session))
     return found
 
 
 def is_confined(engine: Engine, name: str) -> None:
-    """Check that the process is another user without rights, who can write its data alone."""
+    """Check that the process runs as another user without rights, who can write only its data."""
     ids = inside(engine, name, "sh", "-c", "id -u; id -g").split()
     if ids != [str(USER)] * 2:
         raise ContainerError(f"it runs as {ids}")
@@ -206,7 +206,7 @@ def is_confined(engine: Engine, name: str) -> None:
 
 
 def try_alone(engine: Engine) -> None:
-    """As it is, it lets nobody in whom it does not know: without tokens it does not start."""
+    """By default it admits no unknown clients: without tokens it does not start."""
     said = engine.podman("run", "--rm", *_RUN, IMAGE, is_wrong=True)
     if "LOOPTRACE_TOKENS" not in said:
         raise ContainerError(f"it does not say what it needs: {said}")
@@ -278,7 +278,7 @@ def patched() -> dict[str, Any]:
 
 
 def _pod_options(engine: Engine, spec: dict[str, Any], container: dict[str, Any]) -> list[str]:
-    """Return what a node makes of a container of a pod, for podman."""
+    """Return a node's options for a container of a pod, for podman."""
     user, context = spec["securityContext"], container["securityContext"]
     options = [f"--user={user['runAsUser']}:{user['runAsGroup']}"]
     options += [f"--cap-drop={right}" for right in context["capabilities"]["drop"]]
@@ -300,7 +300,7 @@ def _pod_options(engine: Engine, spec: dict[str, Any], container: dict[str, Any]
 
 
 def _files(engine: Engine, volume: dict[str, Any], group: int) -> Path:
-    """Return a folder with what the comments of the manifests put into a secret or a map."""
+    """Return a folder with the contents of a secret or a map from the comments of the manifests."""
     folder = engine.folder / str(volume["name"])
     folder.mkdir(exist_ok=True)
     contents = {
@@ -322,7 +322,7 @@ def _arguments(container: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Build the image and try it; returns 0 where all is as `deploy/` says."""
+    """Build the image and try it; return 0 where everything is as in `deploy/`."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -357,7 +357,7 @@ def main() -> int:
 
 
 def _again_without(mount: Path) -> int:
-    """Run this again where a mount is not there, which stays as it is for everybody else."""
+    """Run this again in a namespace without a mount, which stays for all other processes."""
     command: Sequence[str] = [sys.executable, "-m", "benchmarks.container", *sys.argv[1:]]
     without = ["sh", "-c", 'umount "$0" && exec "$@"', str(mount), *command]
     unshared = ["unshare", "--mount", "--propagation=private", *without]

@@ -1,13 +1,16 @@
-"""The wheel in environments of its own, and beside what agents have installed.
+"""The wheel in environments of its own, and beside the packages of agents.
 
-Each extra on each Python at hand: what it takes, and whether it works.
+Each extra on each Python at hand: its size, its start-up time, and whether it works.
 
-An environment has what the wheel asks for and nothing else, in the newest versions that fit. In it
-the package is imported, `pip check` finds no conflict, and the commands that the extra brings run
-on the examples, away from the checkout. Then base and each extra are resolved beside distributions
-that pin OpenTelemetry, which must come in the version that they come in alone, and the server is
-installed and used beside each. Packages come from the index that pip and uv are set up for; uv
-resolves in seconds what pip looks for through hundreds of releases.
+An environment has the requirements of the wheel and nothing else, in the newest versions that fit.
+The package is imported in it, `pip check` finds no conflict, and the commands of the extra run on
+the examples, away from the checkout. Then base and each extra are resolved beside distributions
+that pin OpenTelemetry. Each of these must get the same version as it gets alone, and the server is
+installed and used beside it. Packages come from the index that is configured for pip and uv; uv
+resolves in seconds what takes pip hundreds of releases.
+
+All of it takes half an hour. With pyenv, PYENV_VERSION=3.11.7:3.12.1:3.13.0 puts several Pythons
+at hand.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ BESIDE = (
 MIB = 2**20
 _SDK = "opentelemetry-sdk"
 TIMEOUT_S = 600
-TIMES = 3  # The least of so many counts, because the first one reads from the disk.
+TIMES = 3  # The least of this many times counts, because the first one reads from the disk.
 
 _TRACES = str(ROOT / "examples/traces")
 _COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -44,7 +47,16 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("looptrace", "ingest", _TRACES, "--store", "store"),
     ("looptrace", "query"),
 )
-# What shows that an extra is whole, beside its import.
+_READS_COLUMNS = f"""
+from pathlib import Path
+from looptrace.collector.otlp.protobuf_columns import span_columns
+assert span_columns([Path({_TRACES!r}, "thumbnail_retry_healthy.binpb").read_bytes()])
+"""
+_KNOWS_OBJECTS = """
+from looptrace.collector.store.objects.client import Objects
+Objects("s3://bucket/store")
+"""
+# The commands that show that an extra is complete, beside its import.
 USES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "": (("python", "-c", "import looptrace; looptrace.instrument"),),
     "analyzer": _COMMANDS,
@@ -56,6 +68,9 @@ USES: Mapping[str, Sequence[tuple[str, ...]]] = {
         *_COMMANDS[:1],
         ("python", "-c", "import looptrace.analyzer.fingerprint.embeddings"),
     ),
+    "columns": (*_COMMANDS[:1], ("python", "-c", _READS_COLUMNS)),
+    "objects": (*_COMMANDS[:1], ("python", "-c", _KNOWS_OBJECTS)),
+    "ray": (*_COMMANDS[:1], ("python", "-c", "import looptrace.ray_tasks")),
     "all": _COMMANDS,
 }
 
@@ -66,7 +81,7 @@ class BrokenEnvironmentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What one environment takes: packages beside pip, their size, and the times in seconds."""
+    """The cost of one environment: packages beside pip, their size, and the times in seconds."""
 
     python: str
     extra: str
@@ -105,7 +120,7 @@ def main() -> None:
 
 
 def _try_beside(names: Sequence[str], wheel: Path, folder: Path) -> int:
-    """Print how each does beside looptrace; returns how many come in another version, or fail."""
+    """Print each distribution beside looptrace; return how many get another version, or fail."""
     _run([sys.executable, "-m", "venv", str(folder / "resolver")], folder)
     _run([str(folder / "resolver/bin/pip"), "install", "--quiet", "uv"], folder)
     failed = 0
@@ -130,7 +145,7 @@ def _try_beside(names: Sequence[str], wheel: Path, folder: Path) -> int:
 
 
 def _resolved(asked: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return the versions of the distributions that these need, by their names."""
+    """Return the versions of all distributions that these need, by name."""
     (folder / "asked.txt").write_text("\n".join(asked), encoding="utf-8")
     options = ("--quiet", "--no-header", "--no-annotate", "--python", sys.executable)
     lines = _run([_uv(folder), "pip", "compile", *options, "asked.txt"], folder).splitlines()
@@ -140,7 +155,7 @@ def _resolved(asked: Sequence[str], folder: Path) -> dict[str, str]:
 def _installed(
     asked: Sequence[str], uses: Sequence[tuple[str, ...]], folder: Path
 ) -> tuple[float, float]:
-    """Install these, use them, and remove them; returns their MiB and the seconds of an import."""
+    """Install these, use them, and remove them; return their MiB and the seconds of an import."""
     environment = folder / "beside"
     python = str(environment / "bin/python")
     try:
@@ -201,7 +216,7 @@ def environment_of(python: str, extra: str, wheel: Path, folder: Path) -> Enviro
 
 
 def _works(python: str, folder: Path) -> bool:
-    """Say whether there is such a Python; what stands in the path may only name one."""
+    """Return whether this Python runs; a program in the path may only be a placeholder."""
     try:
         _run([python, "--version"], folder)
     except BrokenEnvironmentError:

@@ -1,7 +1,7 @@
 """Synthetic turns from a seed: many sessions of agents at work, some of them stuck in a loop.
 
-Nothing is drawn turn by turn. First the plan: who acts in which row, and which earlier row each row
-repeats. Then the texts, one column at a time, gathered from the rows that they repeat.
+Nothing is drawn turn by turn. First comes the plan: the actor of each row, and the earlier row that
+it repeats. Then come the texts, one column at a time, gathered from the repeated rows.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ SESSION_TURNS_SIGMA = 0.95
 SESSION_TURNS_MIN = 5
 SESSION_TURNS_MAX = 400
 
-# How many agents a session has, and how often its first agent acts where there are others.
+# The number of agents of a session, and the share of its first agent among several.
 AGENTS = ("lead", "coder", "reviewer")
 AGENTS_SHARES = (0.7, 0.2, 0.1)
 LEAD_SHARE = 0.6
 
-# How often a person speaks between two turns of a session.
+# The probability of a person's message between two turns of a session.
 MESSAGE_SHARE = 0.015
 FAILURE_SHARE = 0.2
 UNKNOWN_ARGUMENTS_SHARE = 0.03
 UNKNOWN_RESULT_SHARE = 0.03
-# How often an agent tries the same call once more, which is legitimate.
+# The probability that an agent tries the same call once more, which is legitimate.
 RETRY_SHARE = 0.04
 
-# Sessions that are drawn for a loop. In some it is too short, or a person interrupts it: in about
-# 12 % one is found.
+# The share of sessions drawn for a loop. Some loops are too short, or a person interrupts them:
+# about 12 % have a finding.
 LOOP_SHARE = 0.14
 LOOP_KINDS = ("call", "signature", "response", "cycle")
 NO_LOOP = -1
-# A planted loop needs three rounds; this many more at the most are planted.
+# A planted loop needs three rounds; at most this many more are planted.
 ROUNDS_MIN = 3
 ROUNDS_MORE_MAX = 6
 PERIOD_MIN = 2
@@ -92,7 +92,7 @@ SERVICE = "agents"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who acts in which row, and which row each row repeats; a row repeats itself if it is new."""
+    """The actor of each row, and the row that it repeats; a new row repeats itself."""
 
     session: Ints
     kind: Ints  # index into ROW_KINDS
@@ -109,12 +109,12 @@ USER, MODEL_TURN, TOOL = range(len(ROW_KINDS))
 
 
 def turns(count: int, seed: int) -> pl.DataFrame:
-    """Return `count` turns (`TURN_SCHEMA`) as an analysis sees them: fingerprinted and numbered."""
+    """Return `count` turns (`TURN_SCHEMA`) in the form for analysis: fingerprinted and numbered."""
     return numbered(add_fingerprints(written(count, seed)))
 
 
 def written(count: int, seed: int) -> pl.DataFrame:
-    """Return `count` turns (`TURN_SCHEMA`) as they come out of spans, without fingerprints."""
+    """Return `count` turns (`TURN_SCHEMA`) in the form from spans, without fingerprints."""
     rng = np.random.default_rng(seed)
     drawn = rng.lognormal(np.log(SESSION_TURNS_MEDIAN), SESSION_TURNS_SIGMA, count)
     lengths = np.clip(drawn, SESSION_TURNS_MIN, SESSION_TURNS_MAX).astype(np.int64)
@@ -147,7 +147,7 @@ def sessions(lengths: Ints, rng: np.random.Generator) -> pl.DataFrame:
 
 
 def _planned(lengths: Ints, rng: np.random.Generator) -> Plan:
-    """Draw who acts when, and what repeats what."""
+    """Draw the actors, and the rows that repeat others."""
     count = int(lengths.sum())
     session = np.repeat(np.arange(len(lengths)), lengths)
     begins = np.cumsum(lengths) - lengths
@@ -172,14 +172,14 @@ def _planned(lengths: Ints, rng: np.random.Generator) -> Plan:
 
 
 def _repeated(source: Ints) -> Mask:
-    """Say which rows are repeated by others."""
+    """Return the mask of the rows that others repeat."""
     result = np.zeros(len(source), dtype=np.bool_)
     result[source[source != np.arange(len(source))]] = True
     return result
 
 
 class _Lanes:
-    """Rows sorted by session, kind and agent: the turns that rules compare stand together."""
+    """Rows sorted by session, kind and agent, so that turns that rules compare are adjacent."""
 
     def __init__(self, session: Ints, kind: Ints, agent: Ints) -> None:
         self.order = np.lexsort((agent, kind, session))
@@ -194,7 +194,7 @@ class _Lanes:
         self.position = np.arange(len(self.order)) - self.first[self.lane]
 
     def before(self) -> Ints:
-        """Return for each row the one before it in its lane, for the first the row itself."""
+        """Return, for each row, the one before it in its lane; for the first, the row itself."""
         return self._by_row(np.arange(len(self.order)) - (self.position > 0))
 
     def planted(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
@@ -254,7 +254,7 @@ def _names() -> list[pl.Expr]:
 
 
 def _times(plan: Plan, rng: np.random.Generator) -> list[pl.Series]:
-    """Draw when turns start and end; those of a session follow one another."""
+    """Draw the start and end of turns; those of a session follow one another."""
     count = len(plan.session)
     gaps_s = rng.lognormal(np.log(GAP_MEDIAN_S), GAP_SIGMA, count)
     gaps_ns = (np.minimum(gaps_s, GAP_MAX_S) * NS_PER_S).astype(np.int64)
@@ -268,7 +268,7 @@ def _times(plan: Plan, rng: np.random.Generator) -> list[pl.Series]:
 
 
 def _with_calls(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -> pl.DataFrame:
-    """Write what tools are called with."""
+    """Write the arguments of tool calls."""
     count = table.height
     name = _drawn(TOOLS, count, rng)
     numbers = pl.Series(rng.integers(0, NUMBER_MAX, count)).cast(pl.String)
@@ -290,7 +290,7 @@ def _with_calls(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -> pl
 
 
 def _with_outcomes(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -> pl.DataFrame:
-    """Write what tools give back; failures are told by the span's status."""
+    """Write the results of tools; the status of the span marks failures."""
     count = table.height
     numbers = pl.Series(rng.integers(0, NUMBER_MAX, count)).cast(pl.String)
     found = _drawn(WORDS, count, rng) + " " + _drawn(WORDS, count, rng) + " " + numbers
@@ -299,7 +299,7 @@ def _with_outcomes(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) ->
     failed = pl.Series((rng.random(count) < FAILURE_SHARE) | plan.stuck).gather(source)
     unknown = pl.Series((rng.random(count) < UNKNOWN_RESULT_SHARE) & ~plan.stuck).gather(source)
     told = found.gather(source)
-    # The time that a call took is told in its result and says nothing of it.
+    # The result contains the duration of the call, which carries no information.
     took_ms = pl.Series(rng.integers(1, DURATION_MAX_MS, count)).cast(pl.String)
     result = "Found " + told + " after " + took_ms + " ms."
     error = "cannot handle " + told + ", gave up after " + took_ms + " ms"
@@ -313,7 +313,7 @@ def _with_outcomes(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) ->
 
 
 def _with_responses(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -> pl.DataFrame:
-    """Write what people and models say, and what each response answers."""
+    """Write the texts of people and models, and the input of each response."""
     count = table.height
     numbers = pl.Series(rng.integers(0, NUMBER_MAX, count)).cast(pl.String)
     source = pl.Series(plan.response_of)
@@ -326,7 +326,7 @@ def _with_responses(table: pl.DataFrame, plan: Plan, rng: np.random.Generator) -
     worded = pl.when(person).then(pl.format("{} {}", said, word)).otherwise(said)
     said = table.select(worded).to_series()
     before = pl.coalesce("error", "result").shift(1).over("number", "agent")
-    # After a person's message, that is the news.
+    # After a person's message, that message is the news.
     news = pl.when(pl.col("kind").shift(1) == "user").then(said.shift(1)).otherwise(before)
     table = table.with_columns(news=news)
     model = pl.col("kind") == "model"

@@ -1,8 +1,8 @@
-"""Labelled runs of agents, what their labels ask of a detector, and how well one answers.
+"""Labelled runs of agents, the targets of their labels, and the scores of detectors.
 
 A folder holds `NAME.otlp.jsonl.gz` (or `.jsonl`), runs as OTLP/JSON, and `NAME.labels.jsonl`, one
 label a line: `{"session", "step", "label", "value", "source"}`. A step is the attribute
-`looptrace.step` of a span; null speaks of the whole session.
+`looptrace.step` of a span; null means the whole session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRACES_SUFFIXES = (".otlp.jsonl.gz", ".otlp.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop that a detector flags: its steps in their order, and how many make one round."""
+    """A loop that a detector flags: its steps in order, and the number of steps in one round."""
 
     steps: Sequence[int]
     period: int = 1
@@ -41,7 +41,7 @@ class MissingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One label; `step` is None where it speaks of the whole session."""
+    """One label; `step` is None where it is about the whole session."""
 
     session: str
     step: int | None
@@ -61,11 +61,11 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one kind of label asks: which turns, pairs of turns, or sessions should be flagged.
+    """The target of one kind of label: the turns, pairs of turns, or sessions to flag.
 
-    A pair is a step and the one right before it. It is flagged where one loop has both and says
-    that one repeats the other, which a round of several steps does not. A session is positive from
-    so many positive labels on, and flagged where there is any loop.
+    A pair is a step and the one right before it. It is flagged where one loop has both steps as
+    repeats of each other, which a round of several steps does not. A session is positive from this
+    many positive labels on, and flagged where there is any loop.
     """
 
     title: str
@@ -77,7 +77,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How often a detector was right; precision and recall are None where nothing counts."""
+    """The score of a detector; precision and recall are None where nothing counts."""
 
     true_positives: int = 0
     false_positives: int = 0
@@ -94,12 +94,12 @@ class Score:
 
     @property
     def flagged(self) -> int:
-        """What the detector took for positive."""
+        """The number of positives by the detector."""
         return self.true_positives + self.false_positives
 
     @property
     def positives(self) -> int:
-        """What is positive by its label."""
+        """The number of positives by label."""
         return self.true_positives + self.false_negatives
 
     @property
@@ -140,7 +140,7 @@ def labelled_runs(folder: Path) -> list[Runs]:
     """Read every labelled file of a folder.
 
     Raises:
-        MissingError: if there is none, or labels lie there without their traces.
+        MissingError: if there is none, or labels have no traces.
     """
     paths = sorted(folder.glob(f"*{LABELS_SUFFIX}"))
     if not paths:
@@ -159,7 +159,7 @@ def _runs(labels: Path) -> Runs:
 
 
 def read_runs(paths: Sequence[str]) -> tuple[pl.DataFrame, dict[tuple[str, str], int]]:
-    """Read traces as turns, and the step that each span has, where it has one."""
+    """Read traces as turns, and the step of each span that has one."""
     spans = read_spans(paths).spans
     step = pl.col("attributes").str.json_path_match(f'$["{STEP}"]').cast(pl.Int64)
     stepped = spans.select("trace_id", "span_id", step=step).drop_nulls("step")
@@ -174,7 +174,7 @@ def _labels(path: Path) -> Iterable[Label]:
 
 
 def score(target: Target, labels: Iterable[Label], flags: Flags) -> Score | None:
-    """Hold what a detector flagged against the labels of a target; None where it has none."""
+    """Score the flags of a detector by the labels of a target; None where there are no labels."""
     asked = [label for label in labels if label.name == target.label]
     if not asked:
         return None
@@ -183,10 +183,10 @@ def score(target: Target, labels: Iterable[Label], flags: Flags) -> Score | None
 
 
 def _of_turns(target: Target, labels: Sequence[Label], flags: Flags) -> Iterable[tuple[bool, bool]]:
-    """Say of each labelled step whether it is positive, and whether it is flagged.
+    """Return, for each labelled step, whether it is positive, and whether it is flagged.
 
-    A label speaks of the steps since the one labelled before it, because some are given by an
-    overseer that looks back on a round of several.
+    A label applies to all steps since the earlier label, because some labels come from an overseer
+    that looks back on a round of several steps.
     """
     by_session = defaultdict(list)
     for label in labels:
@@ -201,7 +201,7 @@ def _of_turns(target: Target, labels: Sequence[Label], flags: Flags) -> Iterable
 
 
 def _of_pairs(target: Target, labels: Sequence[Label], flags: Flags) -> Iterable[tuple[bool, bool]]:
-    """Say of each labelled pair whether it is positive, and whether one loop has both steps."""
+    """Return, for each labelled pair, whether it is positive and whether one loop has both."""
     for label in labels:
         both = {label.step, (label.step or 0) - 1}
         loops = (loop for loop in flags.get(label.session, ()) if loop.period == 1)
@@ -212,7 +212,7 @@ def _of_pairs(target: Target, labels: Sequence[Label], flags: Flags) -> Iterable
 def _of_sessions(
     target: Target, labels: Sequence[Label], flags: Flags
 ) -> Iterable[tuple[bool, bool]]:
-    """Say of each labelled session whether it is positive, and whether it is flagged."""
+    """Return, for each labelled session, whether it is positive, and whether it is flagged."""
     positives = Counter(label.session for label in labels if label.value == target.positive)
     for session in dict.fromkeys(label.session for label in labels):
         yield positives[session] >= target.needed_labels, session in flags
@@ -222,7 +222,7 @@ _COUNTS = {"turn": _of_turns, "pair": _of_pairs, "session": _of_sessions}
 
 
 def false_alarms(labels: Iterable[Label], flags: Flags) -> tuple[list[str], int]:
-    """Return the healthy sessions that are flagged, and how many healthy ones there are."""
+    """Return the flagged healthy sessions, and the number of all healthy ones."""
     healthy = [label.session for label in labels if (label.name, label.value) == HEALTHY]
     return [session for session in healthy if session in flags], len(healthy)
 

@@ -30,11 +30,11 @@ from looptrace.rules.vocabulary import NS_PER_S
 ROOT = Path(__file__).parent.parent
 SEED = 1
 
-# Turns of each task before it is measured are fed in parts of so many.
+# The earlier turns of each task are fed in parts of this size.
 HISTORY_PART_TURNS = 1_000
-# How many turns each of one task, of 100 and of 1,000 tasks had before, and how often they tick.
+# The earlier turns of each task for 1, 100 and 1,000 tasks, and the number of ticks.
 MIXED = {1: (200, 100), 100: (100, 30), 1_000: (100, 12)}
-# One task with so many turns before; the last takes minutes.
+# One task with this many earlier turns; the last case takes minutes.
 LENGTHS = (100, 1_000, 10_000)
 LONG = 100_000
 SINGLE_TICKS = 100
@@ -48,7 +48,7 @@ PERCENTILES = (50, 99)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is measured: so many tasks, each with a history, which get a turn each at every tick."""
+    """A case: a number of tasks, each with a history, which get a turn each at every tick."""
 
     work: str  # mixed, working (every call is another) or looping (all are the same)
     tasks: int
@@ -64,7 +64,7 @@ class Case:
 
 
 def cases(*, long: bool) -> list[Case]:
-    """Return what is measured, the longest task on request only."""
+    """Return the cases, the longest task only on request."""
     lengths = (*LENGTHS, LONG) if long else LENGTHS
     mixed = [Case("mixed", tasks, *sizes) for tasks, sizes in MIXED.items()]
     single = [Case(work, 1, n, SINGLE_TICKS) for work in ("working", "looping") for n in lengths]
@@ -82,7 +82,7 @@ def turns_of(case: Case) -> pl.DataFrame:
 
 
 def _alike(drafts: pl.DataFrame, *, looping: bool) -> pl.DataFrame:
-    """Let a person ask once, and one agent call one tool every few seconds from then on."""
+    """Return a person's message, and then one agent's calls of one tool every few seconds."""
     place = pl.int_range(pl.len())
     end_ns = (START_S + STEP_S * place) * NS_PER_S
     asks = place == 0
@@ -102,7 +102,7 @@ def _alike(drafts: pl.DataFrame, *, looping: bool) -> pl.DataFrame:
 
 
 def measured(case: Case) -> list[float]:
-    """Return what each tick of a case cost, in milliseconds of processor time."""
+    """Return the cost of each tick of a case, in milliseconds of processor time."""
     turns = turns_of(case)
     engine = LiveEngine()
     for begin in range(0, case.history, HISTORY_PART_TURNS):
@@ -121,7 +121,7 @@ def measured(case: Case) -> list[float]:
 
 
 def in_process(module: str, case: dict[str, Any], checkout: Path) -> list[float]:
-    """Return what a benchmark measures of one case with the looptrace of a checkout."""
+    """Return the result of a benchmark for one case with the looptrace of a checkout."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(checkout / "src"), str(ROOT)))}
     command = [sys.executable, "-m", module, "--case", json.dumps(case)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, cwd=ROOT)

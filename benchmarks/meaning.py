@@ -1,9 +1,9 @@
-"""Measures how meaning is compared: `python -m benchmarks.meaning [--measure letters]`.
+"""Measures the comparison by meaning: `python -m benchmarks.meaning [--measure letters]`.
 
 The pairs of `meaning_pairs.tsv` are labelled by hand: one request in other words, or two requests
 that share words, figures or names. Every second pair is held out: thresholds were chosen by the
-others. Said of each measure is what it finds at several thresholds, what it takes wrongly for the
-same at the default one, and how many texts it reads in a second when each is new.
+others. The report shows, for each measure, its recall at several thresholds, its errors at the
+default one, and the number of new texts that it reads in a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAME = "same"
 
 
 class Pair(NamedTuple):
-    """Two requests, and whether a person takes them for the same."""
+    """Two requests, and whether they are the same for a person."""
 
     label: str
     first: str
@@ -32,7 +32,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well a measure tells pairs that are the same."""
+    """The score of a measure on pairs."""
 
     found: int
     rightly: int
@@ -40,12 +40,12 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """Which part of what was found is the same."""
+        """The share of the found pairs that are the same."""
         return self.rightly / self.found if self.found else 1.0
 
     @property
     def recall(self) -> float:
-        """Which part of what is the same was found."""
+        """The share of the same pairs that were found."""
         return self.rightly / self.same
 
 
@@ -61,7 +61,7 @@ def halves() -> tuple[list[Pair], list[Pair]]:
 
 
 def are_alike(pair: Pair, meaning: Meaning) -> bool:
-    """Say whether two requests to one agent mean the same, as rules are told."""
+    """Return whether two requests to one agent mean the same, as rules see them."""
     first, second = (sketch(meaning.measure, text) for text in (pair.first, pair.second))
     if first is None or second is None or first.marks != second.marks:
         return False
@@ -69,7 +69,7 @@ def are_alike(pair: Pair, meaning: Meaning) -> bool:
 
 
 def score(of: Iterable[Pair], meaning: Meaning) -> Score:
-    """Compare what a measure finds with the labels."""
+    """Compare the pairs that a measure finds with the labels."""
     told = [(pair.label == SAME, are_alike(pair, meaning)) for pair in of]
     found = sum(alike for _, alike in told)
     rightly = sum(same and alike for same, alike in told)

@@ -1,7 +1,7 @@
 """A store on a real S3 server beside the same on disk, its writers killed at random by a seed.
 
-The store is filled part by part; writers are killed at any moment, and two write at once. What it
-has in the end is compared byte by byte with the store on disk.
+The store is filled part by part; writers are killed at any moment, and two write at once. Its final
+contents are compared byte by byte with the store on disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ URL = f"s3://{BUCKET}/scale"
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What a command printed, how long it took, and of that how long a processor."""
+    """The output of a command, its duration, and its processor time."""
 
     output: bytes
     seconds: float
@@ -80,9 +80,9 @@ def split(traces: Path) -> list[Path]:
 
 
 def filled(parts: Sequence[Path], chance: random.Random) -> tuple[int, int, bool]:
-    """Ingest all parts, the last two at once; return how many were killed and refused.
+    """Ingest all parts, the last two at once; return the numbers of killed and refused writers.
 
-    Also returned is whether the store was one of whole parts after each kill.
+    Also return whether the store had only whole parts after each kill.
     """
     killed, whole, needs_s = 0, True, 1.0
     for part in parts[:-2]:
@@ -94,7 +94,7 @@ def filled(parts: Sequence[Path], chance: random.Random) -> tuple[int, int, bool
                 victim.kill()
                 killed += 1
             victim.wait()
-            # A part that was killed is there whole, or not at all.
+            # The part of a killed writer is there whole, or not at all.
             whole &= spans_at() in (before, before + spans_in(part))
         began_s = time.monotonic()
         ended(ingesting(part))
@@ -128,7 +128,7 @@ def spans_in(part: Path) -> int:
 
 
 def spans_at() -> int:
-    """Return how many spans the store has, as its manifest says."""
+    """Return the number of spans of the store, from its manifest."""
     manifest = snapshot_at(URL).manifest
     files = manifest.files.items() if manifest else ()
     return sum(file.rows for name, file in files if name.startswith("spans/"))
@@ -150,7 +150,7 @@ def digests_at(table: str) -> dict[str, str]:
 
 
 def compared(store: Path, cluster: Cluster) -> bool:
-    """Print how long `analyze` takes of either; return whether the reports are the same."""
+    """Print how long `analyze` takes for each store; return whether the reports are the same."""
     report = ("--format", "json")
     runs: dict[str, list[Timed]] = {str(store): [], URL: []}
     for _ in range(RUNS):

@@ -26,18 +26,18 @@ from looptrace.rules.vocabulary import NS_PER_S
 TASKS = 10_000
 # As many gates are open; people have resolved the others.
 GATES_OPEN = 5
-# What the page promises, and how often each is asked for after the first time.
+# The promise of the page, and the number of repeated requests for each page.
 PAGE_MS_MAX = 300
 ROUNDS = 5
 _DAYS = 7
 _DAY_NS = 86_400 * NS_PER_S
 _MS_PER_S = 1_000
-# Copies that are ingested at once.
+# Copies ingested at once.
 _AT_ONCE = 100
 
 
 def make_store(store_dir: Path, tasks: int) -> None:
-    """Ingest the examples so often that there are so many tasks."""
+    """Ingest copies of the examples up to a number of tasks."""
     spans = examples()
     copies = -(-tasks // spans["trace_id"].n_unique())
     shift = time.time_ns() - spans["end_ns"].max()  # type: ignore[operator] # There are spans.
@@ -64,7 +64,9 @@ def make_store(store_dir: Path, tasks: int) -> None:
     with reader.open_gates(store_dir) as gates:
         for gate in gates.gates("open")[GATES_OPEN:]:
             gates.resolve(gate.id, "continue", f"The way out of {gate.task}.")
-    writer.ingest(SPAN_SCHEMA.to_frame(), store_dir, default().policy)  # They take effect.
+    writer.ingest(
+        SPAN_SCHEMA.to_frame(), store_dir, default().policy
+    )  # The resolutions take effect.
 
 
 def pages(store_dir: Path) -> dict[str, str]:
@@ -88,7 +90,7 @@ def pages(store_dir: Path) -> dict[str, str]:
 
 
 def measure(store_dir: Path) -> bool:
-    """Print how long each page takes; returns whether all keep the promise."""
+    """Print how long each page takes; return whether all keep the promise."""
     print(f"{'page':16} {'first':>8} {'median':>8} {'kB':>6}   ms; promised: {PAGE_MS_MAX}")
     keeps = True
     with (
@@ -111,7 +113,7 @@ def measure(store_dir: Path) -> bool:
 
 
 def main() -> None:
-    """Make a store, or take one that is there, and measure."""
+    """Make a store, or use an existing one, and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, help="a store that was made before")
     parser.add_argument("--tasks", type=int, default=TASKS)

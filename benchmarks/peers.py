@@ -1,9 +1,9 @@
-"""Other detectors of loops, with the defaults of their authors, behind one form.
+"""Other detectors of loops, with the defaults of their authors, behind one interface.
 
-Each is fed what a user of it would feed it: the calls of a run in their order, with arguments and
-results. A request handed to another agent is a call of that agent. What a detector flags is the
-call at which it speaks, with the equal calls right before it, or at least the one before it. Where
-one halts a run, it is started anew and goes on.
+Each gets the input that its user would give it: the calls of a run in order, with arguments and
+results. A request to another agent is a call of that agent. A detector flags the call at which it
+alerts, with the equal calls right before it, or at least the one before it. A detector that halts a
+run is restarted and continues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CALLS = ("tool", "handoff")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a run, as a detector in the agent's process would see it."""
+    """One call of a run, as seen by a detector in the agent's process."""
 
     step: int
     tool: str
@@ -69,7 +69,7 @@ def _agentbelt(calls: Sequence[Call]) -> Iterator[int]:
 
 
 def _agent_loop_guard(calls: Sequence[Call]) -> Iterator[int]:
-    """Yield the places at which agent-loop-guard says stop or escalate.
+    """Yield the places at which agent-loop-guard returns stop or escalate.
 
     Its distance between texts is computed by RapidFuzz, which gives the same numbers in time.
     """
@@ -125,7 +125,7 @@ def _detector(alerts: Alerts) -> Detector:
 
 
 def turns_per_s(turns: pl.DataFrame) -> dict[str, float]:
-    """Return how many turns each installed detector takes a CPU second, given ready calls."""
+    """Return how many turns each installed detector takes a CPU second, with ready calls."""
     sessions = [calls for _, calls in _sessions(Runs("", turns, {}, ()))]
     speeds: dict[str, float] = {}
     for name, alerts in PEERS.items():
@@ -139,7 +139,7 @@ def turns_per_s(turns: pl.DataFrame) -> dict[str, float]:
 
 
 def _loop(calls: Sequence[Call], place: int) -> Loop:
-    """Return the calls that an alert speaks of."""
+    """Return the calls of an alert."""
     begin = place
     while begin > 0 and _same(calls[begin - 1], calls[place]):
         begin -= 1

@@ -1,8 +1,8 @@
 """Measures each stage from bytes to a report: `python -m benchmarks.pipeline [--spans 10000]`.
 
-Printed is the processor time a span of each stage, the median of several rounds, for three shapes
+It prints the processor time of each stage per span, the median of several rounds, for three shapes
 of spans. With `--beside CHECKOUT` another checkout of looptrace is measured over the same files, in
-rounds by turns, and what counts is the ratio.
+alternating rounds, and the ratio counts.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def measure(path: Path) -> dict[str, float]:
         taken.append(time.process_time() - began)
         return result
 
-    detect(turns_of(read_spans([str(path)]).spans.head(SPANS_FIRST))[0])  # What is made once.
+    detect(turns_of(read_spans([str(path)]).spans.head(SPANS_FIRST))[0])  # Made once.
     spans = timed(lambda: read_spans([str(path)])).spans
     turns, skipped = timed(lambda: turns_of(spans))
     timed(lambda: add_fingerprints(turns))
     rows = timed(lambda: add_counters(encode_columns(turns), DEFAULT.rule_set.counting))
     timed(lambda: find_stretches(rows, DEFAULT.rule_set))
     timed(lambda: detect(turns))
-    taken[-1] -= taken[-2] + taken[-3]  # What `detect` does beside coding, counting and rules.
+    taken[-1] -= taken[-2] + taken[-3]  # The work of `detect` beside coding, counting and rules.
     analysis = analysis_of(turns, spans.height, skipped)
     timed(lambda: json_report(analysis))
     return {name: s * US_PER_S / spans.height for name, s in zip(STAGES, taken, strict=True)}

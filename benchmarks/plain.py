@@ -1,7 +1,7 @@
-"""The four rules as a plain loop over turns: what one would write first, and an oracle.
+"""The four rules as a plain loop over turns: the obvious first version, and an oracle.
 
-It is written from what the rules say and shares no code with them. Each lane is a small state
-machine of ints, lists and dicts that sees one turn after the other and never looks ahead.
+It is written from the description of the rules and shares no code with them. Each lane is a small
+state machine of ints, lists and dicts that sees one turn after the other and never looks ahead.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Loop = tuple[str, str, str, int, int, int, int]
 # Within one lane: first turn, last turn, attempts, period.
 Part = tuple[int, int, int, int]
 
-# The code of what the trace does not say; it equals nothing, itself included.
+# The code of unknown values; it equals nothing, including itself.
 UNKNOWN = 0
 
 PERIOD_MIN = 2
 
-# Pauses that grow so much, and are not short, are a back-off.
+# Pauses that grow by this factor, and are not short, are a back-off.
 BACK_OFF = 1.5
 GAP_MIN_NS = 1_000_000_000
 
@@ -48,7 +48,7 @@ PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How many attempts, responses, rounds make a loop, and the longest pattern of a cycle."""
+    """The attempts, responses and rounds of a loop, and the longest pattern of a cycle."""
 
     calls_min: int
     signatures_min: int
@@ -89,9 +89,9 @@ class Run:
 
 @dataclass(slots=True)
 class Looks:
-    """Tells polls: looks at what did not change, with pauses that grow as in a back-off.
+    """Recognises polls: looks at an unchanged state, with pauses that grow as in a back-off.
 
-    It knows no other pauses, because there are none in what is compared.
+    It knows no other pauses, because the compared turns have none.
     """
 
     same: Same = UNKNOWN
@@ -100,7 +100,7 @@ class Looks:
     gap_ns: int = 0
 
     def polls(self, same: Same, looks: bool, end_ns: int) -> bool:
-        """Take the next call of the lane, and say whether it is a poll."""
+        """Take the next call of the lane, and return whether it is a poll."""
         gap_ns = end_ns - self.end_ns
         again = looks and same == self.same and same != UNKNOWN
         grows = gap_ns >= BACK_OFF * self.gap_ns > 0 and gap_ns >= GAP_MIN_NS
@@ -153,7 +153,7 @@ class Answers:
 
 @dataclass(slots=True)
 class Rounds:
-    """Counts how often a pattern of several turns came round; the shortest pattern wins."""
+    """Counts the rounds of a pattern of several turns; the shortest pattern wins."""
 
     rounds_min: int
     period_max: int
@@ -176,7 +176,7 @@ class Rounds:
             if known and period <= here and seen[-period] == same:
                 streaks[period] += 1
                 long_enough = streaks[period] >= period * (self.rounds_min - 1)
-                # As many equal turns as the pattern is long are no pattern of several.
+                # Equal turns as many as the pattern is long are not a pattern of several turns.
                 if long_enough and not found and self.alike < period:
                     found = period
             else:
@@ -188,7 +188,7 @@ class Rounds:
 
     def _grow(self, period: int, here: int) -> None:
         since = here - period * self.rounds_min + 1
-        # Whatever turn of a pattern one looks from, it is the same pattern.
+        # A pattern is the same from each of its turns.
         pattern = tuple(sorted(self.seen[-period:], key=hash))
         before = self.open.get(pattern)
         if before and since <= before[1]:
@@ -210,7 +210,7 @@ class Rounds:
 
 @dataclass(slots=True)
 class Lane:
-    """What the rules keep of one agent of one task, between two messages of a person."""
+    """The state of the rules for one agent of one task, between two messages of a person."""
 
     calls: Run
     signatures: Run

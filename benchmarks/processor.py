@@ -1,9 +1,9 @@
 """Measures the span processor: `python -m benchmarks.processor [--spans 20000]`.
 
-Printed is the CPU time of the thread that starts and ends a tool's span, which is what an agent
-feels, for the SDK alone, its own batch processor, and looptrace's forwarding and judging. Each is
-measured several times, one after the other in turn, and the median counts. Last comes how long
-`gate.check()` takes where a gate is open.
+It prints the CPU time of the thread that starts and ends a tool's span, which is the cost for an
+agent, for the SDK alone, its own batch processor, and looptrace's forwarding and local detection.
+Each is measured several times in turn, and the median counts. Last comes the time of `gate.check()`
+where a gate is open.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ABOUT = {"gen_ai.agent.name": "fixer", "gen_ai.conversation.id": "talk"}
 
 
 class Nowhere(SpanExporter):
-    """Sends spans nowhere, so that only the way there is measured."""
+    """Sends spans nowhere, so that only the path to it is measured."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Drop the spans."""
@@ -74,7 +74,7 @@ def us_per_span(processor: SpanProcessor | None, spans: int) -> float:
 
 
 def us_per_check() -> tuple[float, float]:
-    """Return the microseconds that a look at an open gate takes: p50 and p99.9."""
+    """Return the microseconds of a check of an open gate: p50 and p99.9."""
     processor = LoopSpanProcessor(ForwardEngine(Nowhere(), ()))
     processor._notify([GateNotice("event", "gate_opened", "talk", "", "", directive="Stop.")])
     gate = processor.gate("talk")
@@ -88,7 +88,7 @@ def us_per_check() -> tuple[float, float]:
 
 
 def agent_cpu_s(processor: SpanProcessor | None, seconds: float) -> float:
-    """Return the CPU seconds of a process whose agent has ten spans a second, after a first one."""
+    """Return the CPU seconds of a process with an agent of ten spans a second."""
     provider = TracerProvider()
     if processor is not None:
         provider.add_span_processor(processor)
@@ -101,13 +101,15 @@ def agent_cpu_s(processor: SpanProcessor | None, seconds: float) -> float:
             with tracer.start_as_current_span(kind, attributes=attributes):
                 pass
             time.sleep(1 / AGENT_SPANS_PER_S)
-            began_s = began_s or time.process_time()  # The first span loads what is needed once.
+            began_s = (
+                began_s or time.process_time()
+            )  # The first span loads modules and other things once.
     provider.shutdown()
     return time.process_time() - began_s
 
 
 def _work(number: int, words: random.Random) -> tuple[str, dict[str, str]]:
-    """Return what an agent does next: it asks a model, or calls the tool that the model named."""
+    """Return the next step of an agent: a request to a model, or a call of the named tool."""
     said = f"{words.randrange(10**9)} " + " ".join(words.choices(WORDS, k=40))
     if number % 2:
         message = {"role": "assistant", "parts": [{"type": "text", "content": said}]}
@@ -126,7 +128,7 @@ def _work(number: int, words: random.Random) -> tuple[str, dict[str, str]]:
 
 
 def main() -> int:
-    """Print the table; end with 1 where forwarding costs more than the batch processor."""
+    """Print the table; exit with 1 where forwarding costs more than the batch processor."""
     parser = argparse.ArgumentParser(
         description="Measure the span processor in the agent's thread."
     )

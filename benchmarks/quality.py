@@ -1,9 +1,9 @@
 """Measures detection: `python -m benchmarks.quality --data FOLDER [--healthy FOLDER]`.
 
 looptrace is measured as a user runs it, with its defaults, on runs that people (or the environment)
-labelled: all of its rules, its findings that gate, each rule alone; and beside it a detector that
-only looks at the length of a session, and other detectors that are installed (`benchmarks.peers`).
-`--healthy` names a folder of traces of which those called `*-ok` should stay silent.
+labelled: all of its rules, its findings that gate, each rule alone; and beside it a detector of the
+length of a session, and other installed detectors (`benchmarks.peers`). `--healthy` names a folder
+of traces, of which those called `*-ok` should be silent.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from looptrace.rules.contract import Rule
 OURS = "looptrace"
 GATES = "looptrace, findings that gate"
 ACTIONS = "looptrace, equal calls in a row"
-# The rules that say of a call that it repeats the one before it, which is what some labels ask. To
-# those labels one failure under other actions is no repetition, and to looptrace it is a loop.
+# The rules that find a call that repeats the one before it, which is the target of some labels. For
+# those labels one failure under other actions is not a repetition; for looptrace it is a loop.
 SAME_ACTION = ("repeated_call", "stutter")
 LENGTH = "length alone"
 # The length control flags every later step of a session.
@@ -58,7 +58,7 @@ DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How well one detector answers one target on one file, or on all that have the target."""
+    """The score of one detector for one target on one file, or on all files with the target."""
 
     target: str
     file: str
@@ -68,7 +68,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """The healthy runs of one source that a detector flagged, of how many there are."""
+    """The healthy runs of one source that a detector flagged, and the number of all."""
 
     source: str
     detector: str
@@ -90,7 +90,7 @@ def by_findings(rule_set: RuleSet, keep: Callable[[Finding], bool] = lambda _: T
 
 
 def by_length(runs: Runs) -> Flags:
-    """Flag all steps of a session beyond the longest that is taken for healthy."""
+    """Flag all steps of a session beyond the longest healthy length."""
     steps: dict[str, list[int]] = {}
     counted = runs.turns.filter(pl.col("turn") >= LENGTH_MAX).sort("session", "turn")
     for session, trace, span, turn in counted.select(
@@ -101,7 +101,7 @@ def by_length(runs: Runs) -> Flags:
 
 
 def ours() -> dict[str, Detector]:
-    """Return looptrace with its defaults, parts of what it says, each rule alone, the length."""
+    """Return looptrace with its defaults, parts of its findings, each rule alone, the length."""
     whole: dict[str, Detector] = {
         OURS: by_findings(DEFAULT),
         GATES: by_findings(DEFAULT, lambda finding: finding.action == "gate"),
@@ -118,7 +118,7 @@ def _alone(rule: Rule) -> str:
 def measured(
     every: Iterable[Runs], asked: Mapping[str, Detector]
 ) -> tuple[list[Line], list[Alarms]]:
-    """Hold every detector against the labels of every file."""
+    """Score every detector by the labels of every file."""
     lines: dict[tuple[str, str, str], Score] = {}
     alarms = []
     for runs in every:
@@ -222,7 +222,7 @@ def _rounded(share: float | None) -> float | None:
 
 
 def main() -> int:
-    """Measure, and print the tables; returns 2 where there is nothing to measure."""
+    """Measure, and print the tables; return 2 where there is nothing to measure."""
     parser = argparse.ArgumentParser(description="Measure detection on labelled runs.")
     parser.add_argument("--data", type=Path, required=True, help="folder of labelled runs")
     parser.add_argument("--healthy", type=Path, help="folder of traces, of which *-ok are healthy")

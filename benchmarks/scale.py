@@ -1,8 +1,9 @@
 """More than one machine, on one: Ray, S3 and three servers, killed at random by a seed.
 
-What they find is compared byte by byte with what one process and one server find without kills, and
+Their findings are compared byte by byte with those of one process and one server without kills, and
 the time of a cluster of 1, 2 and 4 workers with that of one process. Ray listens on all addresses
-and runs what it is sent, so that all of it is in a network and among processes of its own.
+and runs any code that it receives, so that everything runs in its own network and process
+namespace.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--pid", "--mount", 
 OWN = (*UNSHARE, "--kill-child", "--mount-proc")
 WORKERS = (1, 2, 4)
 TURNS_A_SESSION = 32
-# One session of so many calls the same failing tool from some turn on.
+# One of this many sessions calls the same failing tool from some turn on.
 LOOPS_ONE_IN = 8
 # A task is tried four times; a run with fewer kills cannot use them up.
 KILLS_MAX = 3
@@ -61,7 +62,7 @@ _OBJECTS_BYTES = 80_000_000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A report, and how it came about."""
+    """A report, its cost in time, and the number of workers killed meanwhile."""
 
     report: bytes
     seconds: float
@@ -71,7 +72,7 @@ class Run:
 
 
 def sessions(turns: int, seed: int, at: datetime = STORED_AT) -> Iterator[list[Request]]:
-    """Yield sessions of about so many turns in all, which begin at a time, a request a span."""
+    """Yield sessions of about this many turns in all from a time on, one request per span."""
     chance = random.Random(seed)
     for number in range(turns // TURNS_A_SESSION):
         loops_from = chance.randrange(TURNS_A_SESSION) if number % LOOPS_ONE_IN == 0 else None
@@ -95,7 +96,7 @@ def sessions(turns: int, seed: int, at: datetime = STORED_AT) -> Iterator[list[R
 
 
 def stored(folder: Path, turns: int, seed: int) -> tuple[Path, Path]:
-    """Return a file of traces of about so many turns, and a store of them."""
+    """Return a file of traces of about this many turns, and a store of them."""
     traces, store = folder / "traces.jsonl", folder / "store"
     with traces.open("w", encoding="utf-8") as file:
         for session in sessions(turns, seed):
@@ -110,7 +111,7 @@ def joined(parts: Sequence[Request]) -> Request:
 
 
 def analyze(store: Path, *options: str, kills: random.Random | None = None) -> Run:
-    """Run `looptrace analyze` on a store, while workers are killed if there is a seed for it."""
+    """Run `looptrace analyze` on a store, while workers are killed if there is a seed."""
     command = [sys.executable, "-m", "looptrace", "analyze", str(store), "--format", "json"]
     began_s, meter = time.monotonic(), Meter()
     with subprocess.Popen(
@@ -126,7 +127,7 @@ def analyze(store: Path, *options: str, kills: random.Random | None = None) -> R
 
 
 class Killer:
-    """A thread that kills workers of Ray at work, at random moments."""
+    """A thread that kills working workers of Ray at random moments."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -136,7 +137,7 @@ class Killer:
         self._thread.start()
 
     def end(self) -> int:
-        """End, and return how many were killed."""
+        """End, and return the number of killed workers."""
         self._over.set()
         self._thread.join()
         return self._killed
@@ -187,7 +188,7 @@ def ticks() -> dict[tuple[str, str], int]:
 
 
 def workers_at_work() -> list[int]:
-    """Return the processes of Ray that work on a task of looptrace now."""
+    """Return the processes of Ray that now work on a task of looptrace."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -221,7 +222,7 @@ def ray(*arguments: str) -> None:
 
 
 def batch(store: Path, turns: int, seed: int) -> bool:
-    """Print how long each engine takes; return whether all reports are the same."""
+    """Print the time of each engine; return whether all reports are the same."""
     settings = store.with_name("other.toml")
     settings.write_text(OTHER_SETTINGS, encoding="utf-8")
     analyzed = partial(analyze, store, "--config", str(settings))
@@ -257,7 +258,7 @@ def row(engine: str, workers: int, run: Run, alone: Run, kills: str) -> bool:
 
 
 def rounds_of(turns: int, seed: int) -> list[list[Request]]:
-    """Return the spans of sessions in rounds, of each the next ones, several in a request."""
+    """Return the spans of sessions in rounds of their next spans, several in a request."""
     # Now: a server that starts looks back on the tasks of a day.
     every = list(sessions(turns, seed, datetime.now(UTC) - timedelta(minutes=1)))
     size = -(-TURNS_A_SESSION // ROUNDS)
@@ -271,7 +272,7 @@ def rounds_of(turns: int, seed: int) -> list[list[Request]]:
 
 
 def live(folder: Path, turns: int, seed: int) -> bool:
-    """Print what three servers did, some killed; return whether it is what one server does."""
+    """Print the results of three servers with kills; return whether one server has the same."""
     sent = rounds_of(turns, seed)
     chance = random.Random(seed)
     half = len(sent) // OUTAGES

@@ -1,9 +1,9 @@
 """A day of 10,000 agents and 1 M sessions over several servers, with skew and outages, from a seed.
 
-What a span costs is measured (docs/benchmarks.md); the simulation says what that comes to where
-agents are unlike, people sleep at night, and servers fail. Servers share sessions by the ring that
-they really have. Time goes by minutes; a server that is down has its spans wait with the others,
-and takes them afterwards beside what comes.
+The cost of a span is measured (docs/benchmarks.md); the simulation computes the load where agents
+differ, people sleep at night, and servers fail. Servers share sessions by their real ring. Time
+advances by minutes; the spans of a server that is down wait at the others, and reach it afterwards
+beside new ones.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from benchmarks.generate import SESSION_TURNS_MAX, SESSION_TURNS_MEDIAN, SESSION
 from looptrace.collector.server.shards.ring import POSITIONS, Ring, position_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
-# Servers, by how many times the sessions of below there are.
+# The number of servers by the factor on the sessions below.
 CASES = {1: (1, 3), 10: (2, 3, 4, 6, 8)}
 SEED = 1
 
-# Measured: processor time of a server for a span, all it does; `make load`, 40.6 s for 120,000.
+# Measured: all processor time of a server for a span; `make load`, 40.6 s for 120,000.
 SERVE_US = 338
-# Measured, of spans with short contents: to find whose a span is and send it on, and to take it.
+# Measured, for spans with short contents: finding the owner and forwarding, and accepting.
 SEND_US, TAKE_US = 27, 14
-# Measured: bytes of a span in the store, in the log and on the wire, short contents.
+# Measured: bytes of a span in the store, in the log and on the wire, with short contents.
 STORED_BYTES, WIRE_BYTES = 287, 1_209
 
 AGENTS, SESSIONS = 10_000, 1_000_000
@@ -58,7 +58,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What some servers went through; times in minutes, cores busy as shares of one."""
+    """The load of some servers; times in minutes, busy cores as shares of one."""
 
     servers: int
     busiest_share: float
@@ -84,7 +84,7 @@ def day(seed: int) -> Day:
 
 
 def arriving(of_day: Day, owners: Ints, servers: int) -> Floats:
-    """Return the turns that are for each server in each minute; a day's end is its beginning."""
+    """Return the turns for each server in each minute; the end of the day joins its beginning."""
     lasts = np.maximum(1, np.ceil(of_day.turns * TURN_S / MINUTE_S)).astype(np.int64)
     rate = of_day.turns / lasts
     steps = np.zeros((servers, 2 * MINUTES))
@@ -95,7 +95,7 @@ def arriving(of_day: Day, owners: Ints, servers: int) -> Floats:
 
 
 def outages(seed: int, servers: int) -> npt.NDArray[np.bool_]:
-    """Draw when each server is down."""
+    """Draw the outages of each server."""
     rng = np.random.default_rng(seed)
     down = np.zeros((servers, MINUTES), dtype=np.bool_)
     for _ in range(OUTAGES):
@@ -105,9 +105,9 @@ def outages(seed: int, servers: int) -> npt.NDArray[np.bool_]:
 
 
 def simulated(of_day: Day, servers: int, seed: int, *, times: int, forwarded: float) -> Result:
-    """Go through a day with so many times the sessions.
+    """Simulate a day with a multiple of the sessions.
 
-    `forwarded` is the share of spans that come to another server first.
+    `forwarded` is the share of spans that reach another server first.
     """
     ring = Ring([f"looptrace-{number}.looptrace:4317" for number in range(servers)])
     owner_at = np.array([ring.at(position) for position in range(POSITIONS)])
@@ -135,7 +135,7 @@ def simulated(of_day: Day, servers: int, seed: int, *, times: int, forwarded: fl
 
 
 def by_agent(of_day: Day, servers: int) -> float:
-    """Return how much of its share the busiest server has where an agent's sessions stay on one."""
+    """Return the load of the busiest server, in shares, if all sessions of an agent stay on one."""
     ring = Ring([f"looptrace-{number}.looptrace:4317" for number in range(servers)])
     owners = np.array([ring.owner(f"agent-{number}") for number in range(AGENTS)])
     turns = np.bincount(owners[of_day.agents], of_day.turns, servers)
@@ -143,7 +143,7 @@ def by_agent(of_day: Day, servers: int) -> float:
 
 
 def page_part(seed: int = SEED) -> str:
-    """Return what the page shows."""
+    """Return the part of the page."""
     of_day = day(seed)
     turns = int(of_day.turns.sum())
     lines = [
@@ -179,7 +179,7 @@ _SHOWN = re.compile(
 
 
 def written(page: str, part: str) -> str:
-    """Return a page with another part."""
+    """Return a page with a new part."""
     return _SHOWN.sub(lambda _: part, page, count=1)
 
 

@@ -1,7 +1,7 @@
-"""The stop-loss: what it costs and saves to stop each run at a detector's first alarm.
+"""The stop-loss: the cost and the savings of stopping each run at a detector's first alarm.
 
-A run whose outcome is known says what a stop would have done. A solved run is *lost* where it is
-stopped before its last step. Of the other runs those steps are *saved* that come after the stop.
+The outcome of a run shows what a stop would have done. A solved run is *lost* if it is stopped
+before its last step. In the other runs the steps after the stop are *saved*.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ALL = "all files"
 
 @dataclass(frozen=True, slots=True)
 class StopLoss:
-    """What one detector, in one form of it, would have lost and saved on the runs of a file."""
+    """The losses and savings of one form of a detector on the runs of a file."""
 
     file: str
     detector: str
-    variant: str  # profile or length; empty where there is one form only
+    variant: str  # profile or length; empty where there is only one form
     solved: int  # runs
     lost: int  # of them
     steps: int  # of the runs that were not solved
@@ -92,7 +92,7 @@ def stop_losses(every: Iterable[Runs], peers: Mapping[str, Detector]) -> list[St
 
 
 def stop_loss(runs: Runs, detector: str, variant: str, alarms: Alarms) -> StopLoss:
-    """Stop each run of a file at its alarm, and count what is lost and saved."""
+    """Stop each run of a file at its alarm, and count the lost and saved."""
     outcomes = {
         label.session: label.value == HEALTHY[1]
         for label in runs.labels
@@ -118,7 +118,7 @@ def stop_loss(runs: Runs, detector: str, variant: str, alarms: Alarms) -> StopLo
 
 
 def _steps(runs: Runs) -> dict[str, list[int]]:
-    """Return the steps of each session, in order; what no step names is none."""
+    """Return the steps of each session, in order, without spans that have no step."""
     spans = runs.turns.select("session", "trace_id", "span_id").iter_rows()
     numbers: dict[str, set[int]] = {}
     for session, trace, span in spans:
@@ -129,7 +129,7 @@ def _steps(runs: Runs) -> dict[str, list[int]]:
 
 
 def _policies() -> dict[str, DetectionPolicy]:
-    """Return each profile as it is without any other setting."""
+    """Return each profile without any other setting."""
     return {
         name: DetectionPolicy(
             RuleSet(tuple(rule for rule in rules_of_profile(name) if rule.on_by_default)),
@@ -140,7 +140,7 @@ def _policies() -> dict[str, DetectionPolicy]:
 
 
 def _first_events(policy: DetectionPolicy, mildest: Action, runs: Runs) -> Alarms:
-    """Return the step of each session's first event that asks for this much or more."""
+    """Return the step of each session's first event with this action or a stronger one."""
     strong = set(ACTIONS[ACTIONS.index(mildest) :])
     alarms: dict[str, int] = {}
     for event in batch.detect(runs.turns, policy).events:
@@ -160,7 +160,7 @@ def _first_flags(flag: Detector, runs: Runs) -> Alarms:
 
 
 def _at_length(length: int, runs: Runs) -> Alarms:
-    """Return the step with this number in each session that has so many."""
+    """Return the step with this number in each session that has one."""
     return {
         session: steps[length - 1]
         for session, steps in _steps(runs).items()
@@ -190,7 +190,7 @@ def _cell(loss: StopLoss) -> str:
 
 
 def stop_loss_svg(losses: Iterable[StopLoss]) -> str:
-    """Draw what is saved against what is lost: a panel a file, a line a detector.
+    """Draw savings against losses: a panel for each file, a line for each detector.
 
     Both axes are stretched near 0 (the place is the square root), where the figures are.
     """

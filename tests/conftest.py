@@ -162,7 +162,7 @@ MARKS = {
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files unread whose tests are all left out, because reading them takes seconds."""
+    """Skip files whose tests are all left out, because importing them takes seconds."""
     left_out = [mark for mark in MARKS if f"not {mark}" in config.option.markexpr]
     path = str(collection_path.relative_to(ROOT))
     return True if any(path in MARKS[mark] for mark in left_out) else None

@@ -1,8 +1,8 @@
-"""What looptrace says of traces that real frameworks wrote: the table of `docs/frameworks.md`.
+"""The results of looptrace on traces of real frameworks: the table of `docs/frameworks.md`.
 
 `python -m tests.framework_table`, run from the project's root, writes it into the page. Those
-traces are no part of the project, and are looked for beside it. Each has a twin in
-`tests/framework_traces`, of which looptrace must say the same.
+traces are not part of the project, and are looked for beside it. Each has a twin in
+`tests/framework_traces`, for which looptrace must have the same results.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ NANOSECONDS = 1_000_000_000
 ID_FIELDS = {"traceId", "spanId", "parentSpanId"}
 CLOSING_S = 0.001  # How much later than its last child a parent ends.
 
-# As SDKs name a service that nobody has named, whose sessions go by their ids alone.
+# The SDKs' name of a service without one; its sessions are named by their ids alone.
 UNNAMED = "unknown_service:agent"
 
 
 def any_value(value: Value) -> dict[str, Any]:
-    """Give the OTLP any-value of a Python value; None is the empty value, which OTLP allows."""
+    """Return the OTLP any-value of a Python value; None is the empty value, which OTLP allows."""
     if value is None:
         return {}
     if isinstance(value, str | bool | float):  # Bool before int: True is an int to Python.
@@ -42,17 +42,17 @@ def any_value(value: Value) -> dict[str, Any]:
 
 
 def key_values(attributes: Attributes) -> list[dict[str, Any]]:
-    """Give the OTLP list of keys and any-values of a mapping, in its order."""
+    """Return the OTLP list of keys and any-values of a mapping, in its order."""
     return [{"key": key, "value": any_value(value)} for key, value in attributes.items()]
 
 
 def exception(kind: str, message: str) -> Event:
-    """Give the event that the SDK's `record_exception` writes."""
+    """Return the event that the SDK's `record_exception` writes."""
     return "exception", {"exception.type": kind, "exception.message": message}
 
 
 def as_json(request: ExportTraceServiceRequest) -> bytes:
-    """Give a request as OTLP/JSON, which is protobuf's JSON but for the ids, which are hex."""
+    """Return a request as OTLP/JSON, which is protobuf's JSON but for the ids, which are hex."""
 
     def mend(value: Any) -> Any:
         if isinstance(value, list):
@@ -143,18 +143,18 @@ class Trace:
         return span_id
 
     def request(self) -> dict[str, Any]:
-        """Give one export request with all spans, in the order in which they were added."""
+        """Return one export request with all spans, in the order in which they were added."""
         return self._request(list(self._spans.values()))
 
     def requests(self, *, parents_first: bool = False) -> list[dict[str, Any]]:
-        """Give one export request a span, by their ends: children come before their parents."""
+        """Return one export request a span, by their ends: children come before their parents."""
         spans = list(self._spans.values())
         if not parents_first:
             spans.sort(key=lambda span: str(span["endTimeUnixNano"]))
         return [self._request([span]) for span in spans]
 
     def lines(self, *, parents_first: bool = False) -> str:
-        """Give `requests` as JSON lines."""
+        """Return `requests` as JSON lines."""
         return "".join(json.dumps(r) + "\n" for r in self.requests(parents_first=parents_first))
 
     def _request(self, spans: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Trace:
         return {"resourceSpans": [{"resource": self._resource, "scopeSpans": found}]}
 
     def _ns(self, seconds: float) -> str:
-        """Give nanoseconds since 1970; all have 19 digits, so that their texts sort like them."""
+        """Return nanoseconds since 1970; all have 19 digits, so that their texts sort like them."""
         return str(self._at_ns + round(seconds * NANOSECONDS))
 
 

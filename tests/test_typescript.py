@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 @contextmanager
 def served(store: Path) -> Iterator[str]:
-    """Run a server on a port of its own; give its address."""
+    """Run a server on a port of its own; return its address."""
     command = [sys.executable, "-m", "looptrace", "serve", "--store", str(store)]
     with subprocess.Popen(
         [*command, "--http-port", "0", "--grpc-port", "0"], stdout=subprocess.PIPE, text=True

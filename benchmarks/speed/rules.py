@@ -1,6 +1,6 @@
 """The rules over turns in memory, beside the plain loop and other detectors.
 
-The plain loop is favoured: it is given its rows as ready tuples, and makes no evidence. Both must
+The plain loop has an advantage: it gets its rows as ready tuples, and makes no evidence. Both must
 find exactly the same loops.
 """
 
@@ -25,9 +25,9 @@ from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.rules.registry import default_rules
 
 SEED = 1
-# Each way is timed this often, in turn; the median counts.
+# Each way is timed this many times, in turn; the median counts.
 ROUNDS = 3
-# Other detectors take long, so that they get so many of the turns.
+# Other detectors are slow, so that they get only this many of the turns.
 PEER_TURNS = 20_000
 
 # The four rules that the plain loop has, the plain loop, and all rules with what they count.
@@ -47,7 +47,7 @@ def settings_of(rule_set: RuleSet) -> plain.Settings:
 
 
 def rules_compared() -> RuleSet:
-    """Return the rules that the plain loop has too."""
+    """Return the rules that the plain loop also has."""
     return RuleSet(tuple(rule for rule in default_rules() if rule.name in plain.RULES))
 
 
@@ -60,7 +60,7 @@ def loops_by_looptrace(turns: pl.DataFrame, rule_set: RuleSet) -> list[plain.Loo
 
 
 def loops_by_plain(turns: pl.DataFrame, rule_set: RuleSet) -> list[plain.Loop]:
-    """Return what the plain loop finds in the same turns."""
+    """Return the loops that the plain loop finds in the same turns."""
     return plain.loops(encode_columns(turns).select(plain.COLUMNS).rows(), settings_of(rule_set))
 
 
@@ -75,7 +75,7 @@ def cpu_s(turns: pl.DataFrame) -> dict[str, float]:
         ALL: partial(find_stretches, counted, DEFAULT.rule_set),
         WHOLE: partial(detect, turns),
     }
-    # Else the garbage collector walks the plain loop's rows again and again, in all ways.
+    # Otherwise the garbage collector walks the plain loop's rows again and again, in all ways.
     gc.collect()
     gc.freeze()
     taken = [{name: _timed(way) for name, way in ways.items()} for _ in range(ROUNDS)]

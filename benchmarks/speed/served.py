@@ -1,4 +1,4 @@
-"""The rows of `make bench` that need a server, or an agent at work: what happens in real time."""
+"""The rows of `make bench` that need a server, or a working agent, in real time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 LOAD_SPANS_PER_S, LOAD_BATCH, LOAD_S = 2_000, 512, 60
 # A server keeps up while it is no further behind than this after so many seconds.
 BEHIND_S_MAX, KEEPING_S = 2.0, 10
-# How fast it works off so many spans at once says where to begin looking for the most it takes.
+# The time for this many spans at once gives the start of the search for the highest rate.
 FLOOD_SPANS = 20_000
 TRIES, LESS = 5, 0.75
 SENDERS = 2
@@ -52,7 +52,7 @@ SPANS_A_BODY = BODY_SPANS // SESSION_SPANS * SESSION_SPANS
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs, and its address."""
+    """A running server, and its address."""
 
     pid: int
     address: str
@@ -91,7 +91,7 @@ def _post(connection: http.client.HTTPConnection, body: bytes) -> None:
 
 
 def send(server: Server, requests: Iterable[bytes], spans_per_s: float) -> float:
-    """Send requests of `SPANS_A_BODY` spans at a rate at the most; returns the seconds it took."""
+    """Send requests of `SPANS_A_BODY` spans up to a rate; return the seconds it took."""
     local = threading.local()
     began_s = time.perf_counter()
 
@@ -110,7 +110,7 @@ def send(server: Server, requests: Iterable[bytes], spans_per_s: float) -> float
 
 
 def behind_s(server: Server, spans: int, wait_s_max: float) -> float:
-    """Return after how many seconds the rules have run on all spans, and the store has them."""
+    """Return the seconds until the rules have run on all spans, and until the store has them."""
     began_s = time.perf_counter()
     while (passed_s := time.perf_counter() - began_s) < wait_s_max:
         page = httpx.get(f"{server.address}/metrics", timeout=WAIT_S_MAX, trust_env=False).text
@@ -122,7 +122,7 @@ def behind_s(server: Server, spans: int, wait_s_max: float) -> float:
 
 
 def _load(folder: Path, share: float) -> Measured:
-    """Let real exporters send for a minute: `benchmarks.load`."""
+    """Run real exporters for a minute: `benchmarks.load`."""
     figures = load.measured(folder, LOAD_SPANS_PER_S, LOAD_BATCH, max(3.0, LOAD_S * share))
     p50, p99 = figures.ack_ms
     peak_mb = figures.memory_max_mib * 1.048576
@@ -130,7 +130,7 @@ def _load(folder: Path, share: float) -> Measured:
 
 
 def _most(_folder: Path, share: float) -> Measured:
-    """Find the most spans a second that a server takes and keeps up with."""
+    """Find the highest rate of spans with which a server keeps up."""
     flood = list(
         bodies("short", max(1, int(FLOOD_SPANS * share) // SPANS_A_BODY) * SPANS_A_BODY, SEED)
     )
@@ -159,7 +159,7 @@ class _Receiver(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.came: dict[str, tuple[float, int]] = {}  # by task: when, and the turn it speaks of
+        self.came: dict[str, tuple[float, int]] = {}  # by task: the time, and the turn of the event
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -200,7 +200,7 @@ def _failing_call(session: str, number: int) -> bytes:
 
 
 def _webhook(_folder: Path, share: float) -> Measured:
-    """Measure from the span that closes a loop to the webhook that tells of it, under load."""
+    """Measure from the span that closes a loop to its webhook, under load."""
     loops = max(5, int(LOOPS * share))
     seconds = loops * CALL_EVERY_S + LOOP_CALLS * CALL_EVERY_S + 1
     others = list(bodies("short", int(WEBHOOK_SPANS_PER_S * seconds), SEED))
@@ -234,7 +234,7 @@ def _webhook(_folder: Path, share: float) -> Measured:
 
 
 def _loop(server: Server, loops: int, sent: dict[str, list[float]]) -> None:
-    """Let agents loop one after the other, each for some calls; note when each call was sent."""
+    """Run agents that loop, one after the other; note when each call was sent."""
     connection = http.client.HTTPConnection(urlsplit(server.address).netloc)
     for step in range(loops + LOOP_CALLS):
         for number in range(max(0, step - LOOP_CALLS + 1), min(step + 1, loops)):
@@ -245,7 +245,7 @@ def _loop(server: Server, loops: int, sent: dict[str, list[float]]) -> None:
 
 
 def _agent(_folder: Path, share: float) -> Measured:
-    """Run an agent with `local()` and one without, at the same time; what one takes more counts."""
+    """Run an agent with `local()` and one without at the same time; their difference counts."""
     seconds = max(2.0, AGENT_S * share)
 
     def percent(arm: str) -> tuple[float, float]:

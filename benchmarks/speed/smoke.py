@@ -1,4 +1,4 @@
-"""Ratios to the plain reader and loop at small sizes, which a test holds against recorded ones.
+"""Ratios to the plain reader and loop at small sizes, which a test compares with recorded ones.
 
 Processor time of two ways that do the same work, one right after the other, hardly depends on the
 machine and its load; the least of some rounds depends on them least.
@@ -32,12 +32,12 @@ PLAIN = "plain"
 SPANS, TURNS, ROUNDS = 1_500, 20_000, 5
 LENGTHS, TICKS = (100, 3_000), 40
 
-# How much slower than recorded is a failure.
+# The factor over the recorded ratio that counts as a failure.
 SLOWER_MAX = 2.0
 
 
 def ratios() -> dict[str, float]:
-    """Return how many times as fast as the plain way each way is, by processor time."""
+    """Return the speed of each way as a multiple of the plain one, by processor time."""
     table = turns(TURNS, SEED)
     counted = add_counters(encode_columns(table), DEFAULT.rule_set.counting)
     rows = counted.select(plain.COLUMNS).rows()
@@ -60,7 +60,7 @@ def ratios() -> dict[str, float]:
 
 
 def least_s(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the least processor time of each way, in rounds by turns, after one that warms up."""
+    """Return the least processor time of each way over alternating rounds, after a warm-up."""
     least = dict.fromkeys(ways, float("inf"))
     for place in range(ROUNDS + 1):
         for name, way in ways.items():

@@ -28,9 +28,9 @@ SEED = 1
 
 
 def make_store(store_dir: Path, count: int) -> None:
-    """Write a store of so many turns, as `ingest` leaves it, unless it is there.
+    """Write a store of this many turns, in the form of `ingest`, unless it exists.
 
-    Of spans it has only what says that they are there: they are counted and not read.
+    Its spans have only the columns for counting, because they are not read.
     """
     if store_dir.exists():
         return
@@ -67,7 +67,7 @@ _TEXTS = ("task", "agent", "kind", "turn", "name", "arguments", "result", "error
 
 
 def plain_store_loops(store_dir: Path) -> list[plain.Loop]:
-    """Return what the plain loop finds in the turns of a store, compared as they are written."""
+    """Return the loops of the plain loop in the turns of a store, compared as they are written."""
     codes, rows = Codes(), list[plain.Row]()
     table = pl.read_parquet(files_pattern(store_dir, "turns"), columns=[*_TEXTS, "end_ns"])
     table = table.sort("task", "turn", maintain_order=True)

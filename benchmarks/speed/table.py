@@ -1,8 +1,9 @@
 """Every figure in one table: `make bench`, or `python -m benchmarks.speed.table --quick`.
 
-Each row is measured three times, each time in a process of its own, and the median counts. Beside
-looptrace stand the plain reader and loop (`benchmarks.speed.plain_reader`) and other detectors that
-are installed (`benchmarks.peers`). `--write FILE` writes what docs/benchmarks.md is made from.
+Each row is measured three times, each time in a process of its own, and the median counts. The
+table compares looptrace with the plain reader and loop (`benchmarks.speed.plain_reader`) and with
+other installed detectors (`benchmarks.peers`). `--write FILE` writes the data for
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def main() -> None:
 
 
 def about(share: float) -> dict[str, Any]:
-    """Return what the figures are measured on, and with, and at which share of the full size."""
+    """Return the machine, the versions, and the share of the full size of the figures."""
     return {
         "share": share,
         "date": time.strftime("%Y-%m-%d"),
@@ -79,7 +80,7 @@ def about(share: float) -> dict[str, Any]:
 
 
 def measure(row: Row, folder: Path, share: float, runs: int) -> dict[str, Any]:
-    """Measure a row so many times, print its figures, and return their medians and all runs."""
+    """Measure a row several times, print its figures, and return their medians and all runs."""
     every = [_run(row.name, folder, share) for _ in range(runs)]
     values = _medians(each.values for each in every)
     plain = _medians(each.plain for each in every)
@@ -126,7 +127,7 @@ def lines(
 ) -> list[Cells]:
     """Return the cells of a line for each figure of a row, and for each of its peers.
 
-    Targets are for full sizes, so that nothing is said of others.
+    Targets apply only to full sizes.
     """
     every: list[Cells] = []
     for key, figure in row.figures.items():
@@ -152,7 +153,7 @@ def _target(figure: Figure) -> str:
 
 
 def number(value: float) -> str:
-    """Write a figure with as many digits as say something."""
+    """Write a figure with its significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -169,7 +170,7 @@ def _print_line(cells: Cells) -> None:
 def write(
     path: Path, measured: Mapping[str, Any], smoke_ratios: Mapping[str, float] | None = None
 ) -> None:
-    """Write the figures of rows, and the ratios of the smoke test; what is not named now stays."""
+    """Write the figures of rows, and the ratios of the smoke test; other rows stay."""
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     written = {
         "rows": before.get("rows", {}) | dict(measured),

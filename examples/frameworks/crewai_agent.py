@@ -10,6 +10,10 @@ import logging
 import os
 from typing import Any
 
+# CrewAI starts its own telemetry and tracing when it is imported, unless these say no.
+os.environ["CREWAI_DISABLE_TELEMETRY"] = "true"
+os.environ["CREWAI_TRACING_ENABLED"] = "false"
+
 from crewai import Agent, Crew, Task
 from crewai.hooks import HookAborted, InterceptionPoint, on
 from crewai.llms.base_llm import BaseLLM
@@ -35,7 +39,6 @@ provider = TracerProvider()
 processor = LoopSpanProcessor.local().use(provider)
 memory = exported(provider)
 CrewAIInstrumentor().instrument(tracer_provider=provider)
-os.environ["CREWAI_DISABLE_TELEMETRY"] = "true"
 logging.getLogger("crewai.flow").setLevel(logging.CRITICAL)  # It logs the stop as an error.
 gate = processor.gate(TASK)
 calls = script()

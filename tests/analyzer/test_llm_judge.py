@@ -51,7 +51,7 @@ NO_REASON: tuple[Any, ...] = (False, True, False, None)
 
 @dataclass
 class Scripted:
-    """A judge that answers as it was told, or raises, and remembers what it was asked."""
+    """A judge that answers by a script, or raises, and remembers its questions."""
 
     answer: object
     asked: list[Question] = field(default_factory=list)
@@ -73,7 +73,7 @@ def found(text: str, rule: str) -> tuple[Finding, pl.DataFrame]:
 
 @requirement("A13")
 def test_exact_matches_never_ask() -> None:
-    """A call that was made again and again with the same result needs nobody's opinion."""
+    """A call that was repeated with the same result needs no opinion."""
     finding, turns = found('test()->!"boom" x3', "repeated_call")
     judge = Scripted(OPINION)
 
@@ -97,7 +97,7 @@ def test_what_is_not_exact_is_asked() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Vague(RepeatedCall):
-    """A rule of another package, whose findings are only alike."""
+    """A rule of another package with inexact findings."""
 
     name = "vague"
     exact = False
@@ -139,7 +139,7 @@ def test_scripted_judges_are_judges() -> None:
 
 
 def test_question_shows_how_turns_ended() -> None:
-    """A judge cannot tell progress without results; what is unknown is said to be."""
+    """A judge cannot recognise progress without results; unknown ones are marked as unknown."""
     finding, turns = found(
         'user("Mend it.") look(a)->"3 failed" fix(b)->!"no such file" find(c)->? '
         f'attempt(blocked)->"part 1" handoff(tester, "Run it.") {TALK}',
@@ -203,7 +203,7 @@ def test_question_is_bounded() -> None:
 @requirement("A13")
 @pytest.mark.parametrize("written", ["{}", "  {} \n", "```json\n{}\n```", "```\n{}\n```\n"])
 def test_answer_may_stand_in_a_fence(written: str) -> None:
-    """Many models put JSON into a code fence whatever they are told."""
+    """Many models put JSON into a code fence against their instructions."""
     assert opinion_of(written.replace("{}", json.dumps(ANSWER))) == OPINION
 
 
@@ -230,7 +230,7 @@ def test_answer_may_stand_in_a_fence(written: str) -> None:
     ],
 )
 def test_nonsense_is_no_opinion(answer: str, why: str) -> None:
-    """Half an opinion is none; the record says what was wrong."""
+    """Half an opinion counts as none; the record says what was wrong."""
     read = opinion_of(answer)
 
     assert isinstance(read, NoOpinion)

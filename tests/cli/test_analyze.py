@@ -86,7 +86,7 @@ def test_gate_asks_for_more_than_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_gate_that_was_resolved_was_a_gate(tmp_path: Path) -> None:
-    """A pipeline asks whether an agent had to be stopped, not whether it still is."""
+    """A pipeline asks whether an agent had to be stopped, not whether it is still stopped."""
     path = tmp_path / "resolved.jsonl"
     trace = calls("earth", 5)
     path.write_text(trace.lines())
@@ -207,7 +207,7 @@ def test_explain_shows_how_far_each_rule_got() -> None:
 
 @pytest.mark.requirement("C7")
 def test_explain_says_what_was_decided_and_what_would_change_it() -> None:
-    """Beside the turns what was told, below them the setting with which it would not have been."""
+    """The turns with their events, and below them the settings that would have prevented these."""
     found = run("explain", LOOPING).stdout
 
     assert "→ gate by" in found
@@ -219,7 +219,7 @@ def test_explain_says_what_was_decided_and_what_would_change_it() -> None:
 
 @pytest.mark.requirement("C7")
 def test_explain_names_the_setting_of_a_silent_rule(tmp_path: Path) -> None:
-    """The value that it names makes the rule fire, when somebody writes it into a file."""
+    """The named value, written into a file, makes the rule fire."""
     path = tmp_path / "two.jsonl"
     path.write_text(calls("earth", 2).lines())
     told = run("explain", str(path)).stdout
@@ -243,7 +243,7 @@ def test_explain_speaks_to_machines() -> None:
 
 
 def test_explain_says_what_is_unknown() -> None:
-    """A loop that nobody could see is explained by what the trace lacks."""
+    """The explanation of an invisible loop is what the trace lacks."""
     found = run("explain", str(TRACES / "redacted_unknown.jsonl")).stdout
 
     assert "unknown arguments and" in found
@@ -285,7 +285,7 @@ def test_escalation_hands_a_gate_on(tmp_path: Path) -> None:
     ],
 )
 def test_escalation_names_the_gates_there_are(arguments: list[str], message: str) -> None:
-    """Whoever asks for a gate that there is not learns which there are."""
+    """The error for an unknown gate lists the existing ones."""
     found = run("escalation", *arguments)
 
     assert found.exit_code == 2
@@ -367,7 +367,7 @@ def test_judge_is_never_asked_about_exact_matches(judges: Path) -> None:
 @pytest.mark.requirement("A13")
 @pytest.mark.usefixtures("judges")
 def test_judge_that_fails_is_no_opinion_and_no_error() -> None:
-    """The analysis ends as it would without, and the report says why nobody has an opinion."""
+    """The analysis has the same result as without, and the report says why there is no opinion."""
     found = run("analyze", TALK, "--judge", "lost", "--format", "json")
     (gate,) = json.loads(found.stdout)["events"]
 
@@ -413,7 +413,7 @@ def test_runs_as_a_module() -> None:
 
 
 def test_missing_packages_are_named() -> None:
-    """Who installed only what an agent needs learns how to get the command line."""
+    """After an installation for agents alone the command says how to install the rest."""
     without = "import sys; sys.modules['click'] = None; from looptrace.__main__ import main; main()"
     command = [sys.executable, "-c", without]
     found = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -424,7 +424,7 @@ def test_missing_packages_are_named() -> None:
 
 
 def test_a_file_among_the_rules_that_is_none_is_named(tmp_path: Path) -> None:
-    """Who writes a rule is told which file is wrong, in one line."""
+    """The error names the wrong file, in one line."""
     package = Path(shutil.copytree(ROOT / "src/looptrace", tmp_path / "looptrace"))
     (package / "rules/calls/half_written.py").write_text("")
     command = [sys.executable, "-m", "looptrace", "analyze", str(TRACES)]

@@ -142,7 +142,7 @@ def test_a_side_without_gates_says_so() -> None:
 
 
 def test_silence_is_one_sentence() -> None:
-    """Who finds no gate must not look for one."""
+    """A reader must not have to search for gates where there are none."""
     found = run(HEALTHY, "--a", "conservative", "--b", "balanced").stdout
 
     assert "Neither would have opened a gate." in found
@@ -258,7 +258,7 @@ def keys(value: Any, name: str = "") -> set[str]:
 
 
 def test_the_page_describes_every_field(tmp_path: Path) -> None:
-    """Whoever reads the JSON finds each field on the page, and no other."""
+    """The page has each field of the JSON, and no other."""
     path = tmp_path / "cut.jsonl"
     path.write_text(looping("t").lines() + "{", encoding="utf-8")
     report = as_json(str(path), "--a", "aggressive", "--b", "balanced", "--prices", PRICES)

@@ -5,90 +5,24 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
-from jsonschema import Draft202012Validator
 
 from looptrace.cli.main import main
 from tests.paths import ROOT
+from tests.pipeline_schemas import (
+    JENKINS_XSD,
+    jenkins_conflicts,
+    junit_conflicts,
+    sarif_conflicts,
+)
 
 TRACES = ROOT / "examples/traces"
 LOOPING = str(TRACES / "nightly_migration_loop.jsonl")
 OTHER = str(TRACES / "research_two_agents_loop.json")
 HEALTHY = str(TRACES / "bulk_rename_healthy.jsonl")
-
-# What SARIF 2.1.0 asks of the parts that looptrace writes (sections 3.13 to 3.27 and 3.58).
-_TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
-SARIF = {
-    "type": "object",
-    "required": ["version", "runs"],
-    "properties": {
-        "version": {"const": "2.1.0"},
-        "$schema": {"type": "string"},
-        "runs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["tool"],
-                "properties": {
-                    "tool": {
-                        "type": "object",
-                        "required": ["driver"],
-                        "properties": {
-                            "driver": {
-                                "type": "object",
-                                "required": ["name"],
-                                "properties": {
-                                    "rules": {
-                                        "type": "array",
-                                        "uniqueItems": True,
-                                        "items": {
-                                            "required": ["id"],
-                                            "properties": {
-                                                "shortDescription": _TEXT,
-                                                "fullDescription": _TEXT,
-                                                "help": _TEXT,
-                                            },
-                                        },
-                                    }
-                                },
-                            }
-                        },
-                    },
-                    "invocations": {
-                        "type": "array",
-                        "items": {"required": ["executionSuccessful"]},
-                    },
-                    "results": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["message", "ruleId"],
-                            "properties": {
-                                "level": {"enum": ["none", "note", "warning", "error"]},
-                                "message": _TEXT,
-                                "ruleIndex": {"type": "integer", "minimum": 0},
-                                "baselineState": {
-                                    "enum": ["new", "unchanged", "updated", "absent"]
-                                },
-                                "partialFingerprints": {
-                                    "type": "object",
-                                    "additionalProperties": {"type": "string"},
-                                },
-                                "locations": {"type": "array", "minItems": 1},
-                            },
-                        },
-                    },
-                },
-                "additionalProperties": False,
-            },
-        },
-    },
-    "additionalProperties": False,
-}
 
 
 def run(*arguments: str) -> Result:
@@ -105,7 +39,7 @@ def junit_of(*arguments: str) -> ET.Element:
 def test_sarif() -> None:
     """Each result names a rule of the list, and the file that was analysed."""
     log = json.loads(run(LOOPING, "--format", "sarif").stdout)
-    Draft202012Validator(SARIF).validate(log)
+    assert sarif_conflicts(log) == []
     (sarif_run,) = log["runs"]
     (result,) = sarif_run["results"]
     assert sarif_run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
@@ -121,55 +55,39 @@ def test_sarif() -> None:
     assert json.loads(run(HEALTHY, "--format", "sarif").stdout)["runs"][0]["results"] == []
 
 
-_COUNT = {"type": "string", "pattern": "^[0-9]+$"}
-_COUNTS = {"tests": _COUNT, "failures": _COUNT, "errors": _COUNT}
-_BAD = {
-    "type": "object",
-    "required": ["message", "type"],
-    "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "#": {}},
-    "additionalProperties": False,
-}
-_CASE = {
-    "required": ["name", "classname"],
-    "properties": {
-        "name": {"type": "string", "minLength": 1},
-        "classname": {"type": "string"},
-        "failure": {"type": "array", "maxItems": 1, "items": _BAD},
-        "error": {"type": "array", "maxItems": 1, "items": _BAD},
-    },
-    "additionalProperties": False,
-}
-_SUITE = {
-    "required": ["name", "tests", "failures", "errors"],
-    "properties": {"name": {"type": "string"}, **_COUNTS, "testcase": {"items": _CASE}},
-    "additionalProperties": False,
-}
-# What readers of JUnit share: of elements their attributes, their text (#) and, by name, children.
-JUNIT = {
-    "required": ["testsuite"],
-    "properties": {**_COUNTS, "testsuite": {"type": "array", "items": _SUITE}},
-    "additionalProperties": False,
-}
+@pytest.fixture(params=["nightly_migration_loop.jsonl", ".", "a broken one"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return a path whose report has one loop, all loops of the examples, or an unread file."""
+    broken = tmp_path / "a broken one"
+    broken.write_text('{"resourceSpans": [')
+    return str(broken if request.param == broken.name else TRACES / request.param)
 
 
-def tree(element: ET.Element) -> dict[str, Any]:
-    """Return an element as a value that a JSON schema can describe."""
-    children: dict[str, Any] = {}
-    for child in element:
-        children.setdefault(child.tag, []).append(tree(child))
-    text = {"#": element.text} if (element.text or "").strip() else {}
-    return {**element.attrib, **children, **text}
+def test_sarif_fits_its_schema(path: str, tmp_path: Path) -> None:
+    """With a baseline as without; the address of a file with a blank is still one."""
+    baseline = tmp_path / "known.json"
+    baseline.write_text(run(LOOPING, "--format", "json").stdout)
+    plain = json.loads(run(path, "--format", "sarif").stdout)
+    known = json.loads(run(path, "--format", "sarif", "--baseline", str(baseline)).stdout)
+    assert (sarif_conflicts(plain), sarif_conflicts(known)) == ([], [])
+    location = {"physicalLocation": {"artifactLocation": {"uri": "a broken one"}}}
+    plain["runs"][0]["results"] = [{"message": {}, "level": "bad", "locations": [location]}]
+    assert len(sarif_conflicts(plain)) == 3
 
 
-@pytest.mark.parametrize("path", ["nightly_migration_loop.jsonl", ".", "broken"])
-def test_junit_is_what_its_readers_take(path: str, tmp_path: Path) -> None:
+def test_junit_is_what_its_readers_take(path: str) -> None:
     """Attributes and elements that one of them does not know make it refuse the file."""
-    (tmp_path / "broken.jsonl").write_text('{"resourceSpans": [')
-    root = junit_of(str(tmp_path if path == "broken" else TRACES / path))
-    Draft202012Validator(JUNIT).validate(tree(root))
-    wrong = tree(root)
-    del wrong["testsuite"][0]["testcase"][0]["name"]
-    assert not Draft202012Validator(JUNIT).is_valid(wrong)
+    report = run(path, "--format", "junit").stdout
+    assert junit_conflicts(report) == []
+    assert len(junit_conflicts(report.replace(' name="looptrace"', ' called="looptrace"'))) == 2
+
+
+@pytest.mark.skipif(not JENKINS_XSD.exists(), reason="needs Jenkins' schema: make npm-exporters")
+def test_junit_fits_the_schema_of_jenkins(path: str) -> None:
+    """The schema by which the JUnit team tests its own reports."""
+    report = run(path, "--format", "junit").stdout
+    assert jenkins_conflicts(report) == []
+    assert len(jenkins_conflicts(report.replace(' name="looptrace"', ' called="looptrace"'))) == 2
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -20,7 +20,7 @@ QUIET = "[rules.repeated_call]\nattempts_min = 8\n[rules.signature_repeat]\nenab
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder of one's own, without the settings of whoever runs the tests."""
+    """Work in a separate folder, without the settings of the user who runs the tests."""
     monkeypatch.chdir(tmp_path)
     for variable in ("LOOPTRACE_LOOP_THRESHOLD", "LOOPTRACE_MAX_PIVOTS"):
         monkeypatch.delenv(variable, raising=False)
@@ -42,7 +42,7 @@ def rules_that_find(*options: str) -> set[str]:
 
 
 def test_analyze_judges_by_the_named_file(elsewhere: Path) -> None:
-    """Seven calls are no loop to whoever allows seven."""
+    """Seven calls are not a loop under settings that allow seven."""
     (elsewhere / "mine.toml").write_text(QUIET)
 
     assert {"repeated_call", "signature_repeat"} <= rules_that_find()
@@ -50,14 +50,14 @@ def test_analyze_judges_by_the_named_file(elsewhere: Path) -> None:
 
 
 def test_file_in_the_current_directory_holds(elsewhere: Path) -> None:
-    """A project keeps its settings beside its traces, and nobody has to name them."""
+    """A project keeps its settings beside its traces, and need not name them."""
     (elsewhere / "looptrace.toml").write_text(QUIET)
 
     assert not {"repeated_call", "signature_repeat"} & rules_that_find()
 
 
 def test_explain_shows_the_thresholds_in_force(elsewhere: Path) -> None:
-    """An explanation by other thresholds than the analysis had would be a lie."""
+    """An explanation with other thresholds than the analysis would be wrong."""
     (elsewhere / "looptrace.toml").write_text(QUIET)
     told = run("explain", LOOPING).stdout
 
@@ -103,7 +103,7 @@ def test_environment_is_read_by_the_commands(monkeypatch: pytest.MonkeyPatch) ->
 def test_pivots_of_the_environment_are_shown(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in force is what is shown, whoever said it."""
+    """The shown settings are those in force, from any source."""
     (elsewhere / "looptrace.toml").write_text("[recovery]\nmax_pivots = 5\n")
     assert "max_pivots = 5\n" in run("config", "show").stdout
     monkeypatch.setenv("LOOPTRACE_MAX_PIVOTS", "7")
@@ -183,7 +183,7 @@ def test_check_says_what_is_wrong(elsewhere: Path) -> None:
 
 
 def test_init_writes_a_file_once(elsewhere: Path) -> None:
-    """A file that somebody tuned is never overwritten."""
+    """A tuned file is never overwritten."""
     assert run("config", "init").exit_code == 0
     assert load(elsewhere / "looptrace.toml") == default()
     (elsewhere / "looptrace.toml").write_text(QUIET)
@@ -209,7 +209,7 @@ def test_example_of_the_readme_can_be_used(elsewhere: Path) -> None:
 def test_show_says_which_rules_take_another_threshold(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever sets one number for all learns where another one holds, in a file that is read."""
+    """The output shows where another number applies than the common one, as a readable file."""
     monkeypatch.setenv("LOOPTRACE_LOOP_THRESHOLD", "60")
     shown = run("config", "show").stdout
 

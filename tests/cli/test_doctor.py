@@ -37,7 +37,7 @@ class _Clock(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """Give the address of a server that says the time."""
+    """Return the address of a server with a clock."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Clock) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"

@@ -29,7 +29,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def listed(folder: Path, *more: str) -> list[dict[str, Any]]:
-    """Give the gates that are listed."""
+    """Return the listed gates."""
     result = run("gates", "list", folder, "--format", "json", *more)
     assert result.exit_code == 0
     found: list[dict[str, Any]] = json.loads(result.stdout)
@@ -38,7 +38,7 @@ def listed(folder: Path, *more: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a store with one gate."""
+    """Return a store with one gate."""
     writer.ingest(spans_of(looping("s1")), tmp_path / "s")
     return tmp_path / "s"
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_done_is_one_line(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
-    """Nobody types sixteen digits; what two gates share names both, and is none."""
+    """Nobody types sixteen digits; a beginning of two ids is an error that names both."""
     for number in range(17):  # More than there are first digits.
         writer.ingest(spans_of(looping(f"s{number}")), tmp_path / "s")
     ids = [gate["id"] for gate in listed(tmp_path / "s")]
@@ -150,7 +150,7 @@ def test_nothing_is_cut_in_a_pipe(folder: Path) -> None:
 
 
 def test_a_store_without_gates_says_so(folder: Path) -> None:
-    """An empty list is an answer, and a missing file is none."""
+    """An empty list is an answer; a missing file is not."""
     writer.ingest(spans_of(looping("s1")).clear(), folder / "none")
     assert "No gate is open" in run("gates", "list", folder / "none").stdout
     assert "There is no gate" in run("gates", "list", folder / "none", "--all").stdout
@@ -219,7 +219,7 @@ def test_an_ingest_writes_what_it_told_as_json_lines(folder: Path, tmp_path: Pat
 
 
 def test_another_program_reads_the_gates_in_sql(folder: Path) -> None:
-    """The tables are documented, so that nobody needs looptrace to look into them."""
+    """The tables are documented, so that other tools can read them."""
     with closing(sqlite3.connect(folder / "looptrace-store.gates.db")) as sql:
         rows = sql.execute("SELECT task, rule, status FROM gates").fetchall()
     assert rows == [("s1", "repeated_failure", "open")]

@@ -62,7 +62,7 @@ def gates(result: Result) -> list[dict[str, Any]]:
 def test_a_model_behind_an_endpoint_is_asked(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One command, two variables and a key: the opinion stands beside the gate."""
+    """One command, two variables and a key: the report shows the opinion beside the gate."""
     monkeypatch.setenv("LOOPTRACE_JUDGE_KEY", KEY)
     (gate,) = gates(run("analyze", TALK, "--format", "json"))
     (request,) = endpoint.requests
@@ -152,7 +152,7 @@ def test_the_settings_name_a_judge(configured: Endpoint, monkeypatch: pytest.Mon
 
 @pytest.mark.requirement("A7")
 def test_a_judge_that_decides_lets_the_agent_go_on(configured: Endpoint) -> None:
-    """Its verdict is recorded: batch over the same store says the same, and asks nobody again."""
+    """Its verdict is recorded: batch over the same store has the same, and asks no judge again."""
     configured.script = [PROGRESS]
     done = looptrace("ingest", TALK, "--store", "store")
     assert "gates opened 1, open 0" in done.output
@@ -197,7 +197,7 @@ def test_a_judge_that_sees_no_progress_or_may_not_decide_leaves_the_gate(
 @pytest.mark.slow
 @pytest.mark.requirement("A7")
 def test_a_server_puts_gates_to_the_judge(configured: Endpoint, tmp_path: Path) -> None:
-    """The agent that waits is told that it may go on, and the gate says who decided."""
+    """The waiting agent receives the decision, and the gate names the judge."""
     configured.script = [PROGRESS]
     settings = str(tmp_path / "looptrace.toml")
     requests = [json.loads(line) for line in Path(TALK).read_text().splitlines()]

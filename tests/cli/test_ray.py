@@ -1,8 +1,7 @@
-"""A store judged by a Ray cluster: two nodes, worker processes, and faults in the middle.
+"""A store analysed by a Ray cluster: two nodes, worker processes, and faults midway.
 
-Ray listens on all addresses of its machine, and runs what it is sent. So the cluster is in a
-network of its own, which has loopback alone, and among processes of its own, which all end with the
-test.
+Ray listens on all addresses of its machine, and runs any code that it receives. So the cluster has
+its own network with only a loopback, and its own process namespace, which ends with the test.
 """
 
 from __future__ import annotations

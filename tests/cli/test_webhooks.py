@@ -46,7 +46,7 @@ def configured(url: str, more: str = "") -> None:
 
 
 def test_a_sample_is_signed_and_accepted(server: Server) -> None:
-    """Whoever sets up a receiver tries it before the first loop comes."""
+    """A new receiver is tried before the first loop."""
     result = run("webhooks", "test", server.url, *PRIVATE)
     assert (result.exit_code, result.stdout) == (0, "test: accepted (204)\n")
     assert len(server.hits) == 1
@@ -78,7 +78,7 @@ def test_what_cannot_be_sent_is_said_in_one_line(
 
 
 def test_a_receiver_that_refuses_is_shown_with_its_words() -> None:
-    """What it says of a sample helps whoever sets it up."""
+    """Its answer to a sample helps to set it up."""
     with serving(answering(400)) as server:
         configured(server.url)
         result = run("webhooks", "test", "ops")

@@ -24,7 +24,7 @@ TRACE_ID = "5b8efff798038103d269b633813fc60c"
 
 
 def span(number: int = 1, **fields: Any) -> Json:
-    """Give a span with the given number as its id; `fields` replace its fields."""
+    """Return a span with the given number as its id; `fields` replace its fields."""
     return {
         "traceId": TRACE_ID,
         "spanId": f"{number:016x}",
@@ -36,25 +36,25 @@ def span(number: int = 1, **fields: Any) -> Json:
 
 
 def attributes(**values: Json) -> list[Json]:
-    """Give attributes whose any-values are the given ones."""
+    """Return attributes whose any-values are the given ones."""
     return [{"key": key, "value": value} for key, value in values.items()]
 
 
 def request(*spans: Any) -> Json:
-    """Give an export request of one resource and one scope."""
+    """Return an export request of one resource and one scope."""
     resource = {"attributes": attributes(**{"service.name": {"stringValue": "shop"}})}
     scope_spans = {"scope": {"name": "tests"}, "spans": list(spans)}
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans]}]}
 
 
 def line(*spans: Any) -> bytes:
-    """Give an export request as one line, as the collector's file exporter writes it."""
+    """Return an export request as one line, as the collector's file exporter writes it."""
     return json.dumps(request(*spans), separators=(",", ":")).encode() + b"\n"
 
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a file into an empty working folder; gives its name."""
+    """Write a file into an empty working folder; return its name."""
     monkeypatch.chdir(tmp_path)
 
     def write_file(name: str, data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""A store is judged by whatever does the work on its buckets."""
+"""Any engine can analyse a store bucket by bucket."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_sql_and_queries_answer_as_frames() -> None:
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
-    """Whoever types a name wrong is told the near one, and what a query takes."""
+    """The error for a mistyped name has the near one, and the parameters of a query."""
     store = looptrace.analyze(LOOP)
     writer.prepare(tmp_path / "store")
 
@@ -111,7 +111,7 @@ def test_a_notebook_shows_the_strip(tmp_path: Path) -> None:
 
 
 def test_the_example_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each code cell runs after those before it, as somebody who steps through it would."""
+    """Each code cell runs after those before it, as in a notebook."""
     monkeypatch.chdir(NOTEBOOK.parent)
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     space: dict[str, object] = {}

@@ -32,7 +32,7 @@ def test_closing_cuts_the_wait_short_and_leaves_one_more_step() -> None:
 
 
 def test_a_wake_during_a_step_is_not_lost() -> None:
-    """Whoever adds work while a step runs need not wait for the next round."""
+    """Work added during a step does not wait for the next round."""
     second = threading.Event()
 
     def body() -> Generator[float, None, None]:
@@ -80,7 +80,7 @@ def test_an_error_reaches_the_starter_that_waits() -> None:
 
 
 def test_an_error_later_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """A thread that dies is seen by whoever reads the logs, and by the check of readiness."""
+    """A dead thread is visible in the logs and in the readiness check."""
 
     def body() -> Generator[float, None, None]:
         yield 0.0

@@ -1,4 +1,4 @@
-"""Agents of real frameworks loop, are told so on their own live spans, and stop.
+"""Agents of real frameworks loop, get events on their own live spans, and stop.
 
 `make test-frameworks` installs the frameworks and runs these tests; `make test` leaves them out.
 """
@@ -43,7 +43,7 @@ PACKAGES = {
 requirement = pytest.mark.requirement
 TIMEOUT_S = 300
 GATE = "Work on task ticket-42 stops here"
-# What differs from run to run: times, ids, and whatever depends on when a gate was told.
+# The texts that differ from run to run: times, ids, and counts at the time of the gate.
 VARIES = re.compile(
     r"\d+ ms|\d+ times;|tokens: \d+|\d{4}-\d\d-\d\dT\S+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|[0-9a-f]{16}"
@@ -91,16 +91,23 @@ class Run:
 
 
 def python(arguments: list[str], folder: Path) -> tuple[str, str]:
-    """Run Python in a folder; returns what it printed, and what it did on the network."""
+    """Run Python in a folder; return what it printed, and what it did on the network.
+
+    The folder is its home: CrewAI keeps a database of runs, and the answer to a question that it
+    asks in a terminal, under the name of the folder in the home of the user.
+    """
     (folder / "sitecustomize.py").write_text(WITNESS, encoding="utf-8")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
         env={
-            **os.environ,
+            **inherited,
+            "HOME": str(folder),
             "PYTHONPATH": os.pathsep.join(map(str, [folder, ROOT, ROOT / "src"])),
             "WITNESSED": str(folder / "witnessed"),
         },
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -118,7 +125,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module", params=PACKAGES)
 def healthy_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run an example whose agent mends one failure after another."""
+    """Run an example whose agent fixes one failure after another."""
     return run_of(request.param, tmp_path_factory.mktemp(request.param), "healthy")
 
 
@@ -169,7 +176,7 @@ def test_the_agents_live_span_carries_the_events(run: Run) -> None:
 
 @requirement("D4")
 def test_the_agent_stops_at_its_gate(run: Run) -> None:
-    """It is told what to do and makes no more calls, where its script has many more."""
+    """It receives the directive and makes no more calls, although its script has many more."""
     assert run.printed.count(GATE) == 1
     assert f"times; the script goes on to {ATTEMPTS}" in run.printed
     assert 3 <= run.called < ATTEMPTS
@@ -190,7 +197,7 @@ def test_a_healthy_run_is_silent(healthy_run: Run) -> None:
 
 @requirement("F2")
 def test_the_exported_spans_bring_the_same_events(run: Run) -> None:
-    """Whoever analyses the trace later is told what the agent was told."""
+    """A later analysis of the trace has the same events as the agent."""
     read = read_spans([str(run.path)])
     (live,) = [found for span in run.spans() if (found := gates(span))]
     names = ("looptrace.event.type", "looptrace.rule.id", "looptrace.turn.last")

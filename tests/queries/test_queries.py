@@ -37,7 +37,7 @@ Tool = tuple[str, str, str | None]  # name, argument, error
 
 
 def trace(session: str, at: str, agent: str, tools: Sequence[Tool]) -> Trace:
-    """Give a trace of one agent in which a model, with 100 + 10 tokens, asks for each tool."""
+    """Return a trace of one agent in which a model, with 100 + 10 tokens, asks for each tool."""
     made = Trace(session, at=at)
     named = {"gen_ai.agent.name": agent}
     for n, (name, argument, error) in enumerate(tools):
@@ -73,7 +73,7 @@ def trace(session: str, at: str, agent: str, tools: Sequence[Tool]) -> Trace:
 
 
 def attempts(session: str, *said: tuple[str, list[str] | None, str | None]) -> Trace:
-    """Give a trace of attempts at a task of the session's name: status, blockers, work."""
+    """Return a trace of attempts at a task of the session's name: status, blockers, work."""
     made = Trace(session, at="2026-03-04T09:00:00+00:00")
     for status, blockers, work in said:
         about = {} if work is None else {"looptrace.completed_work": work}
@@ -93,7 +93,7 @@ def add(folder: Path, *traces: Trace) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store of three tasks that loop, on two days, and of two that do not."""
+    """Return a store of three tasks that loop, on two days, and of two that do not."""
     stuck = [("read_file", "a.py", "no such file")] * 5
     twice = [("read_file", "b.py", "no such file")] * 3
     fine = [("read_file", f"{n}.py", None) for n in range(4)]
@@ -134,7 +134,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder of a store, `s`, and of a file that is not the store's, `secret.txt`."""
+    """Return a folder with a store, `s`, and a file outside of it, `secret.txt`."""
     folder = tmp_path_factory.mktemp("guarded")
     add(folder / "s", trace("s", "2026-03-02T09:00:00+00:00", "a", [("t", "x", None)]))
     (folder / "secret.txt").write_text("secret")
@@ -148,7 +148,7 @@ def files_of(folder: Path) -> dict[Path, bytes]:
 
 @pytest.fixture(scope="module")
 def down(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store in which a service is down for three sessions."""
+    """Return a store in which a service is down for three sessions."""
     calls = [("fetch", "a", "503 Service Unavailable")] * 2
     sessions = [trace(f"s{n}", f"2026-03-02T09:00:0{n}+00:00", "coder", calls) for n in range(3)]
     return add(tmp_path_factory.mktemp("stores") / "down", *sessions)
@@ -156,7 +156,7 @@ def down(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pivoted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store of a task to which a pivot was issued: each call is made twice."""
+    """Return a store of a task to which a pivot was issued: each call is made twice."""
     calls: list[Tool] = [("run", f"{n // 2}", None) for n in range(10)]
     made = trace("lost", "2026-03-02T09:00:00+00:00", "coder", calls)
     return add(tmp_path_factory.mktemp("stores") / "pivoted", made)
@@ -164,7 +164,7 @@ def pivoted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store of two gates that were resolved: after the one the same loop came back."""
+    """Return a store of two gates that were resolved: after the one the same loop came back."""
     folder = tmp_path_factory.mktemp("stores") / "decided"
     same: list[Tool] = [("run", "a", "no key")]
     for session, times in (("comes-back", 12), ("goes-on", 5)):
@@ -325,7 +325,7 @@ def test_every_attempt_is_kept(folder: Path) -> None:
 
 @requirement("B8")
 def test_the_status_of_a_task_is_that_of_its_last_attempt(folder: Path) -> None:
-    """What blocked an earlier attempt blocks the last one no more."""
+    """The blockers of an earlier attempt no longer block the last one."""
     page, shop = sorted(rows_of(folder, "task_status"), key=lambda row: str(row["task"]))
     assert (page["attempts"], page["last_status"], page["last_blockers"]) == (3, "done", None)
     assert str(page["last_attempt"]) == "2026-03-04 09:00:03"
@@ -548,7 +548,7 @@ FORMS = ("table", "json", "csv")
 
 
 def test_a_long_table_is_cut_and_says_so(folder: Path) -> None:
-    """A terminal that scrolls for a minute helps nobody, and silence about it would mislead."""
+    """Nobody reads a terminal that scrolls for a minute, and silence about a cut would mislead."""
     sql = ["--sql", "SELECT range AS n FROM range(1001)", "--store", str(folder)]
     table, whole = run(*sql), run(*sql, "--format", "csv")
     assert "999" in table.stdout

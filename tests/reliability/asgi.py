@@ -15,7 +15,7 @@ END_S = 10.0
 
 @contextmanager
 def serving(app: Any, host: str = "127.0.0.1", **options: Any) -> Iterator[int]:
-    """Serve with these options of uvicorn; gives the port."""
+    """Serve with these options of uvicorn; return the port."""
     config = uvicorn.Config(app, lifespan="off", log_level="debug", **options)
     config.load()
     server = uvicorn.Server(config)

@@ -78,7 +78,7 @@ class Receiver:
 
 @contextmanager
 def intake(limits: Limits | None = None) -> Iterator[Receiver]:
-    """Give what takes requests, without a server."""
+    """Return the pipeline of requests, without a server."""
     sink = Memory()
     one = Pipeline(sink, limits or Limits(), ReceiverCounts())
     try:
@@ -132,11 +132,11 @@ class Process:
     pid: int
 
     def forget_peak(self) -> None:
-        """Let the most memory it ever had be what it has now."""
+        """Reset the peak of its memory to the current value."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5", "utf-8")
 
     def kib(self, what: str) -> int:
-        """Read a figure of its memory: VmRSS is what it has, VmHWM the most it ever had."""
+        """Read a figure of its memory: VmRSS is the current value, VmHWM the peak."""
         status = Path(f"/proc/{self.pid}/status").read_text("utf-8")
         line = next(line for line in status.splitlines() if line.startswith(f"{what}:"))
         return int(line.split()[1])
@@ -159,7 +159,7 @@ def process(limits: Limits | None = None) -> Iterator[Process]:
 
 
 def sample(*names: str) -> ExportTraceServiceRequest:
-    """Give a request with one span a name, with an attribute of each kind, an event and a link."""
+    """Return a request with a span for each name, with all kinds of attributes, event and link."""
     request = ExportTraceServiceRequest()
     resource = request.resource_spans.add()
     resource.resource.attributes.add(key="service.name").value.string_value = "shop"

@@ -88,7 +88,7 @@ class Served:
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def kib(self, what: str) -> int:
-        """Read a figure of its memory: VmRSS is what it has, VmHWM the most it ever had."""
+        """Read a figure of its memory: VmRSS is the current value, VmHWM the peak."""
         status = Path(f"/proc/{self.process.pid}/status").read_text("utf-8")
         return next(
             int(row.split()[1]) for row in status.splitlines() if row.startswith(f"{what}:")
@@ -148,7 +148,7 @@ def looping(
 
 
 def stored(store_dir: Path) -> pl.DataFrame:
-    """Return the ids of all spans of a store that nobody serves; what the log holds is ingested."""
+    """Return the ids of all spans of a store without a server; the log is ingested first."""
     with served(store_dir) as server:
         until(lambda: server.ask("GET", "/readyz")[0] == OK)
         until(lambda: server.number("looptrace_log_spans") == 0)

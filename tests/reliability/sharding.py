@@ -60,9 +60,9 @@ class Cluster:
         return Served(self.stores[number], *options, "--config", str(self.folder / "shards.toml"))
 
     def resize(self, servers: int) -> None:
-        """Have another number of servers, one restarted after the other, the new ones first.
+        """Change the number of servers, one restart after the other, the new ones first.
 
-        Those that are no more go on for as long as their sessions do.
+        Removed servers run for as long as their sessions.
         """
         former = len(self.ports)
         self.ports += free_ports(max(servers - former, 0))
@@ -116,7 +116,7 @@ class Cluster:
         )
 
     def quiet(self) -> None:
-        """Wait until nothing is on its way and what arrived is judged."""
+        """Wait until no spans are on their way and the rules have run on all."""
         until(lambda: self.sum("looptrace_shards_waiting") == 0)
         until(lambda: self.sum("looptrace_detection_lag_seconds") == 0)
 
@@ -141,7 +141,7 @@ def metrics(server: Served) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at now."""
+    """Return free ports."""
     with ExitStack() as stack:
         opened = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in opened]

@@ -44,7 +44,7 @@ async def app(scope: Scope, _receive: Any, send: Send) -> None:
 
 
 def guarded(access: Access) -> AbstractContextManager[int]:
-    """Serve with this access; gives the port."""
+    """Serve with this access; return the port."""
     return serving(AccessMiddleware(app, access), access.host, **tls_options(access))
 
 
@@ -77,7 +77,7 @@ def mutual(access: Access, folder: Path) -> Access:
 
 
 def client_context(folder: Path, *, own: bool) -> ssl.SSLContext:
-    """Give a client's side of TLS, with a certificate of its own or without."""
+    """Return a client's side of TLS, with a certificate of its own or without."""
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     if own:
         context.load_cert_chain(folder / "client.pem", folder / "client.key")
@@ -213,7 +213,7 @@ def test_it_does_not_start_open(access: Access, why: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost", "LOCALHOST."])
 def test_this_machine_alone_needs_nothing(host: str) -> None:
-    """P18: whoever tries looptrace out on one machine sets nothing up."""
+    """P18: a trial on one machine needs no set-up."""
     check_access(Access(host))
 
 
@@ -252,7 +252,7 @@ def test_tokens_are_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
 def call(
     access: Access, token: str | None, credentials: grpc.ChannelCredentials = None
 ) -> grpc.StatusCode:
-    """Call a gRPC server with this access; gives the status of the answer."""
+    """Call a gRPC server with this access; return the status of the answer."""
 
     async def answer(_request: bytes, _context: Any) -> bytes:
         return b"done"
@@ -286,7 +286,7 @@ def call(
 
 
 def client_credentials(folder: Path, *, own: bool) -> grpc.ChannelCredentials:
-    """Give a gRPC client's side of TLS, with a certificate of its own or without."""
+    """Return a gRPC client's side of TLS, with a certificate of its own or without."""
     ca, key, cert = (
         (folder / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")
     )

@@ -32,7 +32,7 @@ PARTS = 15 * MIB  # Of what fits a request once it is unpacked.
 
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
-    """Give 1 MiB of gzip that unpacks to 1 GiB of spaces."""
+    """Return 1 MiB of gzip that unpacks to 1 GiB of spaces."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     first, other = (packer.compress(b" " * MIB) + packer.flush(zlib.Z_FULL_FLUSH) for _ in "ab")
     return first + other * (GIB // MIB - 1)  # Its end is never reached.
@@ -40,7 +40,7 @@ def bomb() -> bytes:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Process]:
-    """Give a receiver that has already taken something."""
+    """Return a receiver that has already accepted a request."""
     with process() as one:
         assert post(one, sample().SerializeToString(), PROTO) == 200
         yield one
@@ -48,13 +48,13 @@ def shared() -> Iterator[Process]:
 
 @pytest.fixture
 def warm(shared: Process) -> Process:
-    """Give a receiver whose peak of memory is that of one test."""
+    """Return a receiver whose memory peak is that of one test."""
     shared.forget_peak()
     return shared
 
 
 def post(receiver: Process, body: bytes, kind: str = JSON, packing: str = "identity") -> int:
-    """Send a body; gives the status."""
+    """Send a body; return the status."""
     headers = {"content-type": kind, "content-encoding": packing}
     url = f"{receiver.http}/v1/traces"
     return httpx.post(url, content=body, headers=headers, timeout=60).status_code
@@ -191,7 +191,7 @@ def test_a_resource_of_empty_attributes_is_refused(warm: Process) -> None:
 
 
 def nested(field: int, message: bytes) -> bytes:
-    """Give a field that holds a message, in protobuf."""
+    """Return a field that holds a message, in protobuf."""
     size, length = len(message), bytearray()
     while size > 0x7F:
         length.append(size & 0x7F | 0x80)

@@ -51,7 +51,7 @@ SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    """Give a receiver that all tests of this file share."""
+    """Return a receiver that all tests of this file share."""
     with running(LIMITS) as one:
         yield one
 
@@ -74,13 +74,13 @@ def post(
 
 
 def json_request(*spans: Any, **fields: Any) -> bytes:
-    """Give a request in JSON, with spans as they are given."""
+    """Return a request in JSON, with spans as they are given."""
     resource_spans = [{"scopeSpans": [{"spans": list(spans)}]}]
     return json.dumps({"resourceSpans": resource_spans, **fields}).encode()
 
 
 def json_span(name: str = "call", **fields: Any) -> dict[str, Any]:
-    """Give a span in JSON; `fields` replace its fields."""
+    """Return a span in JSON; `fields` replace its fields."""
     span = {"traceId": TRACE, "spanId": "0102030405060708", "name": name}
     return {**span, "startTimeUnixNano": "1000", "endTimeUnixNano": "2000", **fields}
 
@@ -99,7 +99,7 @@ class Statement:
 
 
 def bad_spans(*names: str) -> bytes:
-    """Give a request in protobuf whose spans have no ids."""
+    """Return a request in protobuf with spans without ids."""
     request = sample(*names)
     for span in request.resource_spans[0].scope_spans[0].spans:
         span.trace_id = b""
@@ -331,7 +331,7 @@ def test_what_is_not_the_clients_fault_is_to_be_tried_again(
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "BREW"])
 def test_other_methods_are_refused(receiver: Receiver, method: str) -> None:
-    """P6: only POST is allowed, and pages of other origins are told nothing."""
+    """P6: only POST is allowed, and pages of other origins get no answer."""
     answer = httpx.request(
         method, f"{receiver.http}/v1/traces", headers={"origin": "http://x.test"}
     )
@@ -385,7 +385,7 @@ def test_chunks_are_put_together(receiver: Receiver) -> None:
 
 @pytest.mark.parametrize("said", ["0", "7"])
 def test_a_body_of_two_lengths_ends_the_connection(receiver: Receiver, said: str) -> None:
-    """P6: what follows may be somebody else's request, smuggled past a proxy."""
+    """P6: the rest may be another client's request, smuggled past a proxy."""
     host, _, port = receiver.http.removeprefix("http://").partition(":")
     head = f"POST /v1/traces HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {JSON}\r\n"
     both = (
@@ -402,7 +402,7 @@ def test_a_body_of_two_lengths_ends_the_connection(receiver: Receiver, said: str
 
 
 def test_who_asks_before_sending_is_answered(receiver: Receiver) -> None:
-    """P6: `Expect: 100-continue` is told to go on, or refused before the body is sent."""
+    """P6: `Expect: 100-continue` gets an answer, or a refusal before the body is sent."""
     host, _, port = receiver.http.removeprefix("http://").partition(":")
     assert host == HOST
     for size, told in ((len(JSON_BODY), b"100"), (5 << 20, b"413")):

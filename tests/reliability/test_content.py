@@ -66,12 +66,12 @@ PLACES = (
 
 
 def secret(number: int) -> str:
-    """Give one that no other number gives, and that no hash happens to hold."""
+    """Return a secret that no other number gives, and that no hash contains by chance."""
     return f"{number:04x}beef" * 4
 
 
 def written(number: int) -> str:
-    """Give a text with a secret in it."""
+    """Return a text with a secret in it."""
     form = FORMS[number % len(FORMS)]
     return "before " + form.format(secret(number), secret(number)) + " after"
 
@@ -119,7 +119,7 @@ def spans(tmp_path: Path) -> pl.DataFrame:
 
 
 def all_of(store: Path) -> str:
-    """Give everything that was written, unpacked where it is packed."""
+    """Return everything that was written, unpacked."""
     files = [path for path in store.rglob("*") if path.is_file()]
     tables = [pl.read_parquet(path).write_json() for path in files if path.suffix == ".parquet"]
     others = [p.read_bytes().decode("latin-1") for p in files if p.suffix != ".parquet"]
@@ -127,7 +127,7 @@ def all_of(store: Path) -> str:
 
 
 def found(text: str) -> set[int]:
-    """Give the numbers of the secrets in a text."""
+    """Return the numbers of the secrets in a text."""
     return {number for number in range(CANARIES) if secret(number) in text}
 
 
@@ -147,7 +147,7 @@ def test_the_search_would_find_them(spans: pl.DataFrame, tmp_path: Path) -> None
 
 
 def test_no_secret_reaches_reports(spans: pl.DataFrame, tmp_path: Path) -> None:
-    """P17: what is told of a store holds no more than the store."""
+    """P17: reports on a store have no more content than the store."""
     store = tmp_path / "store"
     ingest(spans, store, content="redacted")
 
@@ -171,7 +171,7 @@ def test_no_secret_outlives_its_arrival(tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def logged_spans(store: Path) -> str:
-    """Give what the log of a server holds."""
+    """Return the contents of a server's log."""
     log = IngestLog(store / FILE_NAME, bytes_max=1 << 30)
     logged = log.read(0, 1_000)
     log.close()
@@ -179,7 +179,7 @@ def logged_spans(store: Path) -> str:
 
 
 def test_ingest_redacts_unless_told_otherwise(tmp_path: Path) -> None:
-    """P17: whoever gives no option keeps no secret."""
+    """P17: without an option no secret is stored."""
     trace = Trace()
     plant(trace, 0)
     path, store = tmp_path / "traces.jsonl", tmp_path / "store"
@@ -217,7 +217,7 @@ VALUES = st.recursive(
 
 
 def shape(value: Any) -> Any:
-    """Give the shape of a value; JSON in a text counts as what it holds."""
+    """Return the shape of a value; JSON in a text counts as its value."""
     if isinstance(value, dict):
         return ["object", sorted(str(shape(item)) for item in value.values())]
     if isinstance(value, list):
@@ -315,7 +315,7 @@ def test_no_text_takes_the_square_of_its_length(part: str) -> None:
 
 
 def test_card_numbers_are_redacted() -> None:
-    """A number whose check digit is right is taken for a payment card's."""
+    """A number with a correct check digit counts as that of a payment card."""
     done = redact_texts(_texts(["card 4111 1111 1111 1111", "378282246310005"]), KEY)
 
     assert not any(part in text for text in done for part in ("4111", "3782"))
@@ -454,7 +454,7 @@ def _read(trace: Trace) -> pl.DataFrame:
 
 
 def one_call(arguments: str, result: str) -> pl.DataFrame:
-    """Give the span of a call."""
+    """Return the span of a call."""
     trace = Trace()
     trace.span(
         "run",
@@ -520,7 +520,7 @@ def test_the_key_is_drawn_once_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def content_key_elsewhere(tmp_path: Path) -> bytes:
-    """Give the key of another store."""
+    """Return the key of another store."""
     other = tmp_path.with_name("other store")
     other.mkdir()
     return content_key(other)

@@ -104,7 +104,7 @@ def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
         until(lambda: server.send(looping("s1", 6).request()) == OK)
         until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
         until(lambda: server.ask("GET", "/readyz")[0] == OK)
-        # Whoever asks for tasks lets the store take what the log holds.
+        # A request for tasks makes the server store the spans of the log.
         until(lambda: server.ask("GET", "/v1/tasks") and not server.number("looptrace_log_spans"))
         kept = {trace for part in read_spans(inside / "store") for trace in part["trace_id"]}
         assert set(acknowledged) <= kept
@@ -115,7 +115,7 @@ def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a log with 12 requests as a killed server leaves it."""
+    """Return a log with 12 requests as a killed server leaves it."""
     folder = tmp_path_factory.mktemp("damage")
     log = IngestLog(folder / FILE_NAME, BYTES_MAX)
     for _ in range(12):

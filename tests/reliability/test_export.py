@@ -1,4 +1,4 @@
-"""P11: what was told reaches the agent's trace at least once; P23: as the same span each time."""
+"""P11: events reach the agent's trace at least once; P23: as the same span each time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Backend(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def spans(self) -> pl.DataFrame:
-        """Give the spans that came."""
+        """Return the spans that came."""
         frames = [Frame(0, body) for body in self.requests]
         rows = [row for frame in frames for row in decode_message("backend", frame).rows]
         return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.came.set()
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def until(holds: Callable[[], bool]) -> bool:
 
 
 def test_gates_are_spans_in_the_agents_trace(backend: Backend, store: Path) -> None:
-    """Whoever looks at the agent's trace sees the gate where the loop is."""
+    """A viewer of the agent's trace sees the gate at the loop."""
     with open_gates(store) as gates:
         (event,) = [e for _, e in gates.events() if e.type == "gate_opened"]
 
@@ -136,7 +136,7 @@ def test_gates_are_spans_in_the_agents_trace(backend: Backend, store: Path) -> N
 
 
 def test_words_are_sent_only_when_asked_for(backend: Backend, store: Path) -> None:
-    """P17: a tracing system of others gets no word of a call unless somebody wants that."""
+    """P17: another tracing system gets no content of a call without an option."""
     export(store, Target(backend.url, every=True))
     assert "apply_migration(" not in backend.spans().write_json()
 
@@ -158,7 +158,7 @@ def test_nothing_is_sent_twice_and_again_is_the_same_span(backend: Backend, stor
 
 
 def test_each_target_has_its_own_progress(backend: Backend, store: Path) -> None:
-    """What one system has, another may not have; and no file tells a URL with its password."""
+    """One system may have events that another lacks; and no file has a URL with its password."""
     other = backend.url.replace("http://", "http://user:secret-word@")
 
     assert export(store, Target(backend.url)).spans == 1
@@ -180,7 +180,7 @@ def test_what_is_not_taken_is_sent_the_next_time(backend: Backend, store: Path) 
 
 
 def test_it_goes_on_by_itself(backend: Backend, tmp_path: Path) -> None:
-    """P11: a server's export sends what is told later, and what it could not send before."""
+    """P11: a server's export sends later events, and those that it could not send before."""
     store = tmp_path / "store"
     spans = read_spans([EXAMPLES]).spans
     loop = read_spans([LOOP]).spans

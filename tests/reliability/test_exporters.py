@@ -28,7 +28,7 @@ JSON_EXPORTER = "opentelemetry.exporter.otlp.json.http.trace_exporter"
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Give a receiver for one exporter."""
+    """Return a receiver for one exporter."""
     with running() as one:
         yield one
 

@@ -164,7 +164,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def broken(chance: random.Random, path: str, kind: str, packing: str) -> bytes:
-    """Give a body that is broken before it was packed, or after."""
+    """Return a body that was broken before packing, or after."""
     body = chance.choice(SEEDS[path, kind])
     is_whole = packing == "gzip" and chance.random() < 0.3
     if not is_whole:
@@ -178,7 +178,7 @@ def broken(chance: random.Random, path: str, kind: str, packing: str) -> bytes:
 async def post(
     app: Starlette, kind: str, packing: str, body: bytes, path: str = TRACES_PATH
 ) -> tuple[int, bytes]:
-    """Call an application as a server does; gives the status and the body of its answer.
+    """Call an application as a server does; return the status and the body of its answer.
 
     Raises what the application raises.
     """
@@ -199,7 +199,7 @@ async def post(
 async def outcomes(
     app: Starlette, path: str, kind: str, packing: str, count: int
 ) -> tuple[Counter[int | str], bytes | None]:
-    """Send broken bodies, and count the statuses and errors; gives the first that is at fault."""
+    """Send broken bodies, and count the statuses and errors; return the first faulty one."""
     chance = random.Random(f"{path} {kind} {packing}")
     seen = Counter[int | str]()
     fault = None

@@ -60,7 +60,7 @@ def status(server: Served, path: str) -> int:
 
 @pytest.mark.parametrize("path", ["/v1/tasks", "/tasks"])
 def test_a_file_that_is_damaged_while_a_server_runs_is_set_aside(tmp_path: Path, path: str) -> None:
-    """P2: who reads it next is told to try again, and has everything else then."""
+    """P2: the next reader must try again, and then gets everything else."""
     with served(tmp_path, "--no-grpc") as server:
         for session in ("s1", "s2"):
             trace = looping(session, 6, at=datetime.now(UTC).isoformat())

@@ -37,7 +37,7 @@ KIB, MIB = 1 << 10, 1 << 20
 def answered(
     limits: Limits, body: bytes, kind: str = PROTO, packing: str = "", path: str = TRACES_PATH
 ) -> tuple[int, str]:
-    """Give the status of a body under some limits, and why it was refused, as it is counted."""
+    """Return the status of a body under some limits, and the counted reason of its refusal."""
     with intake(limits) as receiver:
         status, _ = asyncio.run(post(receiver.app, kind, packing, body, path))
         assert receiver.pipeline.in_flight.bytes_held == 0
@@ -46,7 +46,7 @@ def answered(
 
 
 def padded(size: int) -> bytes:
-    """Give a request of exactly so many bytes of JSON."""
+    """Return a request of exactly this many bytes of JSON."""
     return b"{}".ljust(size)
 
 
@@ -94,7 +94,7 @@ def test_a_ratio_that_no_telemetry_has_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", [PROTO, JSON])
 def test_a_large_span_costs_only_itself(kind: str) -> None:
-    """P7: a span above its limit is rejected, and told; the others are kept."""
+    """P7: a span above its limit is rejected, with a message; the others are kept."""
     request = sample("small", "large")
     spans = request.resource_spans[0].scope_spans[0].spans
     spans[1].attributes.add(key="big").value.string_value = "x" * 8 * KIB
@@ -201,7 +201,7 @@ def connected(receiver: Receiver) -> Iterator[socket.socket]:
 
 
 def drip(client: socket.socket, data: bytes) -> tuple[bytes, float]:
-    """Send bytes one by one until the other side is done; gives its answer and the seconds."""
+    """Send bytes one by one until the other side is done; return its answer and the seconds."""
     client.settimeout(0.05)
     start, answer = time.monotonic(), b""
     for at in range(len(data)):
@@ -355,7 +355,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def test_all_requests_together_are_limited() -> None:
-    """P7: requests that wait for their bodies count, and who comes too late is told when."""
+    """P7: requests that wait for their bodies count, and refused ones get a time to try again."""
     with running(Limits(in_flight_bytes_max=100 * KIB, retry_after_s=9)) as receiver:
         with connected(receiver) as first:
             first.sendall(HEAD + b"content-length: 1000000\r\n\r\n" + b" " * 90 * KIB)

@@ -1,4 +1,4 @@
-"""P8: what is told of the server has fixed names and few labels; P17: and no content."""
+"""P8: metrics of the server have fixed names and few labels; P17: and no content."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def counted() -> list[Instrument]:
-    """Give instruments of all kinds."""
+    """Return instruments of all kinds."""
     counts = ReceiverCounts()
     counts.add("spans", 5)
     counts.add_refused(Reason.SLOW)
@@ -186,7 +186,7 @@ def test_health_and_readiness() -> None:
 
 
 def test_a_check_that_fails_is_not_ready_and_says_no_more() -> None:
-    """P17: what went wrong inside may hold content, and is not shown to whoever asks."""
+    """P17: the text of an inner failure may have content, and is not shown to clients."""
 
     def broken() -> bool:
         raise ValueError(SAID)

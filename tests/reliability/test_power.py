@@ -21,7 +21,7 @@ from looptrace.collector.store.writer import writing
 from tests.collector.store.test_writer import late_ties
 from tests.reliability.power import ACKNOWLEDGED, Call, Disk, calls_of
 
-# Losses of power that are tried, at moments of a seed; 0 stands for every moment.
+# The number of losses of power to try, at random moments; 0 means every moment.
 LOSSES = int(os.environ.get("LOOPTRACE_SOAK_LOSSES", "24"))
 LOG_BYTES_MAX = 1 << 30
 BLOCKS = 6
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace i
 
 
 def blocks() -> list[pl.DataFrame]:
-    """Return spans in parts, of which the later move traces of the earlier to other buckets."""
+    """Return spans in parts; later ones move traces of earlier ones to other buckets."""
     spans = late_ties().sort("span_id")
     return list(spans.iter_slices(-(-spans.height // BLOCKS)))
 

@@ -71,14 +71,14 @@ def send_all(server: Served, bodies: list[bytes]) -> None:
 
 
 def events_of(store_dir: Path) -> list[tuple[str, str]]:
-    """Return what was told, by its id and type."""
+    """Return the events by id and type."""
     with reader.open_gates(store_dir) as gates:
         return sorted((event.id, event.type) for _, event in gates.events())
 
 
 @pytest.mark.slow
 def test_a_restart_after_a_kill_is_ready_in_seconds(tmp_path: Path) -> None:
-    """P28: 10,000 spans in 2,000 requests; nothing is told twice, and nothing is forgotten."""
+    """P28: 10,000 spans in 2,000 requests; no event is repeated, and none is lost."""
     store_dir = tmp_path / "store"
     server = Served(store_dir, "--no-grpc")
     send_all(server, requests())
@@ -115,7 +115,7 @@ def test_a_restart_after_a_kill_is_ready_in_seconds(tmp_path: Path) -> None:
 
 
 def test_a_gate_outlasts_a_restart_that_catches_up(tmp_path: Path) -> None:
-    """P28: a loop of which the log has a part more than the store is one gate, and told once."""
+    """P28: a loop that is partly in the log and partly in the store has one gate, and one event."""
     store_dir, now = tmp_path / "store", datetime.now(UTC) - timedelta(seconds=60)
     first, *rest = looping("s1", 9, at=now.isoformat()).requests()
     with served(store_dir, "--no-grpc") as server:

@@ -84,12 +84,12 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     again = cli("gates", "resolve", url, gate["id"], "--decision", "cancel")
     assert again.returncode == 2
     assert "is already resolved, by reviewed" in again.stderr
-    # Also whoever analyses the store beside the server sees it, though no further span came.
+    # An analysis of the store beside the server sees it, too, although no further span came.
     until(lambda: "reviewed" in reader.read_turns_of(server.store_dir, "s1")["name"].to_list())
 
 
 def test_metrics_of_a_server_are_those_of_its_store(server: Served) -> None:
-    """Whoever runs no shell on the machine of the store asks for them, too."""
+    """They are also for people without a shell on the machine of the store."""
     assert server.send(looping("s1", 6).request()) == OK
     until(lambda: gates(server))
     asked = cli("gates", "metrics", f"http://{server.address}", "--format", "json")
@@ -99,7 +99,7 @@ def test_metrics_of_a_server_are_those_of_its_store(server: Served) -> None:
 
 
 def test_tasks_are_listed_those_that_wait_first(server: Served) -> None:
-    """Who follows many agents sees at once which one waits for a person, and the id to ask by."""
+    """The list shows at once which agent waits for a person, and the id for requests."""
     for trace in (looping("stuck/1", 6), looping("fine", 1, at="2026-03-03T09:00:00+00:00")):
         assert server.send(trace.request()) == OK
     until(lambda: gates(server))
@@ -344,7 +344,7 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> No
 
 
 def test_a_restart_knows_what_was_decided(tmp_path: Path) -> None:
-    """P1: also where nothing came after the decision that had the task stored again."""
+    """P1: also where no later span made the server store the task again."""
     now = datetime.now(UTC)
     first = looping("s1", 6, at=(now - timedelta(minutes=5)).isoformat()).request()
     with served(tmp_path) as server:
@@ -364,7 +364,7 @@ def test_a_restart_knows_what_was_decided(tmp_path: Path) -> None:
 
 
 def test_the_stream_begins_with_open_gates_and_goes_on_after_a_number(server: Served) -> None:
-    """An agent that was restarted is told of its gate, and one that was away of what it missed."""
+    """A restarted agent gets its gate, and one that was away gets the events that it missed."""
     assert server.send(looping("s1", 6).request()) == OK
     until(lambda: gates(server))
     first, opened = _next_event(server, {})
@@ -388,7 +388,7 @@ def _next_event(server: Served, headers: dict[str, str]) -> tuple[str, str]:
 
 
 def test_gates_are_watched_until_the_server_ends(tmp_path: Path) -> None:
-    """`looptrace gates watch` prints what is open, and what is told from then on."""
+    """`looptrace gates watch` prints the open gates, and later events."""
     with served(tmp_path / "store") as server:
         assert server.send(looping("s1", 6).request()) == OK
         until(lambda: gates(server))

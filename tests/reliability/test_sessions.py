@@ -25,7 +25,7 @@ CONFLICT = 409
 
 
 def of(service: str, name: str = "", calls: int = 5) -> Trace:
-    """Give a looping trace of session 1 of a service."""
+    """Return a looping trace of session 1 of a service."""
     trace = Trace("1", service=service, name=f"{service}{name}")
     for _ in range(calls):
         call(trace)
@@ -33,7 +33,7 @@ def of(service: str, name: str = "", calls: int = 5) -> Trace:
 
 
 def asking(first: str, second: str) -> list[Trace]:
-    """Give one trace in which two services name session 1, with a span each."""
+    """Return one trace in which two services name session 1, with a span each."""
     traces = [Trace("1", service=service, name="shared") for service in (first, second)]
     call(traces[0])
     # Ids of spans go by their number in the trace: the second service's is the second.
@@ -84,7 +84,7 @@ def test_a_decision_of_one_service_touches_no_other(tmp_path: Path) -> None:
 
 
 def test_a_stream_by_a_session_alone_ends_with_a_second_service(tmp_path: Path) -> None:
-    """P30: whoever asks without a service is not told of another one's gate, but to name it."""
+    """P30: a request without a service gets no gate of another one, but the hint to name it."""
     with served(tmp_path / "store", "--no-grpc") as server:
         until(lambda: server.ask("GET", "/readyz")[0] == OK)
         connection = http.client.HTTPConnection(server.address, timeout=20)
@@ -122,7 +122,7 @@ def test_services_that_shared_a_trace_share_the_gate_after_a_restart(tmp_path: P
 
 
 def test_a_store_of_an_earlier_version_keeps_its_gates(tmp_path: Path) -> None:
-    """P30: they had sessions of all services in one; an ingest names them anew."""
+    """P30: such stores joined the sessions of all services; an ingest separates them."""
     spans = spans_of(of("shop"), of("desk", calls=2), looping("2", service="mail"))
     writer.ingest(spans, tmp_path, EARLIER)
     with reader.open_gates(tmp_path) as store:

@@ -1,9 +1,9 @@
-"""Three servers that share the sessions find what one finds, however spans come to them (P31).
+"""Three servers that share the sessions find what one finds, however spans arrive (P31).
 
-Spans go out by the load-balancing exporter's ring, by turns, or with one server killed in between.
-What is compared: findings to the byte, so that each is on one server alone, and events and gates
-where nobody is killed. The spans of a session are sent in their order, because what is told live of
-spans out of order depends on what came first, on one server as on several.
+Spans are sent by the load-balancing exporter's ring, in turn, or with one server killed in between.
+Findings are compared byte by byte, so that each is on only one server, and events and gates where
+no server is killed. The spans of a session are sent in order, because live events for spans out of
+order depend on their arrival, on one server as on several.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Request = dict[str, Any]
 
 
 def traces() -> list[tuple[int, Trace]]:
-    """Return traces of agents whose loops go over several traces, but for some that do not loop.
+    """Return traces of agents with loops over several traces, and of some without loops.
 
     Each has the number of its session.
     """
@@ -144,7 +144,7 @@ def to_all(batch: Batch, _: int, servers: int) -> list[tuple[int, Batch]]:
 
 
 def send_by(route: Route, cluster: Cluster, sent: list[list[Batch]], servers: int) -> None:
-    """Send rounds to so many servers, and wait after each until what came is judged."""
+    """Send rounds to several servers, and wait after each until the rules have run."""
     for batches in sent:
         for number, batch in enumerate(batches):
             for server, part in route(batch, number, servers):
@@ -173,7 +173,7 @@ def run(*command: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("route", [by_session, by_turns, to_all])
 def test_three_servers_find_what_one_finds(route: Route, cluster: Cluster, alone: Outcome) -> None:
-    """Each event is told once and each gate opened once, wherever the spans came in."""
+    """Each event and each gate occurs once, wherever the spans arrived."""
     send_by(route, cluster, rounds(1), SERVERS)
     sent = cluster.sum("looptrace_shards_sent_total")
     people_see_one_server(cluster, alone)
@@ -190,7 +190,7 @@ def test_three_servers_find_what_one_finds(route: Route, cluster: Cluster, alone
 def test_another_number_of_servers_loses_no_loop(
     route: Route, servers: int, cluster: Cluster, alone: Outcome
 ) -> None:
-    """Sessions that go on keep their counts and gates where they are; others are shared anew."""
+    """Sessions that go on keep their counts and gates at their server; others are shared again."""
     sent = rounds(2)
     half = len(sent) // 2
     names = [f"session-{number}" for number in range(SESSIONS)]
@@ -222,10 +222,9 @@ def without(sessions: set[str], batches: list[Batch]) -> list[Batch]:
 def test_servers_killed_in_the_middle_lose_no_finding(
     seed: int, cluster: Cluster, alone: Outcome
 ) -> None:
-    """What is for one waits with another, also when that one is killed; who is refused resends.
+    """The spans of a killed server wait at another, also after its kill; refused senders resend.
 
-    Spans that waited can come after later ones, and what is told live depends on that; findings do
-    not.
+    Spans that waited can arrive after later ones, which changes live events but not findings.
     """
     sent = [list(map(joined, batches)) for batches in rounds(seed)]
     send(cluster, sent, [Outage.drawn(random.Random(seed), range(len(sent)))])

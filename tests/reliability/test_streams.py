@@ -1,4 +1,4 @@
-"""P29: thousands follow one server, and whoever only holds connections keeps nobody from it."""
+"""P29: thousands follow one server, and idle connections block nobody."""
 
 from __future__ import annotations
 

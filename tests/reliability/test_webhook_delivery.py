@@ -99,7 +99,7 @@ class World:
     ) -> None:
         self.path = path
         self.now_ns = START_NS
-        self.set_ns = 0  # by how much somebody set the clock
+        self.set_ns = 0  # the change of the clock
         self.answer = answer  # by the number of the try, from 0
         self.tries: list[tuple[float, str]] = []  # seconds since the start, id
         self.accepted: Counter[str] = Counter()
@@ -161,7 +161,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Give a new world."""
+    """Return a new world."""
     path = tmp_path / "gates.db"
     GateStore.open(path).close()
     return World(path)
@@ -339,7 +339,7 @@ def test_tries_come_when_the_schedule_says(world: World, chance: float, factor: 
 
 @pytest.mark.parametrize(("asked_s", "waited_s"), [(3, 5), (77, 77), (7 * 86_400, 86_400)])
 def test_retry_after_is_kept_up_to_a_day(world: World, asked_s: int, waited_s: int) -> None:
-    """P12: whoever asks for time gets it, for all events, but cannot silence us for ever."""
+    """P12: a receiver that asks for time gets it, for all events, but not forever."""
     busy = EndpointResponse(429, "it answered 429", asked_s)
     world.answer = lambda number: OK if number else busy
     world.record(1, 2)
@@ -353,7 +353,7 @@ def test_retry_after_is_kept_up_to_a_day(world: World, asked_s: int, waited_s: i
 
 @pytest.mark.parametrize("days", [-10, -1, 1, 400])
 def test_a_clock_that_is_set_holds_nothing_back(world: World, days: int) -> None:
-    """P12: a wait lasts as long as it was to be, by a clock that nobody sets."""
+    """P12: a wait has its planned length, by a clock that cannot be set."""
     world.answer = lambda number: OK if number > 1 else ERROR
     world.record(1, 2)
     with closing(world.disk()) as disk:
@@ -422,7 +422,7 @@ def test_an_endpoint_that_only_fails_is_disabled_after_five_days(world: World) -
 
 
 def test_a_success_now_and_then_keeps_an_endpoint(world: World) -> None:
-    """P12: one success in a hundred tries begins the count anew."""
+    """P12: one success in a hundred tries restarts the count."""
     assert tried_for(world, lambda number: ERROR if (number + 1) % 100 else OK) == (250, None)
 
 

@@ -63,7 +63,7 @@ def send(request: WebhookRequest, http: Http | None = None) -> EndpointResponse:
 
 
 def to(url: str, *, allow: tuple[str, ...] = LOOPBACK) -> WebhookRequest:
-    """Give a small request."""
+    """Return a small request."""
     return WebhookRequest(url, {"webhook-id": "1"}, b"{}", allow)
 
 
@@ -210,7 +210,7 @@ def test_redirects_are_not_followed() -> None:
     [(200, True), (204, True), (299, True), (304, False), (400, False), (410, False), (503, False)],
 )
 def test_only_2xx_is_accepted(status: int, accepted: bool) -> None:
-    """P12: all else is a failure, whose Retry-After counts."""
+    """P12: any other status is a failure, with its Retry-After."""
     with serving(answering(status, retry_after="7")) as server:
         answer = send(to(server.url))
     assert (answer.status, not answer.error, answer.retry_after_s) == (status, accepted, 7)
@@ -358,7 +358,7 @@ def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
 
 
 class Broken:
-    """A network of which one part raises what nobody thought of."""
+    """A network with one part that raises an unexpected error."""
 
     async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Raise, or accept."""
@@ -396,7 +396,7 @@ time.sleep(60)
 
 
 def has_received(server: Server, count: int) -> bool:
-    """Say whether so many different events have come."""
+    """Return whether this many different events have come."""
     return len({name for _, name in server.hits}) >= count
 
 

@@ -44,7 +44,7 @@ def headers_of(body: bytes = BODY, at_s: int | None = None, *secrets: str) -> di
 
 
 def holds(body: bytes, headers: dict[str, str], secret: str = SECRET) -> bool:
-    """Say whether the reference implementation verifies it."""
+    """Return whether the reference implementation verifies it."""
     try:
         Verifier(secret).verify(body, headers, json_parse=False)
     except (WebhookVerificationError, ValueError):  # Malformed headers raise the latter.
@@ -112,7 +112,7 @@ def test_one_flipped_bit_breaks_the_signature(part: str) -> None:
     ],
 )
 def test_a_secret_that_is_none_is_named_and_not_quoted(secret: str, why: str) -> None:
-    """P17: an error says where the secret was to be, and never what stands there."""
+    """P17: an error says where the secret should be, and never quotes the text there."""
     webhook = Webhook("a", "https://hooks.example/", secrets=("env:S",))
     with pytest.raises(SecretError, match=why) as caught:
         receiver_of(webhook, {"S": secret})

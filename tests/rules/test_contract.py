@@ -83,7 +83,7 @@ def test_ladder_rises(rule: type[Rule]) -> None:
     ],
 )
 def test_a_window_holds_every_rung(rule: type[Rule], settings: dict[str, int], why: str) -> None:
-    """A gate that no count reaches would never open, and nobody would learn why."""
+    """A gate that no count reaches would never open, without any error."""
     with pytest.raises(SettingError, match=why):
         rule(**settings)
 

@@ -52,7 +52,7 @@ def signs(turns: pl.DataFrame, window: int = WINDOW) -> list[dict[str, float]]:
 
 
 def test_signs_say_what_they_measure() -> None:
-    """Worked out by hand for three turns, of which the last two say the same."""
+    """Computed by hand for three turns, of which the last two are the same."""
     text = "There is nothing new in the inbox."
     said = f'look(a)->"{text}" ~6 look(b)->!"{text}" look(b)->!"{text}"'
     first, second, third = signs(turns_in(said))
@@ -106,7 +106,7 @@ class ShortSighted(LikelyLoop):
 
     @property
     def lookback(self) -> int:
-        """As if the first turn of the window had no other before it."""
+        """Return the signs as if no turn preceded the window."""
         return self.attempts_min + self.model.window - 1
 
 
@@ -141,7 +141,7 @@ def test_it_only_ever_warns() -> None:
 
 
 def test_a_model_is_plain_numbers() -> None:
-    """Whatever a file says, it can do no more than add up, and what does not fit is refused."""
+    """Whatever a file says, it is only used in sums, and an invalid one is refused."""
     good: dict[str, Any] = {name: [1.0] * len(SIGNS) for name in ("mean", "scale", "weights")}
     good |= {"signs": list(SIGNS), "window": 6, "intercept": 0.5}
     assert isinstance(model_of(good), Model)
@@ -177,7 +177,7 @@ def examples(count: int = 12) -> tuple[pl.DataFrame, list[Label]]:
 
 
 def test_what_is_learned_tells_loops_from_work() -> None:
-    """On tasks that nobody could mistake, by a model that never saw them; twice the same."""
+    """On obvious tasks, by a model that never saw them; the result is the same twice."""
     turns, labels = examples()
     learned = trained(examples_of([turns], labels, DEFAULT))
     card = learned.card
@@ -197,7 +197,7 @@ def test_what_is_learned_tells_loops_from_work() -> None:
 
 
 def test_a_sign_can_be_left_out() -> None:
-    """Times that somebody made up must not teach anything."""
+    """Made-up times must not teach the model anything."""
     turns, labels = examples()
     model = trained(examples_of([turns], labels, DEFAULT), ["pause", "again"]).model
     weights = dict(zip(SIGNS, model.weights, strict=True))
@@ -207,7 +207,7 @@ def test_a_sign_can_be_left_out() -> None:
 
 
 def test_labels_say_what_is_wrong() -> None:
-    """A line that is none is named, and too few tasks are no ground to learn from."""
+    """An invalid line is named, and too few tasks are refused."""
     said = '{"task": "a", "loop": false}\n\n{"task": "b", "loop": true, "turn": 7}\n'
     assert labels_in(said, "x") == [Label("a", None), Label("b", 7)]
     for line in (

@@ -59,7 +59,7 @@ def test_some_kinds_of_task_are_not_judged_by_tests(kind: str | None, found: int
 
 @pytest.mark.requirement("A8")
 def test_without_markers_they_loop_too() -> None:
-    """A kind that tests cannot judge is judged by markers, and by nothing gentler."""
+    """A kind of task without tests is evaluated by markers, and by nothing milder."""
     turns = turns_in("attempt(in_progress) x6").with_columns(task_kind=pl.lit("refactoring"))
 
     assert len(batch(turns, [NoMeasurableProgress()])) == 1

@@ -1,4 +1,4 @@
-"""The registry finds the rules by itself, and says so where a module is none."""
+"""The registry finds the rules by itself, and reports modules that are not rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_every_module_of_a_family_is_found() -> None:
-    """A rule that nothing finds would never fire, and nobody would know."""
+    """A rule that is not found would never fire, without any error."""
     folder = ROOT / "src/looptrace/rules"
     modules = {path.stem for path in folder.glob("*/*.py")} - {"__init__"}
 
@@ -72,7 +72,7 @@ def test_guards_frame_the_rules_that_stand_by_name(families: Path) -> None:
 def test_a_module_that_is_no_rule_is_named(
     families: Path, modules: dict[str, str], why: str
 ) -> None:
-    """Whoever adds a rule reads at once what is wrong with it, and where."""
+    """The author of a rule reads at once what is wrong with it, and where."""
     for path, text in modules.items():
         (families / path).write_text(text)
 

@@ -1,8 +1,8 @@
-"""A trace says the same of the same work in whatever shape it was written.
+"""The same work gives the same findings in every shape of trace.
 
-The examples of every rule are written as spans in three shapes and read back. In the spans all
-rules find what they find in the turns. All examples are tasks of one table, so that each shape is
-judged once.
+The examples of every rule are written as spans in three shapes and read back. All rules find the
+same in the spans as in the turns. All examples are tasks of one table, so that the rules run once
+on each shape.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEADINGS = ("Looping", "Not looping")
 TURNS_MAX = 60
 # A hand-off takes a tree of agents, and a switch a session of several tasks.
 UNWRITTEN = {"handoff", "switch"}
-# These count turns or seconds of any kind, of which one shape has more than another.
+# These count turns or seconds of any kind, and one shape has more than another.
 COUNTING = {"max_iterations", "max_runtime", "likely_loop"}
 
 Verdicts = Mapping[str, Counter[tuple[str, int]]]
@@ -68,7 +68,7 @@ def verdicts_on(turns: pl.DataFrame) -> Verdicts:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_examples_read_the_same(shape: Shape) -> None:
-    """A retry that is well in the notation is a loop to nobody, however its trace is written."""
+    """A retry that is healthy in the notation is not a loop in any shape of trace."""
     turns = example_turns()
     as_turns = verdicts_on(turns)
     as_spans = verdicts_on(turns_of(spans_in(turns, shape))[0])
@@ -94,7 +94,7 @@ def test_retries_are_silent(text: str, shape: Shape) -> None:
 
 
 def test_a_loop_is_found_in_every_shape() -> None:
-    """Silence alone would also be that of spans that nobody can read."""
+    """Unreadable spans would also be silent."""
     turns = turns_in('(read(a)->text test()->!"expected 42, got 41") x3')
     (verdict,) = {str(verdicts_on(turns_of(spans_in(turns, shape))[0])) for shape in SHAPES}
     assert "cycle" in verdict

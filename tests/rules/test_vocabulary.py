@@ -130,7 +130,7 @@ def naive_lanes(rows: list[Row], spec: LaneSpec) -> list[list[int]]:
 
 
 def by_lane(lane: Lane, values: Codes | Flags) -> list[list[int]]:
-    """Cut a column where positions start anew."""
+    """Cut a column where positions start again."""
     found: list[list[int]] = []
     for position, value in zip(lane.position.tolist(), values.tolist(), strict=True):
         if position == 0:
@@ -193,7 +193,7 @@ def test_in_a_row_counts_equal_turns(rows: list[Row]) -> None:
     assert expected == by_lane(lane, in_a_row(lane, lane.call))
 
 
-# Three sketches, of which the first and the second are alike.
+# Three sketches; the first and the second are alike.
 SKETCHES = np.array([[10, 0], [8, 6], [0, 10]], dtype=np.int32)
 ALIKE = ({0}, {1}, {2}, {0, 1})
 PRODUCT_MIN = 80
@@ -299,7 +299,7 @@ def test_within_measures_the_time_to_an_earlier_turn(
 
 @given(turns)
 def test_rises_compares_with_the_turn_before(rows: list[Row]) -> None:
-    """A figure that nobody knows neither rises nor is risen above, and lanes begin anew."""
+    """An unknown figure neither rises nor is exceeded, and each lane begins again."""
     lane = columns(rows).lane(BY_AGENT)
     figures = np.where(lane.call == UNKNOWN, np.nan, lane.call.astype(np.float64))
     expected = [
@@ -324,7 +324,7 @@ def test_recent_cuts_what_took_too_long(rows: list[Row], needed: int, seconds: i
 
 @given(turns)
 def test_a_lane_of_failures_holds_nothing_else(rows: list[Row]) -> None:
-    """What did not fail neither stands in such a lane nor ends it."""
+    """Turns that did not fail are not in such a lane, and do not end it."""
     spec = LaneSpec(by="task", kinds=("tool",), failures=True)
     lane = columns(rows).lane(spec)
     kept = [(i, row) for i, row in enumerate(rows) if row[2] == TOOL and row[4] == FAILED]
@@ -333,7 +333,7 @@ def test_a_lane_of_failures_holds_nothing_else(rows: list[Row]) -> None:
 
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=6), st.integers(2, 4))
 def test_gathered_knows_a_pattern_from_every_turn(pattern: list[int], times: int) -> None:
-    """Wherever in a round one stands, it is the same round; another one has another code."""
+    """A round has the same code from each of its turns; another round has another code."""
     codes = np.array(pattern * times, dtype=np.int64)
     length = np.full_like(codes, len(pattern))
     found = gathered(codes, length)[len(pattern) - 1 :]
@@ -412,7 +412,7 @@ def test_own(rows: list[Row], progress: bool) -> None:
 
 
 def is_poll(lane: Lane, place: int) -> bool:
-    """Say whether a call looks again at what it looked at before, having only looked and waited."""
+    """Return whether a call repeats an earlier look after nothing but looks and waits."""
     if not lane.looks[place] or lane.call[place] == UNKNOWN:
         return False
     backs = range(1, min(OWN_LOOKBACK, int(lane.position[place])) + 1)

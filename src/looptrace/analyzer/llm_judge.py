@@ -192,7 +192,7 @@ def opinion_of(text: str) -> Opinion | NoOpinion:
 
 
 def no_opinion(why: str) -> NoOpinion:
-    """Say why there is no opinion, in one line of bounded length."""
+    """Return the reason for no opinion, in one line of bounded length."""
     return NoOpinion(plain(why, WHY_LENGTH_MAX))
 
 

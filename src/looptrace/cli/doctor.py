@@ -101,7 +101,7 @@ def _installation() -> Iterator[Check]:
     for line in requires("looptrace") or ():
         requirement = Requirement(line)
         extra = _extra_of(requirement)
-        if extra not in ("dev", "frameworks", "all", None) and not _fits(requirement):
+        if extra not in ("all", None) and not _fits(requirement):
             missing.setdefault(str(extra), []).append(requirement.name)
     for extra, names in missing.items():
         how = f"not installed: {', '.join(names)}; pip install 'looptrace[{extra}]' if you need it"
@@ -113,9 +113,8 @@ def _extra_of(requirement: Requirement) -> str | None:
     marker = requirement.marker
     if marker is None:
         return "base"
-    # `dev`, `frameworks` and `all` are sums of the others.
     single = "analyzer judge server semantic train columns mcp objects ray"
-    names = ("", *single.split(), "dev", "frameworks", "all")
+    names = ("", *single.split(), "all")  # `all` is a sum of the others.
     extra = next((name for name in names if marker.evaluate({"extra": name})), None)
     return "base" if extra == "" else extra
 

@@ -1,11 +1,11 @@
 -- purpose: Which agents loop most: in how many of their tasks, and how often they repeat themselves.
 -- column: agent (text) agent, empty where none is named
 -- column: tasks (bigint) tasks in which it took a turn
--- column: looping_tasks (bigint) those of its tasks in which a turn of it is part of a finding
+-- column: looping_tasks (bigint) tasks in which one of its turns is part of a finding
 -- column: share (double) looping_tasks / tasks, from 0 to 1
--- column: findings (bigint) findings with a turn of it
--- column: loops (bigint) repeats, all these findings together
--- column: attempts (bigint) occurrences of what repeats, all these findings together
+-- column: findings (bigint) findings with one of its turns
+-- column: loops (bigint) repeats in all these findings
+-- column: attempts (bigint) occurrences of what repeats in all these findings
 WITH steps AS (
     SELECT task, turn, agent
     FROM turns

@@ -1,6 +1,6 @@
--- purpose: Which decisions worked: how often the same loop did not stop its task once more.
+-- purpose: Which decisions worked: how often the same loop did not stop its task again.
 -- column: decision (text) what a person decided, empty for a message in the trace
--- column: gates (bigint) gates that were resolved so
+-- column: gates (bigint) gates with this decision
 -- column: worked (bigint) those after which no gate of the same signature opened in the task
 -- column: share (double) worked / gates, from 0 to 1
 -- column: with_note (bigint) those with a note for the agent

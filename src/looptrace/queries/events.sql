@@ -1,14 +1,14 @@
--- purpose: Everything that was told or decided of loops, the newest first.
--- column: at (timestamp) time of the turn or decision that it is about, UTC
+-- purpose: All events of loops and decisions on them, the newest first.
+-- column: at (timestamp) time of its turn or decision, UTC
 -- column: type (text) loop_detected, pivot_issued, gate_opened, gate_resolved or counter_reset
--- column: task (text) task that it is about
+-- column: task (text) task of the event
 -- column: agent (text) agent of the loop, empty where the whole task loops
 -- column: rule (text) rule that found the loop
--- column: action (text) what was asked for, empty of resolutions and resets
+-- column: action (text) requested action, empty for resolutions and resets
 -- column: turn (bigint) turn of the task
 -- column: loop_count (bigint) repeats at that turn
 -- column: signature (text) short form of what repeats
--- column: reason (text) the loop in words, or why counts begin anew
+-- column: reason (text) the loop in words, or why counts begin again
 -- column: gate (text) id of the gate that it opened or resolved
 -- column: decision (text) what a person decided
 -- column: note (text) what a person wrote

@@ -1,4 +1,4 @@
--- purpose: Every gate, the open ones first, with what was decided and how long that took.
+-- purpose: Every gate, the open ones first, with the decision and how long it took.
 -- column: gate (text) id of the gate
 -- column: task (text) task that it stops
 -- column: rule (text) rule that found the loop

@@ -1,8 +1,8 @@
--- purpose: How many gates opened on each day, what became of them, and how long people took.
+-- purpose: How many gates opened on each day, how they ended, and how long people took.
 -- column: day (date) day on which the gates opened, UTC
 -- column: opened (bigint) gates that opened
--- column: resolved (bigint) those of them that are resolved
--- column: false_alarms (bigint) those of them that a person called no loop
+-- column: resolved (bigint) those that are resolved
+-- column: false_alarms (bigint) those that a person resolved as not_a_loop
 -- column: minutes (double) median time from the opening to the resolution, in minutes
 SELECT
     CAST(make_timestamp(opened_ns // 1000) AS DATE) AS day,

@@ -36,7 +36,7 @@ looping AS (
     SELECT DISTINCT task, agent, turn_first, turn_last
     FROM findings
 ),
--- A rule that looks at one agent says nothing of what other agents do meanwhile.
+-- A rule about one agent does not cover what other agents do meanwhile.
 spent AS (
     SELECT DISTINCT ON (turns.task, turns.turn)
         turns.task,

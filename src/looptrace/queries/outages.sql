@@ -4,7 +4,7 @@
 -- column: tool (text) tool that failed first with it
 -- column: first (timestamp) time of the first failure, UTC
 -- column: last (timestamp) time of the last failure before a pause of over 300 s, UTC
--- column: failures (bigint) calls that failed so
+-- column: failures (bigint) calls that failed like this
 -- column: tasks (bigint) tasks in which it was seen
 -- column: sessions (bigint) sessions in which it was seen
 WITH shared AS (
@@ -19,7 +19,7 @@ WITH shared AS (
         )) AS at_once
     FROM turns
     WHERE failed AND signature IS NOT NULL
-        -- What may have a cause outside the agent: the same kinds as in a report.
+        -- Kinds with a possible cause outside the agent, the same as in a report.
         AND error_kind IN (
             'rate_limit', 'authentication', 'network', 'dependency', 'timeout', 'unknown'
         )

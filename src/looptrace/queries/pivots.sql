@@ -1,10 +1,10 @@
--- purpose: Every pivot that was issued, and what became of its task.
+-- purpose: Every pivot, and the state of its task now.
 -- column: at (timestamp) time of the pivot, UTC
 -- column: task (text) task that it was issued to
 -- column: rule (text) rule that found the loop
 -- column: pivot_count (bigint) pivots of the task so far
 -- column: entropy_count (bigint) attempts of the loop that triggered it
--- column: status (text) how the task stands now
+-- column: status (text) state of the task now
 SELECT
     make_timestamp(pivots.at_ns // 1000) AS at,
     pivots.task,

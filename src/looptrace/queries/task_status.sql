@@ -1,7 +1,7 @@
 -- purpose: How far each task has come: its attempts, and how the last one ended.
 -- column: task (text) task whose counters count, as reports name it
 -- column: subtask (text) declared task within it, empty where it is the task itself
--- column: attempts (bigint) attempts that were recorded
+-- column: attempts (bigint) recorded attempts
 -- column: last_attempt (timestamp) time of the last attempt, UTC
 -- column: last_status (text) its status: pending, in_progress, blocked or done
 -- column: last_blockers (text) what blocked it, as JSON, empty where the trace does not say

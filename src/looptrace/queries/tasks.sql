@@ -1,9 +1,9 @@
--- purpose: How every task stands of which something was told, those that are stopped first.
+-- purpose: The state of every task with an event, the stopped ones first.
 -- column: task (text) task whose counters count
 -- column: status (text) active, paused_for_intervention or blocked
 -- column: loop_count (bigint) repeats of its longest loop since the last reset
 -- column: pivot_count (bigint) pivots since then
--- column: gates (bigint) gates that it has had
+-- column: gates (bigint) gates that it had
 -- column: updated (timestamp) time of its last event, UTC
 SELECT
     task,

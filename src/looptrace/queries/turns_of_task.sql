@@ -1,4 +1,4 @@
--- purpose: What one task did, turn by turn, and which rules saw a loop there.
+-- purpose: The turns of one task, and the rules that found a loop there.
 -- parameter: task (text) task, as reports name it
 -- column: turn (uinteger) place within the task, from 1; a message has that of the turn before
 -- column: kind (text) tool, model, handoff, attempt or user
@@ -6,9 +6,9 @@
 -- column: name (text) tool, model, or agent handed to
 -- column: failed (boolean) whether it failed, empty where the trace does not say
 -- column: rules (text) rules with a finding that this turn is part of, empty where there is none
--- column: arguments (text) what a tool was called with
--- column: result (text) what a tool gave back, or the error, or what a model or a person said
--- column: seconds (double) how long it took
+-- column: arguments (text) arguments of a tool call
+-- column: result (text) result of a tool, the error, or the text of a model or a person
+-- column: seconds (double) duration in seconds
 -- column: tokens (bigint) tokens that a model read and wrote
 WITH looping AS (
     SELECT place.turn, string_agg(DISTINCT rule, ', ' ORDER BY rule) AS rules

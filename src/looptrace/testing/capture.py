@@ -30,7 +30,7 @@ _joined: list[tuple[object, CaptureProcessor]] = []
 
 @contextmanager
 def captured() -> Iterator[InMemorySpanExporter]:
-    """Give the exporter that has the spans which end meanwhile, of any thread of this process.
+    """Yield the exporter with the spans that end meanwhile, in any thread of this process.
 
     The provider that is set is joined, else one is made and set.
     """

@@ -6,6 +6,7 @@ import gzip
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,9 +116,25 @@ def test_no_room_for_temporary_files_is_said(
         spool_spans(TRACES, spool, Processes(1), lambda _done, _all: None)
 
 
-def end(_part: int) -> None:
-    """End the process as the system does that is short of memory."""
-    os.kill(os.getpid(), signal.SIGKILL)
+def worked_in(number: int) -> tuple[int, int]:
+    """Return what was worked on, and in which process."""
+    time.sleep(0.01)
+    return number, os.getpid()
+
+
+def test_this_process_works_too(processes: Processes) -> None:
+    """Two processes are this one and another, and results keep their order."""
+    numbers, found_in = zip(*processes.map(worked_in, range(200)), strict=True)
+    assert numbers == tuple(range(200))
+    assert os.getpid() in found_in
+    assert len(set(found_in)) == 2
+
+
+def end(started_by: int) -> None:
+    """End a worker as the system does that is short of memory; here, leave time for that."""
+    if os.getpid() != started_by:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.1)
 
 
 def test_a_killed_process_is_an_error_that_says_so() -> None:
@@ -126,4 +143,4 @@ def test_a_killed_process_is_an_error_that_says_so() -> None:
         pytest.raises(UnavailableError, match=r"process was killed.*--jobs 1"),
         Processes(2) as started,
     ):
-        list(started.map(end, [1, 2]))
+        list(started.map(end, [os.getpid()] * 2))

@@ -14,8 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask, Tool
+from looptrace.analyzer.fingerprint.masks import masked
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.fingerprint.single_texts import CHARS_MAX, PLAIN
+from looptrace.analyzer.fingerprint.single_texts import CHARS_MAX, PLAIN, masked_text
 from looptrace.analyzer.fingerprint.single_turns import (
     LiveFingerprints,
     _answer,
@@ -186,6 +187,29 @@ def test_most_turns_need_no_columns() -> None:
 
     assert True in alone
     assert len(alone) > len(rows) / 2
+
+
+@pytest.mark.parametrize("key", ["jobId", "job-id", "job id", "a:b", "a=", "x.y", "&&", "Größe"])
+@pytest.mark.parametrize("sign", [": ", "=", '": ', "' = ", '\\": "', " : "])
+def test_any_key_of_a_result_may_be_declared(key: str, sign: str) -> None:
+    """Whatever it is written with: it is looked for where it may stand."""
+    sameness = Sameness(results=Results(volatile_keys=(key,)))
+    texts = [f"ready, {key}{sign}{value}" for value in ("17;", '18", done', "19")]
+    rows = [{"kind": "tool", "name": "ls", "result": text} for text in texts]
+    assert LiveFingerprints(sameness).turns(rows) == by_columns(rows, sameness)
+
+
+def test_what_a_mask_needs_stands_in_all_that_it_changes() -> None:
+    """For ids that have hardly any digits, too."""
+    ids = ["abcdefab-abcd-abcd-abcd-abcdefabcdef", "run_abcdefgh", "exact:abcdefabcdef", "a1" * 6]
+    ids += ["abcdefghi1a1", "1a1abcdefghi", "1a0000000000", "a10000000000", "_abcdefghi1a1"]
+    texts = [f"saw {each}{end}" for each in ids for end in ("", ".", "_", " x")]
+    texts += ["1500000000", "1:07:09:15", "07:09:15", "2026-11-25T07:09", "PiD=4", "/tmp/x", "7 µs"]  # noqa: S108
+    texts += ["in /var/tmp/x", "/private/var/folders/x", "1,5S", "0xABCD"]
+    masks = pl.DataFrame({"text": texts}).select(masked(pl.col("text"))).to_series()
+
+    assert [masked_text(text) for text in texts] == masks.to_list()
+    assert sum(text != each for text, each in zip(texts, masks, strict=True)) > len(texts) / 2
 
 
 def test_a_declared_mask_goes_the_columns_way() -> None:

@@ -30,7 +30,7 @@ def event_at(kind: EventType, decision: Decision, note: str | None = None) -> Ga
 
 
 def events_of(*texts: str) -> list[GateEvent]:
-    """Return what is told of turns in the notation."""
+    """Return the events of turns in the notation."""
     return [event for text in texts for event in detect(turns_in(text)).events]
 
 

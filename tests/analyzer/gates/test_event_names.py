@@ -78,7 +78,7 @@ def written(event: GateEvent) -> dict[str, Any]:
 
 @pytest.mark.parametrize("event_type", get_args(EventType))
 def test_what_is_written_of_an_event_stays(event_type: EventType) -> None:
-    """Receivers, dashboards and scripts read these bytes, and nobody can change them all."""
+    """Receivers, dashboards and scripts read these bytes, and they cannot all be changed."""
     expected = json.loads(WRITTEN.read_text(encoding="utf-8"))
 
     assert written(event_of(event_type)) == expected[event_type]

@@ -1,4 +1,4 @@
-"""The gate: what it tells of which loop, and that batch, live and a restart tell the same."""
+"""Gates: the events of each loop, which are the same in batch, live and after a restart."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SAME_RESPONSE = 'say("No way.", given=error)'
 
 
 def told(text: str, *rules: Rule, recovery: Recovery | None = None) -> list[GateEvent]:
-    """Decide upon turns in the notation, in batch and live; both must tell the same."""
+    """Return the events of turns in the notation; batch and live must agree."""
     judging = ruleset(rules or None)
     recovery = recovery or Recovery()
     turns = turns_in(text)
@@ -69,13 +69,13 @@ def in_turn(
 
 
 def brief(events: list[GateEvent]) -> list[str]:
-    """Name the events in short: what was told, and at which turn."""
+    """Return the events in short form: type and turn."""
     return [f"{event.action or event.type} {event.turn}" for event in events]
 
 
 @requirement("A3")
 def test_a_loop_warns_and_then_opens_a_gate() -> None:
-    """The ladder of the rule says when, and after the gate nothing more is told."""
+    """The ladder of the rule decides when, and no event follows the gate."""
     events = told("run(a)->same x9", RepeatedCall())
 
     assert brief(events) == ["warn 3", "gate 5"]
@@ -87,7 +87,7 @@ def test_a_loop_warns_and_then_opens_a_gate() -> None:
 @requirement("D4")
 @requirement("A5")
 def test_a_person_resolves_a_gate() -> None:
-    """A message resolves the gate and resets the counter; the next loop is told of anew."""
+    """A message resolves the gate and resets the counter; the next loop has its own events."""
     events = told('run(a)->same x6 user("Use b.") run(a)->same x3', RepeatedCall())
 
     assert brief(events) == ["warn 3", "gate 5", "gate_resolved 6", "counter_reset 6", "warn 9"]
@@ -99,7 +99,7 @@ def test_a_person_resolves_a_gate() -> None:
 
 @requirement("A5")
 def test_completion_resets_and_says_so() -> None:
-    """A completed task counts anew, and the count before is kept."""
+    """A completed task begins a new count, and the event has the count before."""
     events = told('test()->!"boom" x2 attempt(done) test()->!"boom" x2')
     assert events == []
 
@@ -127,7 +127,7 @@ def test_a_task_idle_for_a_day_begins_anew() -> None:
 @requirement("E3")
 @requirement("E4")
 def test_two_pivots_and_then_a_gate() -> None:
-    """The next pivot counts anew, and the one beyond max_pivots is a gate."""
+    """After a pivot counts begin again, and the one beyond max_pivots is a gate."""
     events = told(f"{SAME_RESPONSE} x12", ResponseRepeat())
 
     assert brief(events) == ["pivot 3", "pivot 6", "gate 9"]
@@ -156,7 +156,7 @@ def test_without_pivots_the_first_loop_is_a_gate() -> None:
 
 @requirement("E5")
 def test_success_ends_the_entropy_and_a_pause_all_directives() -> None:
-    """Other news in between begins a new count; a paused task is told nothing."""
+    """Other news in between begins a new count; a paused task gets no events."""
     twice = f"{SAME_RESPONSE} x2"
     assert told(f'{twice} say("Fixed.", given=ok) {twice}', ResponseRepeat()) == []
 
@@ -285,7 +285,7 @@ def test_figures_that_get_worse_once_more_open_a_gate() -> None:
 
 @requirement("F4")
 def test_the_strongest_of_a_turn_is_told_first() -> None:
-    """The order is that of the actions and not of the alphabet; a gate is told alone."""
+    """The order is that of the actions and not of the alphabet; a gate is the only event."""
     pivot, warn = (Rung(3, "pivot"),), (Rung(3, "warn"),)
     blocked = BlockedTaskSpin()
     text = "attempt(blocked, no key)->page x3"
@@ -332,7 +332,7 @@ def test_an_order_to_move_on_clears_what_every_rule_has_counted() -> None:
 
 @requirement("A15")
 def test_a_loop_of_the_task_that_one_agent_did_names_it() -> None:
-    """Who is on call for an agent hears of its gates; of a loop of several agents, nobody does."""
+    """The person on call for an agent hears of its gates; a loop of several agents has no agent."""
     alone = told('@A test()->!"boom" x3', RepeatedFailure())
     several = told('@A test()->!"boom" x2 @B test()->!"boom" @A test()->!"boom"', RepeatedFailure())
 
@@ -392,7 +392,7 @@ def test_authority_for_one_blocker_does_not_count_for_another() -> None:
     ],
 )
 def test_a_long_loop_opens_one_gate(text: str) -> None:
-    """However long it is, it is told of a few times and gated once."""
+    """However long it is, it has a few events and one gate."""
     events = detect(turns_in(text)).events
 
     assert len(events) <= EVENTS_MAX
@@ -426,7 +426,7 @@ def assert_sound(judged: Detection) -> None:
 def test_batch_and_live_tell_the_same(
     steps: list[dict[str, Any]], seed: int, changes: tuple[Override, ...]
 ) -> None:
-    """Whatever the sizes of the batches and the overrides; and what is told is sound."""
+    """Whatever the sizes of the batches and the overrides; and the events are sound."""
     turns, recovery, judging = table(steps), Recovery(max_pivots=1), RuleSet(overrides=changes)
     judged = detect(turns, DetectionPolicy(judging, recovery))
 
@@ -470,7 +470,7 @@ def test_idle_tasks_are_forgotten() -> None:
 
 @requirement("A6")
 def test_a_forgotten_task_goes_on_as_in_batch() -> None:
-    """The turns after the pause are told of as if nothing had been forgotten."""
+    """The turns after the pause have the same events as if nothing had been forgotten."""
     turns = turns_in("run(a)->same x3 ~90000 run(a)->same run(a)->same x5")
     engine = LiveEngine()
     events = engine.feed(turns[:3]).events

@@ -70,7 +70,7 @@ def blocks(markdown: str) -> list[Token]:
 
 
 def inline(markdown: str) -> list[Token]:
-    """Return what stands within paragraphs, headings and items."""
+    """Return the texts within paragraphs, headings and items."""
     return [child for token in blocks(markdown) for child in token.children or ()]
 
 
@@ -110,7 +110,7 @@ def test_report_says_what_a_person_needs() -> None:
 
 @requirement("C6")
 def test_what_was_told_before_is_in_the_report() -> None:
-    """Whoever decides must not order what was tried; what came later is not known yet."""
+    """A person must not order what was already tried; later events are not known yet."""
     found = escalated('say("No way.", given=error) x12 user("Go.") run(a)->same x6')
 
     told = [(event.action, event.turn) for event in found.before]
@@ -152,7 +152,7 @@ def test_cost_is_that_of_the_loop() -> None:
 
 
 def test_long_loop_is_told_by_its_start_its_end_and_some_between() -> None:
-    """A report that nobody reads to the end helps nobody, and what is left out is said."""
+    """Nobody reads an endless report; it says what it leaves out."""
     talk = escalated('(test()->!"boom" (say("Part {n}.") x30)) x3')
     shown = [turn.turn for turn in talk.iterations]
     assert shown[:12] == list(range(1, 13))
@@ -223,7 +223,7 @@ def test_json_of_a_hostile_trace_is_json(hostile: str) -> None:
 @requirement("A17")
 @requirement("C6")
 def test_json_says_the_same() -> None:
-    """A program finds the pattern, the marked turns, what errors said, and the options."""
+    """A program finds the pattern, the marked turns, the texts of errors, and the options."""
     opinion = Opinion(is_regressive=True, no_progress=True, is_external=False, reasoning="So.")
     notes = [PastNote("Pin the version.", "2026-03-14", "type")]
     report = json.loads(escalation_json(escalated(LOOP, opinion=opinion, notes=notes)))

@@ -1,4 +1,4 @@
-"""What is told of loops, as records of a log."""
+"""Gate events as records of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from looptrace.analyzer.testing.notation import turns_in
 
 
 def records(text: str) -> list[dict[str, Any]]:
-    """Judge turns in the notation, and give the records of what was told."""
+    """Return the log records of the events of turns in the notation."""
     return [log_record(event) for event in detect(turns_in(text)).events]
 
 
@@ -44,7 +44,7 @@ def test_records_have_the_fields_that_are_asked_for() -> None:
 
 @pytest.mark.requirement("A14")
 def test_a_pivot_is_a_loop_that_was_detected_and_likeness_is_not_exact() -> None:
-    """Who reads a log counts loops, whatever was asked of the agent."""
+    """A reader of the log counts loops, whatever the agent had to do."""
     (pivot,) = records('say("No way.", given=error) x3')
     assert (pivot["event"], pivot["action"], pivot["exact"]) == ("loop_detected", "pivot", True)
     (talks,) = records('say("Now I would look at part {n}.", given="Go on.") x8')

@@ -199,7 +199,7 @@ class Page(HTMLParser):
             self.text += f"{data} "
 
     def all(self, tag: str) -> list[dict[str, str]]:
-        """Give the attributes of every element with this tag."""
+        """Return the attributes of every element with this tag."""
         return [attributes for name, attributes in self.elements if name == tag]
 
 
@@ -293,7 +293,7 @@ def test_strongest_loop_comes_first() -> None:
 
 
 def test_loops_beyond_the_bound_are_counted_and_told() -> None:
-    """A page of ten thousand loops helps nobody, but a loop must not vanish in silence."""
+    """A page of ten thousand loops is useless, but no loop may vanish in silence."""
     many = [finding(task=f"task-{number}") for number in range(GROUPS_SHOWN_MAX + 3)]
 
     groups = grouped(many)
@@ -335,7 +335,7 @@ def test_tokens_that_nobody_recorded_are_not_called_none() -> None:
 
 
 def test_terminal_report_of_a_loop() -> None:
-    """The whole of what a person sees, as it stands on the screen."""
+    """All that a person sees on the screen."""
     content = analysis(
         finding(),
         finding("signature_repeat", action="warn"),
@@ -396,7 +396,7 @@ def test_action_has_its_colour(action: Action, escape: str) -> None:
 
 
 def test_terminal_report_shows_what_was_decided() -> None:
-    """What was told at which turn, and why a person must decide now."""
+    """The events by turn, and the reason why a person must decide now."""
     text = printed(analysis(finding(), events=(WARNED, OPENED)))
 
     assert "1 loop in 1 of 3 tasks; 1 gate open.\n" in text
@@ -622,7 +622,7 @@ def test_message_of_a_person_is_shown_and_is_in_no_loop() -> None:
 
 
 def test_long_loop_shows_its_start_and_its_end() -> None:
-    """A loop of a thousand turns is told by sixty, and the page says so."""
+    """A loop of a thousand turns is shown by sixty, and the page says so."""
     content = analysis(finding(turns=tuple(range(100, 1100, 2))), rows=pytest_turns(1200))
 
     page = Page(html_report(content))
@@ -636,7 +636,7 @@ def test_long_loop_shows_its_start_and_its_end() -> None:
 
 
 def test_strip_is_at_the_top_of_a_finding() -> None:
-    """Whoever scrolls through a report sees the shape of a loop before its details."""
+    """A reader who scrolls sees the shape of a loop before its details."""
     text = html_report(analysis(finding(), rows=pytest_turns(12)))
 
     section = text.partition('id="loop-1"')[2]
@@ -646,7 +646,7 @@ def test_strip_is_at_the_top_of_a_finding() -> None:
 
 
 def test_costs_are_what_people_read() -> None:
-    """Whoever pays asks how much, how long, and how much of the task that was."""
+    """The costs are shown as money, as time, and as a share of the task."""
     rows = pytest_turns(12)
     for row in rows:
         if row["kind"] == "model":
@@ -782,7 +782,7 @@ def test_page_describes_every_field() -> None:
 
 
 def test_json_report_says_what_was_found() -> None:
-    """Each value stands where the schema says, not only one of the right type."""
+    """Each value is where the schema puts it, and not only of the right type."""
     report = full_report()
 
     assert [report[key] for key in ("sessions", "tasks", "turns", "spans")] == [1, 3, 12, 38]

@@ -1,4 +1,4 @@
-"""The drawing of a task: what is drawn where, and what is said of it."""
+"""The drawing of a task: the places of its parts, and its description."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_long_loop_has_its_first_and_its_last_arc() -> None:
 
 @pytest.mark.parametrize(("count", "bars"), [(12, 12), (400, 400), (401, 201), (4000, 400)])
 def test_every_turn_has_a_bar_until_there_are_too_many(count: int, bars: int) -> None:
-    """A bar then stands for several turns, and the caption says for how many."""
+    """A bar then represents several turns, and the caption says how many."""
     strip = strip_of(table(pytest_turns(count)), ())
 
     drawn = sum(len(re.findall("M", path)) for path in strip.bars.values())
@@ -85,7 +85,7 @@ def test_an_arc_ends_above_the_bar_of_its_turn() -> None:
 
 
 def test_kinds_differ_in_shape() -> None:
-    """Who sees no colours tells a call, a response, a hand-off and an attempt apart."""
+    """Without colours a call, a response, a hand-off and an attempt look different."""
     kinds = ("tool", "model", "handoff", "attempt")
     strip = strip_of(table([turn(i + 1, kind) for i, kind in enumerate(kinds)]), ())
 
@@ -126,7 +126,7 @@ def test_failing_tests_are_a_line() -> None:
 
 
 def test_the_text_says_what_the_drawing_shows() -> None:
-    """Who does not see the drawing hears of the turns, the loop and the decisions."""
+    """A reader without the drawing learns of the turns, the loop and the decisions."""
     events = (event("loop_detected", 6, action="warn"), event("gate_opened", 10))
     text = strip_of(table(pytest_turns(12)), (finding(),), events).text
 

@@ -40,5 +40,5 @@ def test_no_line_is_wider_than_the_terminal(count: int) -> None:
 
 
 def test_no_turns_have_no_strip() -> None:
-    """A finding whose turns are not stored any more is told by its sentence alone."""
+    """A finding without stored turns has only its sentence."""
     assert text_strip(turns_of(0), [finding()], [], 80, ascii_only=False) == []

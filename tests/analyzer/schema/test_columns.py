@@ -60,6 +60,28 @@ WAITING = (
     """job(8)->"It is not ready yet." ci(7)->"{'status': 'queued'}" job(9)->"It runs." """
     "job(7)->done"
 )
+STATES = (
+    *(
+        "running",
+        "Pending",
+        "QUEUED",
+        "waiting",
+        "\u017ftarting",
+        "started",
+        "processing",
+        "scheduled",
+    ),
+    *(
+        "building",
+        "deploying",
+        "in progress",
+        "in-progress",
+        "inprogress",
+        "not ready",
+        "not_done yet",
+    ),
+    *("not finished", "status=running", "state: building", "done", "runs"),
+)
 
 
 def test_what_goes_on_and_what_only_waits_are_marked() -> None:
@@ -83,7 +105,11 @@ def test_hostile_texts_take_linear_time(pattern: str, unit: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [PLAIN, RICH, SEARCHING, WAITING, f'say("{"on and " * 40}on") say("Again.") setup(a)->!boom'],
+    [
+        *(PLAIN, RICH, SEARCHING, WAITING),
+        f'say("{"on and " * 40}on") say("Again.") setup(a)->!boom',
+        " ".join(f'job({n})->"{state}"' for n, state in enumerate(STATES)),
+    ],
 )
 def test_one_turn_is_coded_as_many_are(text: str) -> None:
     """There are two ways for the sake of speed, and rules must not see which it was."""

@@ -72,7 +72,7 @@ def ladder_of(rule: Rule) -> Laddered:
 
 
 def outcome(data: bytes) -> Settings | str:
-    """Return the settings, or what is said of those that cannot be used."""
+    """Return the settings, or the error for unusable ones."""
     try:
         return parsed(data, "looptrace.toml")
     except SettingsError as error:
@@ -80,14 +80,14 @@ def outcome(data: bytes) -> Settings | str:
 
 
 def refused(text: str) -> str:
-    """Return what is said of settings that cannot be used."""
+    """Return the error for unusable settings."""
     said = outcome(text.encode())
     assert isinstance(said, str)
     return said
 
 
 def test_balanced_is_what_holds_without_a_file() -> None:
-    """Whoever writes down the default profile changes nothing."""
+    """Writing down the default profile changes nothing."""
     assert rules_of_profile("balanced") == known_rules()
     assert read("") == read('profile = "balanced"') == default()
 
@@ -133,7 +133,7 @@ def test_profiles_order_every_rule(rule: type[Rule]) -> None:
 @pytest.mark.requirement("F4")
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_can_be_tuned(rule: type[Rule]) -> None:
-    """A rule whose ladder or numbers a file cannot set would be set in stone."""
+    """A file can set the ladder and the numbers of every rule."""
     most = {name: about["le"] for name, (_, about) in rule().settings().items()}
     lines = [f"{name} = {value}" for name, value in most.items()]
     most_of_all = rule_in(
@@ -236,7 +236,7 @@ def test_a_file_wins_over_its_profile() -> None:
     ],
 )
 def test_errors_say_where_and_what_is_allowed(text: str, said: str) -> None:
-    """Whoever made a slip finds it by the line, and learns what may stand there."""
+    """The error names the line of a mistake, and the allowed values."""
     message = refused(text)
 
     assert message.startswith(f"looptrace.toml:{said}")
@@ -283,7 +283,7 @@ def test_line_is_found_however_a_key_is_written(text: str, line: int) -> None:
     ],
 )
 def test_hostile_files_are_refused(data: bytes, said: str | None) -> None:
-    """A settings file may come with a repository that nobody has looked at."""
+    """A settings file may come with an unreviewed repository."""
     found = outcome(data)
 
     assert isinstance(found, Settings) if said is None else f"looptrace.toml:{said}" in str(found)
@@ -300,7 +300,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 
 def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Make tables whose keys are the right ones more often than not."""
+    """Make tables with mostly valid keys."""
     known = [name for rule in known_rules() for name in rule.settings()]
     known += [*SECTIONS, *SELECTORS, "ladder", "attempts", "action", "", "a.b", 'a"\n']
     names = st.sampled_from([*known, *(rule.name for rule in RULES)])
@@ -895,7 +895,7 @@ def test_wrong_variable_is_named(value: str, said: str) -> None:
 
 
 def both(text: str) -> bool:
-    """Return whether a file can be used, of which looptrace and the schema say the same."""
+    """Return whether a file can be used; looptrace and the schema must agree."""
     is_read = isinstance(outcome(text.encode()), Settings)
 
     assert SCHEMA.is_valid(tomllib.loads(text)) == is_read, text
@@ -998,7 +998,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
 
 def test_a_folder_of_directives_is_named_from_the_file(tmp_path: Path) -> None:
-    """Its templates are tried when the settings are read, and then are what agents are told."""
+    """Its templates are tried when the settings are read, and then agents receive them."""
     own = tmp_path / "own"
     own.mkdir()
     (own / "warn.txt.j2").write_text("Stop, {{ attempts }} times is enough.")

@@ -84,7 +84,7 @@ def test_only_what_differs_is_written() -> None:
 
 
 def test_an_override_without_effect_goes() -> None:
-    """A kind whose threshold is that of all others needs no override, and may have none."""
+    """A kind with the common threshold needs no override, and gets none."""
     text = "[[overrides]]\ntask_kind = 'ops'\nrules.repeated_call.attempts_min = 9\n"
 
     assert with_thresholds(text, NAME, raised(read(text), {})) == ""

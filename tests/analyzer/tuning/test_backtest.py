@@ -94,7 +94,7 @@ def test_a_prompt_that_comes_again_resolves_nothing() -> None:
 
 
 def test_gates_between_other_messages_are_other_rows() -> None:
-    """A side that was silent at first is not paired with what the other said then."""
+    """A side that was silent at first is not paired with the other's first gate."""
     found = run(f'{BOOM} x3 user("Go on.") {BOOM} x5', only(3), only(5))
 
     assert places(found) == [(3, None), (6, 8)]
@@ -107,7 +107,7 @@ def turns_of_trace(made: Trace) -> pl.DataFrame:
 
 
 def rounds(count: int, model: str | None = "small-1", *, tokens: bool = True) -> pl.DataFrame:
-    """Give a task of rounds, a second each: a response of 100 + 10 tokens, a failing call."""
+    """Return a task of rounds, a second each: a response of 100 + 10 tokens, a failing call."""
     made = Trace("stuck")
     answer = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "Again."}]}])
     used = {"gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 10}
@@ -142,7 +142,7 @@ def test_what_came_after_is_added_up() -> None:
 
 @pytest.mark.parametrize(("model", "named"), [("huge-1", "huge-1"), (None, "chat"), ("", "chat")])
 def test_a_model_without_a_price_is_counted_and_named(model: str | None, named: str) -> None:
-    """It is not free: its responses are told beside the sum."""
+    """It is not free: the report counts its responses beside the sum."""
     found = backtest([rounds(5, model)], only(3), only(9), PRICES)
 
     assert found.a.after.money == 0
@@ -157,7 +157,7 @@ def test_responses_without_tokens_are_counted() -> None:
 
 
 def test_without_prices_no_model_is_missed() -> None:
-    """Who gives no table asks for no money."""
+    """Without a table the report has no money."""
     found = backtest([rounds(5)], only(3), only(9))
 
     assert (found.currency, found.a.after.money, found.a.after.unpriced) == (None, 0, {})
@@ -245,7 +245,7 @@ def test_recovery_is_part_of_the_settings() -> None:
 
 
 def test_each_side_compares_by_its_own_masks() -> None:
-    """Stored turns were compared by other settings, and are compared anew."""
+    """Stored turns were compared by other settings, and are compared again."""
     masks = b'[[masks]]\npattern = "draft [a-z]+"\nname = "<draft>"\n'
     text = " ".join(f'write(notes)->"draft {letter} is too long"' for letter in "abcdef")
     found = run(text, default(), parsed(masks, "b.toml"))

@@ -113,14 +113,14 @@ def test_few_tasks_a_day_lower_no_threshold_until_all_alarm() -> None:
 
 
 def test_a_rule_that_no_task_comes_near_stays() -> None:
-    """That no task tells of attempts says nothing about them."""
+    """Tasks without attempts are no evidence about attempts."""
     rules = {rule for _, rule in thresholds(found(many(None, BRIEF, 200)))}
 
     assert rules.isdisjoint({"blocked_task_spin", "degradation", "chant", "phase_visits"})
 
 
 def test_only_tasks_that_were_well_count() -> None:
-    """A gate that a person called a loop, or that waits, tells nothing of work that is well."""
+    """A gate that a person confirmed, or that waits, is no evidence of healthy work."""
     stuck = task("stuck", STUCK)
     decided = {name: turns_in(f"{STUCK} user(Stop.)") for name in ("continue", "not_a_loop")}
     gated = [
@@ -140,7 +140,7 @@ def test_only_tasks_that_were_well_count() -> None:
 
 
 def test_tasks_that_go_on_are_left_out() -> None:
-    """Of a task that was at work a minute ago nobody knows how it ends, unless it is done."""
+    """The end of a task that was active a minute ago is unknown, unless it is done."""
     running = [task(f"now {n}", BRIEF, day=100) for n in range(5)]
     done = [task(f"done {n}", f"{BRIEF} attempt(done)", day=100) for n in range(5)]
 

@@ -1,4 +1,4 @@
-"""What `explain` claims of settings is held against judging anew."""
+"""The claims of `explain` about settings are checked by evaluating again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SAME_RESPONSE = 'say("No way.", given=error)'
 def changed(
     change: Change, value: int, rule_set: RuleSet, recovery: Recovery
 ) -> RuleSet | Recovery:
-    """Set what a change names, as somebody would who reads it."""
+    """Apply a change as its reader would."""
     section, *path = change.setting.split(".")
     if section == "recovery":
         given: dict[str, Any] = {path[0]: value}

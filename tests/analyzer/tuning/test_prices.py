@@ -21,7 +21,7 @@ def prices(*patterns: str) -> Prices:
 
 
 def refused(text: str) -> str:
-    """Return what is said of a table that cannot be used."""
+    """Return the error for an unusable table."""
     with pytest.raises(SettingsError) as caught:
         parsed(text.encode(), "prices.toml")
     return str(caught.value)

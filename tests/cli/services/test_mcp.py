@@ -27,7 +27,7 @@ WAIT_S = 30.0
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store with the example traces."""
+    """Return a store with the example traces."""
     store_dir = tmp_path_factory.mktemp("mcp") / "store"
     ingest(read_spans([str(ROOT / "examples" / "traces")]).spans, store_dir, default().policy)
     return store_dir
@@ -35,18 +35,18 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store_dir(examples: Path, tmp_path: Path) -> Path:
-    """Give a copy of the store, which a test may change."""
+    """Return a copy of the store, which a test may change."""
     return shutil.copytree(examples, tmp_path / "store")
 
 
 def over_stdio(store_dir: Path, *options: str) -> StdioServerParameters:
-    """Give a server that the client starts."""
+    """Return the parameters of a server that the client starts."""
     arguments = [*COMMAND[1:], str(store_dir), *options]
     return StdioServerParameters(command=COMMAND[0], args=arguments)
 
 
 def asked(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
-    """Call tools one after the other; give whether each failed, and its text."""
+    """Call tools one after the other; return whether each failed, and its text."""
     answers: list[tuple[bool, str]] = []
 
     async def ask() -> None:
@@ -60,7 +60,7 @@ def asked(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[tuple[bool, s
 
 
 def tools(server: Any) -> dict[str, bool | None]:
-    """Give the tools by name, and whether each only reads."""
+    """Return the tools by name, and whether each is read-only."""
     found: dict[str, bool | None] = {}
 
     async def ask() -> None:

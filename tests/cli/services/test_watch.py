@@ -154,7 +154,7 @@ def test_a_server_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
 
 
 def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
-    """A pipe gets a line for each thing that is told, and no screen."""
+    """A pipe gets a line for each event, and no screen."""
     store = tmp_path / "store"
     writer.ingest(spans_of(looping("s1")), store)
     with subprocess.Popen([*WATCH, str(store)], stdout=subprocess.PIPE, text=True) as process:

@@ -17,19 +17,19 @@ SESSIONS = ROOT / "examples" / "sessions"
 
 
 def lines(items: Iterable[dict[str, Any]]) -> bytes:
-    """Give JSON lines."""
+    """Return JSON lines."""
     return b"".join(json.dumps(item).encode() + b"\n" for item in items)
 
 
 def turns(*paths: str) -> pl.DataFrame:
-    """Give the turns of sources in which nothing is wrong."""
+    """Return the turns of sources without problems."""
     found = read_spans(paths)
     assert found.skipped == ()
     return turns_of(found.spans)[0]
 
 
 def shown(table: pl.DataFrame) -> list[str]:
-    """Give each turn as `kind: agent what outcome`."""
+    """Return each turn as `kind: agent what outcome`."""
     return [
         " ".join(
             str(row[name]) for name in ("kind", "agent", "name", "text", "result") if row[name]

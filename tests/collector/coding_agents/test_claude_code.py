@@ -18,7 +18,7 @@ LOOP, HEALTHY = SESSIONS / "claude_code_loop.jsonl", SESSIONS / "claude_code_ok.
 
 
 def said(number: int, kind: str, content: Any, **more: Any) -> Line:
-    """Give the line of one message; its number is its time in seconds, and its id."""
+    """Return the line of one message; its number is its time in seconds, and its id."""
     message = {"role": kind, "content": content}
     if kind == "assistant":
         message |= {"id": f"msg_{number}", "model": "claude-example"}
@@ -34,20 +34,20 @@ def said(number: int, kind: str, content: Any, **more: Any) -> Line:
 
 
 def call(number: int, tool: str, arguments: Line, **more: Any) -> Line:
-    """Give the line of a call, whose id is its number."""
+    """Return the line of a call, whose id is its number."""
     part = {"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": arguments}
     return said(number, "assistant", [part], **more)
 
 
 def result(number: int, of: int, content: Any, **more: Any) -> Line:
-    """Give the line of the result of a call."""
+    """Return the line of the result of a call."""
     is_error = more.pop("is_error", None)
     part = {"type": "tool_result", "tool_use_id": f"toolu_{of}", "content": content}
     return said(number, "user", [part | ({"is_error": True} if is_error else {})], **more)
 
 
 def test_a_session_that_loops_is_found_and_one_that_works_is_not() -> None:
-    """Edits between equal failures do not hide a loop; work and waiting for a build are none."""
+    """Edits between equal failures do not hide a loop; work and waiting for a build are silent."""
     assert rules([str(LOOP)]) == {"persistent_failure", "no_measurable_progress", "no_news"}
     assert rules([str(HEALTHY)]) == set()
 
@@ -278,7 +278,7 @@ def test_sub_agents_are_agents_of_their_own_in_the_same_task(write: Write) -> No
 
 
 def test_a_folder_of_logs_and_traces_is_read_as_one(write: Write) -> None:
-    """What lies beside the logs is passed over, and nothing is told by a name."""
+    """Files beside the logs are ignored, and names decide nothing."""
     write("a/any name.json", LOOP.read_bytes())
     write("a/traces.jsonl", line(span(1)))
     write("a/sessions-index.json", json.dumps({"version": 1, "entries": []}, indent=2).encode())
@@ -291,7 +291,7 @@ def test_a_folder_of_logs_and_traces_is_read_as_one(write: Write) -> None:
 
 
 def test_a_source_of_traces_is_none_of_logs(write: Write) -> None:
-    """A line that is no request is told there, whatever its fields are."""
+    """A line that is not a request is reported there, whatever its fields are."""
     data = line(span(1)) + lines([said(1, "user", "Go.")])
 
     assert "no resourceSpans" in read_spans([write("traces.jsonl", data)]).skipped[0].why
@@ -350,7 +350,7 @@ def test_bad_lines_are_reported_and_the_rest_is_read(write: Write) -> None:
 
 
 def test_an_api_error_is_a_failed_response(write: Write) -> None:
-    """It is told as a message of the program, which no model wrote."""
+    """The log has it as a message of the program, which no model wrote."""
     error = [{"type": "text", "text": "API Error: 529 Overloaded"}]
     log = [
         said(n, "assistant", error, isApiErrorMessage=True, message={"model": "<synthetic>"})
@@ -364,7 +364,7 @@ def test_an_api_error_is_a_failed_response(write: Write) -> None:
 
 @pytest.mark.parametrize("content", [None, 7, [], ["x", None], [{"type": "tool_use"}], {"a": 1}])
 def test_odd_contents_raise_nothing(content: Any, write: Write) -> None:
-    """The format is nobody's promise."""
+    """The format is not documented."""
     log = [
         said(1, "assistant", content),
         said(2, "user", content),

@@ -15,7 +15,7 @@ LOOP, HEALTHY = SESSIONS / "codex_loop.jsonl", SESSIONS / "codex_ok.jsonl"
 
 
 def at(second: float, kind: str, payload: Line) -> Line:
-    """Give a line at a second of the session."""
+    """Return a line at a second of the session."""
     return {
         "timestamp": f"2026-05-04T08:30:{second:06.3f}Z",
         "type": kind,
@@ -24,17 +24,17 @@ def at(second: float, kind: str, payload: Line) -> Line:
 
 
 def meta(**more: Any) -> Line:
-    """Give the first line of a log."""
+    """Return the first line of a log."""
     return at(0, "session_meta", {"id": SESSION, "cwd": "/home/ada", "source": "cli", **more})
 
 
 def message(role: str, text: str) -> Line:
-    """Give a message's item."""
+    """Return a message's item."""
     return {"type": "message", "role": role, "content": [{"type": "text", "text": text}]}
 
 
 def call(number: int, **more: Any) -> Line:
-    """Give the item of a call of a function."""
+    """Return the item of a call of a function."""
     return {
         "type": "function_call",
         "name": "shell",
@@ -45,17 +45,17 @@ def call(number: int, **more: Any) -> Line:
 
 
 def output(number: int, text: Any, kind: str = "function_call_output") -> Line:
-    """Give the item of what a call gave back."""
+    """Return the item of a call's result."""
     return {"type": kind, "call_id": f"call_{number}", "output": text}
 
 
 def log(*items: Line) -> bytes:
-    """Give a log of items, a second apart."""
+    """Return a log of items, a second apart."""
     return lines([meta(), *(at(n, "response_item", item) for n, item in enumerate(items, 1))])
 
 
 def test_a_session_that_loops_is_found_and_one_that_works_is_not() -> None:
-    """What stands above a command's output differs each time, and hides no loop."""
+    """The header above a command's output differs each time, and hides no loop."""
     assert rules([str(LOOP)]) == {"repeated_call", "repeated_failure", "signature_repeat"}
     assert rules([str(HEALTHY)]) == set()
 
@@ -221,7 +221,7 @@ def test_bad_lines_are_reported_and_the_rest_is_read(write: Write) -> None:
 
 @pytest.mark.parametrize("odd", [None, 7, "text", [], [None], {"a": 1}])
 def test_odd_contents_raise_nothing(odd: Any, write: Write) -> None:
-    """The format is nobody's promise."""
+    """The format is not documented."""
     kinds = ("message", "function_call", "function_call_output", "web_search_call", odd)
     events = ("token_count", "user_message", "turn_aborted", odd)
     items = [

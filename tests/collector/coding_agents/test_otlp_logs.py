@@ -33,18 +33,18 @@ NS_PER_MS = 1_000_000
 
 
 def claude(at_ms: int, name: str, number: int, **said: Any) -> Event:
-    """Give an event as Claude Code sends it: the full name is in the body."""
+    """Return an event as Claude Code sends it: the full name is in the body."""
     named = {"event.name": name, "event.sequence": number, "body": f"claude_code.{name}"}
     return at_ms, {**named, "session.id": "s-claude", "prompt.id": "p1", **said}
 
 
 def codex(at_ms: int, name: str, **said: Any) -> Event:
-    """Give an event as Codex sends it: with its full name, and numbers as text."""
+    """Return an event as Codex sends it: with its full name, and numbers as text."""
     return at_ms, {"event.name": f"codex.{name}", "conversation.id": "s-codex", **said}
 
 
 def gemini(at_ms: int, name: str, **said: Any) -> Event:
-    """Give an event as Gemini CLI sends it."""
+    """Return an event as Gemini CLI sends it."""
     return at_ms, {"event.name": f"gemini_cli.{name}", "session.id": "s-gemini", **said}
 
 
@@ -131,7 +131,7 @@ EVENTS: dict[str, list[Event]] = {
 
 
 def in_proto(events: list[Event], *, named: bool = False) -> bytes:
-    """Give a request as the SDK's exporter sends it."""
+    """Return a request as the SDK's exporter sends it."""
     return bytes(encode_logs(logged(events, named=named)).SerializeToString())
 
 
@@ -153,7 +153,7 @@ def logged(events: list[Event], *, named: bool = False) -> Sequence[ReadableLogR
 
 
 def in_json(events: list[Event]) -> bytes:
-    """Give a request as the collector's file exporter writes it."""
+    """Return a request as the collector's file exporter writes it."""
     records = []
     for at_ms, said in events:
         own = dict(said)
@@ -166,7 +166,7 @@ def in_json(events: list[Event]) -> bytes:
 
 
 def table_of(decoded: DecodedSpans) -> pl.DataFrame:
-    """Give the turns of what was decoded, in which nothing is wrong."""
+    """Return the turns of decoded records without problems."""
     assert decoded.problems == []
     return turns_of(pl.DataFrame(decoded.rows, schema=SPAN_SCHEMA, orient="row"))[0]
 
@@ -248,7 +248,7 @@ def test_other_records_are_passed_over() -> None:
 
 
 def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
-    """A receiver refuses a request that is none, and a bad record costs only itself."""
+    """A receiver refuses an invalid request, and a bad record costs only itself."""
     good = in_json([codex(0, "user_prompt", prompt="Go.")])
     bad = good.replace(str(START_NS).encode(), b"soon")
     late = in_json([codex(10**13, "user_prompt", prompt="Go.")])

@@ -45,7 +45,7 @@ ALL = [1, 2, 3]
 
 
 def proto(*numbers: int) -> bytes:
-    """Give the spans of these numbers as a protobuf message."""
+    """Return the spans of these numbers as a protobuf message."""
     data = TracesData()
     resource_spans = data.resource_spans.add()
     resource_spans.resource.attributes.add(key="service.name").value.string_value = "shop"
@@ -63,12 +63,12 @@ def proto(*numbers: int) -> bytes:
 
 
 def prefixed(*messages: bytes) -> bytes:
-    """Give messages as the collector's file exporter writes them."""
+    """Return messages as the collector's file exporter writes them."""
     return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
 
 
 def numbers(found: SpansRead) -> list[int]:
-    """Give the numbers of the spans that were read."""
+    """Return the numbers of the spans that were read."""
     assert found.spans.schema == SPAN_SCHEMA
     return [int(span_id, 16) for span_id in found.spans["span_id"]]
 
@@ -106,7 +106,7 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("packing", PACKINGS)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_spans(write: Write, form: str, packing: str) -> None:
-    """Names lie, so the form is told by content; a loop is a loop in every form."""
+    """Names can be wrong, so the content decides the form; a loop is a loop in every form."""
     found = read_spans([write("traces.txt", PACKINGS[packing](FORMS[form]))])
 
     assert found.skipped == ()
@@ -206,7 +206,7 @@ def test_cut_off_packing_is_one_line(write: Write, pack: object) -> None:
 
 
 def test_decompression_bomb_is_one_line(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came before the bomb is read, what comes in other files too."""
+    """Data before the bomb is read, and so are other files."""
     monkeypatch.setattr(sources, "TRUSTED_BYTES", 1 << 20)
     bomb = gzip.compress(line(span(1)) + b"{" * (64 << 20))
     found = read_spans([write("bomb.gz", bomb), write("b.json", line(span(2)))])
@@ -363,7 +363,7 @@ def test_real_traces_are_read_whole(pattern: str, spans: int) -> None:
 
 
 def cut_by_an_sdk() -> bytes:
-    """Give three spans as an SDK sends them that lets a span have four attributes."""
+    """Return three spans of an SDK with a limit of four attributes."""
     memory = InMemorySpanExporter()
     provider = TracerProvider(span_limits=SpanLimits(max_span_attributes=4))
     provider.add_span_processor(SimpleSpanProcessor(memory))

@@ -22,7 +22,7 @@ NOISE = Random(7).randbytes(300_000)
 
 
 def names(*paths: str) -> list[str]:
-    """Find sources, of which none may be skipped, and give their names."""
+    """Find sources, none of which may be skipped, and return their names."""
     found, skipped = find_sources(paths)
     assert skipped == []
     return [source.name for source in found]
@@ -37,7 +37,7 @@ def skipped_only(*paths: str) -> Skipped:
 
 
 def read_all(name: str) -> tuple[bytes, str | None]:
-    """Give all bytes of a file, and why they break off."""
+    """Return all bytes of a file, and the reason why they end early."""
     taken: list[bytes] = []
     try:
         taken.extend(unpacked(Source(name, Path(name)), lambda _: None))
@@ -65,7 +65,7 @@ def test_folder_is_searched_by_endings(write: Write) -> None:
 
 
 def test_empty_folder_says_what_was_looked_for(write: Write) -> None:
-    """Who has traces under another ending must learn why they were not found."""
+    """A user with traces under another ending must learn why they were not found."""
     write("t/README.md", b"hello")
 
     skipped = skipped_only("t")
@@ -87,7 +87,7 @@ def test_symbolic_link_cycle_ends(write: Write) -> None:
 
 
 def test_pipe_in_folder_is_not_opened(write: Write) -> None:
-    """Opening a pipe that nobody writes to would hang."""
+    """Opening a pipe without a writer would hang."""
     write("t/a.json", b"{}")
     os.mkfifo("t/pipe.json")
 
@@ -140,7 +140,7 @@ def test_absolute_pattern_matches(write: Write, tmp_path: Path) -> None:
 
 
 def test_file_with_pattern_characters_is_a_file(write: Write) -> None:
-    """A name that exists is meant as it stands."""
+    """The name of an existing file is taken literally."""
     write("run[1].json", b"{}")
     write("run1.json", b"{}")
 

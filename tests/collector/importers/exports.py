@@ -41,39 +41,39 @@ class Span:
 
     @property
     def id(self) -> str:
-        """Give the id in hex."""
+        """Return the id in hex."""
         return f"{self.number:016x}"
 
     @property
     def parent(self) -> str | None:
-        """Give the id of the parent, the agent's span."""
+        """Return the id of the parent, the agent's span."""
         return None if self.kind == "agent" else f"{1:016x}"
 
     def at(self, s: float) -> str:
-        """Give a second of the run as a time."""
+        """Return a second of the run as a time."""
         return (START + timedelta(seconds=s)).isoformat().replace("+00:00", "Z")
 
     @property
     def start(self) -> str:
-        """Give the time of the start."""
+        """Return the time of the start."""
         return self.at(self.start_s)
 
     @property
     def end(self) -> str:
-        """Give the time of the end."""
+        """Return the time of the end."""
         return self.at(self.end_s)
 
     def uuid(self, number: int | None = None) -> str:
-        """Give an id as a UUID."""
+        """Return an id as a UUID."""
         return str(UUID(int=(number or self.number) << 64 | 7))
 
     def ns(self, s: float) -> int:
-        """Give a second of the run in nanoseconds since 1970."""
+        """Return a second of the run in nanoseconds since 1970."""
         return int(START.timestamp()) * NS_PER_S + round(s * NS_PER_S)
 
 
 def spans(end: str) -> list[Span]:
-    """Give the spans of the run that loops, or of the one that is ok; the agent's comes last."""
+    """Return the spans of the looping run, or of the healthy one; the agent's comes last."""
     made: list[Span] = []
     messages: list[Fields] = [{"role": "user", "content": "Get order A17 ready."}]
     now, number = 0.0, 2
@@ -106,7 +106,7 @@ def spans(end: str) -> list[Span]:
 
 
 def genai(span: Span) -> Fields:
-    """Give what OpenTelemetry's convention says of a span."""
+    """Return the attributes of a span in OpenTelemetry's convention."""
     if span.kind == "tool":
         return {
             "gen_ai.operation.name": "execute_tool",
@@ -148,25 +148,25 @@ def _base64(text: str) -> str:
 
 
 def tempo(run: Sequence[Span]) -> Fields:
-    """Give `GET /api/traces/ID`: batches, with base64 ids."""
+    """Return `GET /api/traces/ID`: batches, with base64 ids."""
     resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "depot"}}]}
     scope = {"scope": {"name": "agent"}, "spans": [_otlp_span(span, _base64) for span in run]}
     return {"batches": [{"resource": resource, "scopeSpans": [scope]}]}
 
 
 def tempo_2(run: Sequence[Span]) -> Fields:
-    """Give `GET /api/v2/traces/ID`."""
+    """Return `GET /api/v2/traces/ID`."""
     return {"trace": {"resourceSpans": tempo(run)["batches"]}}
 
 
 def jaeger_3(run: Sequence[Span]) -> Fields:
-    """Give `GET /api/v3/traces/ID` of Jaeger: OTLP in an envelope, with hex ids."""
+    """Return `GET /api/v3/traces/ID` of Jaeger: OTLP in an envelope, with hex ids."""
     scope = {"scope": {"name": "agent"}, "spans": [_otlp_span(span, str) for span in run]}
     return {"result": {"resourceSpans": [{"resource": {}, "scopeSpans": [scope]}]}}
 
 
 def jaeger(run: Sequence[Span]) -> Fields:
-    """Give what Jaeger's page downloads, and `GET /api/traces/ID`."""
+    """Return the download of Jaeger's page, and `GET /api/traces/ID`."""
     return {
         "data": [
             {
@@ -202,7 +202,7 @@ def _jaeger_span(span: Span) -> Fields:
 
 
 def zipkin(run: Sequence[Span]) -> list[list[Fields]]:
-    """Give `GET /api/v2/traces`: an array of traces."""
+    """Return `GET /api/v2/traces`: an array of traces."""
     return [
         [
             {
@@ -221,7 +221,7 @@ def zipkin(run: Sequence[Span]) -> list[list[Fields]]:
 
 
 def langfuse(run: Sequence[Span]) -> Fields:
-    """Give `GET /api/public/traces/ID`."""
+    """Return `GET /api/public/traces/ID`."""
     types = {"agent": "AGENT", "model": "GENERATION", "tool": "TOOL"}
     return {
         "id": TRACE,
@@ -249,7 +249,7 @@ def langfuse(run: Sequence[Span]) -> Fields:
 
 
 def langfuse_export(run: Sequence[Span]) -> list[Fields]:
-    """Give lines of an export to a blob storage."""
+    """Return lines of an export to a blob storage."""
     names = {
         "traceId": "trace_id", "startTime": "start_time", "endTime": "end_time",
         "parentObservationId": "parent_observation_id", "usageDetails": "usage_details",
@@ -262,7 +262,7 @@ def langfuse_export(run: Sequence[Span]) -> list[Fields]:
 
 
 def _openinference(span: Span) -> Fields:
-    """Give what OpenInference says of a span, messages in lists."""
+    """Return the attributes of a span in OpenInference, with messages in lists."""
     if span.kind == "tool":
         return {
             "session.id": SESSION,
@@ -301,7 +301,7 @@ _OPENINFERENCE = {"agent": "AGENT", "model": "LLM", "tool": "TOOL"}
 
 
 def phoenix(run: Sequence[Span]) -> Fields:
-    """Give `GET /v1/projects/NAME/spans`."""
+    """Return `GET /v1/projects/NAME/spans`."""
     return {
         "data": [
             {
@@ -323,7 +323,7 @@ def phoenix(run: Sequence[Span]) -> Fields:
 
 
 def phoenix_frame(run: Sequence[Span]) -> list[Fields]:
-    """Give lines of a data frame of spans."""
+    """Return lines of a data frame of spans."""
     return [
         {
             **{
@@ -337,7 +337,7 @@ def phoenix_frame(run: Sequence[Span]) -> list[Fields]:
 
 
 def langsmith(run: Sequence[Span]) -> list[Fields]:
-    """Give runs as the client writes them, a line each."""
+    """Return runs as the client writes them, a line each."""
     types = {"agent": "chain", "model": "llm", "tool": "tool"}
     return [
         {
@@ -361,7 +361,7 @@ def langsmith(run: Sequence[Span]) -> list[Fields]:
 
 
 def mlflow(run: Sequence[Span]) -> Fields:
-    """Give `Trace.to_json()` of MLflow 3."""
+    """Return `Trace.to_json()` of MLflow 3."""
     types = {"agent": "AGENT", "model": "CHAT_MODEL", "tool": "TOOL"}
     return {
         "info": {"trace_id": f"tr-{TRACE}", "trace_metadata": {"mlflow.trace.session": SESSION}},
@@ -399,7 +399,7 @@ def mlflow(run: Sequence[Span]) -> Fields:
 
 
 def mlflow_2(run: Sequence[Span]) -> Fields:
-    """Give the same of MLflow 2."""
+    """Return the same of MLflow 2."""
     trace = mlflow(run)
     for span, made in zip(trace["data"]["spans"], run, strict=True):
         for name in ("trace_id", "span_id", "parent_span_id", "status"):
@@ -417,7 +417,7 @@ def mlflow_2(run: Sequence[Span]) -> Fields:
 
 
 def braintrust(run: Sequence[Span]) -> Fields:
-    """Give `POST /v1/project_logs/ID/fetch`."""
+    """Return `POST /v1/project_logs/ID/fetch`."""
     types = {"agent": "task", "model": "llm", "tool": "tool"}
     return {
         "events": [
@@ -444,7 +444,7 @@ def braintrust(run: Sequence[Span]) -> Fields:
 
 
 def weave(run: Sequence[Span]) -> list[Fields]:
-    """Give calls as the API streams them, a line each."""
+    """Return calls as the API streams them, a line each."""
     names = {"model": "openai.chat.completions.create"}
     return [
         {
@@ -482,7 +482,7 @@ def _command(tool: Span) -> str:
 
 
 def swe_agent(run: Sequence[Span]) -> Fields:
-    """Give a `.traj` of SWE-agent."""
+    """Return a `.traj` of SWE-agent."""
     return {
         "environment": "depot",
         "trajectory": [
@@ -502,7 +502,7 @@ def swe_agent(run: Sequence[Span]) -> Fields:
 
 
 def mini_swe_agent(run: Sequence[Span]) -> Fields:
-    """Give a `.traj.json` of mini-swe-agent."""
+    """Return a `.traj.json` of mini-swe-agent."""
     messages: list[Fields] = [{"role": "user", "content": "Get order A17 ready."}]
     for model, tool in _steps(run):
         text = model.answer["content"]
@@ -518,7 +518,7 @@ def mini_swe_agent(run: Sequence[Span]) -> Fields:
 
 
 def openhands(run: Sequence[Span]) -> list[Fields]:
-    """Give the events of a session before version 1."""
+    """Return the events of a session before version 1."""
     events: list[Fields] = [
         {
             "id": 0, "timestamp": run[0].start, "source": "user", "action": "message",
@@ -547,7 +547,7 @@ def openhands(run: Sequence[Span]) -> list[Fields]:
 
 
 def openhands_1(run: Sequence[Span]) -> list[Fields]:
-    """Give the events of a conversation since version 1."""
+    """Return the events of a conversation since version 1."""
     events: list[Fields] = []
     for model, tool in _steps(run):
         if tool is None:
@@ -583,7 +583,7 @@ def openhands_1(run: Sequence[Span]) -> list[Fields]:
 
 
 def claude_stream(run: Sequence[Span]) -> list[Fields]:
-    """Give `claude -p --output-format stream-json --verbose`."""
+    """Return `claude -p --output-format stream-json --verbose`."""
     about = {"session_id": SESSION, "parent_tool_use_id": None}
     lines: list[Fields] = [{"type": "system", "subtype": "init", **about}]
     for model, tool in _steps(run):
@@ -607,7 +607,7 @@ def claude_stream(run: Sequence[Span]) -> list[Fields]:
 
 
 def codex_exec(run: Sequence[Span]) -> list[Fields]:
-    """Give `codex exec --json`."""
+    """Return `codex exec --json`."""
     lines: list[Fields] = [{"type": "thread.started", "thread_id": SESSION}]
     for model, tool in _steps(run):
         item: Fields = {"id": f"item_{model.number}", "type": "agent_message"}
@@ -627,7 +627,7 @@ def codex_exec(run: Sequence[Span]) -> list[Fields]:
 
 
 def gemini_cli(run: Sequence[Span]) -> Fields:
-    """Give a recorded chat of Gemini CLI."""
+    """Return a recorded chat of Gemini CLI."""
     messages: list[Fields] = []
     for model, tool in _steps(run):
         message = {
@@ -666,7 +666,7 @@ IN_LINES = {
 
 
 def text_of(name: str, end: str) -> bytes:
-    """Give an export of a run as its system writes it."""
+    """Return an export of a run as its system writes it."""
     export = EXPORTS[name](spans(end))
     if name in IN_LINES:
         return "".join(json.dumps(line) + "\n" for line in export).encode()

@@ -22,7 +22,7 @@ HOSTILE: tuple[Any, ...] = (
 
 
 def problems(write: Write, text: bytes) -> list[tuple[str, str]]:
-    """Read an export; give where something is wrong with it and why."""
+    """Read an export; return the places of its problems, and their reasons."""
     name = write("export.json", text)
     skipped = read_spans([name]).skipped
     return [(each.where.removeprefix(f"{name}:"), each.why) for each in skipped]

@@ -80,7 +80,7 @@ GOOD = said(json.dumps(ANSWER))
 
 
 class Endpoint(ThreadingHTTPServer):
-    """A chat endpoint on the loopback that answers by a script, whose last reply it repeats."""
+    """A chat endpoint on the loopback that answers by a script and repeats the last reply."""
 
     daemon_threads = True
 
@@ -129,7 +129,7 @@ def whole(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
 
 
 def silent(handler: BaseHTTPRequestHandler, _: Reply) -> None:
-    """Say nothing at all."""
+    """Answer nothing."""
     server = handler.server
     assert isinstance(server, Endpoint)
     server.stopping.wait()
@@ -365,7 +365,7 @@ def test_slow_answers_are_cut_off(endpoint: Endpoint, reply: Reply) -> None:
 
 @requirement("A13")
 def test_a_server_that_is_not_there_is_no_opinion(endpoint: Endpoint) -> None:
-    """A port that nobody listens on is tried again, and then given up."""
+    """A closed port is tried again, and then given up."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -400,7 +400,7 @@ def test_without_a_usable_key_nothing_is_sent(
 
 
 def test_a_key_that_is_wanted_and_not_named_is_said(endpoint: Endpoint) -> None:
-    """Whoever forgot the key is told which setting names it."""
+    """The error for a forgotten key says which setting names it."""
     given = judge_at(endpoint, failed(401), api_key_variable=None).opinion(QUESTION)
 
     assert given == NoOpinion("the server requires a key (401); set api_key_variable.")
@@ -431,7 +431,7 @@ ESCAPED = "".join(f"\\u{ord(character):04x}" for character in KEY)
 def test_the_key_is_never_shown(
     endpoint: Endpoint, reply: Reply, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A server may echo the key; it stands in no answer, error, repr or output."""
+    """A server may echo the key; it is in no answer, error, repr or output."""
     judge = judge_at(endpoint, reply, tries=1)
     given = judge.opinion(QUESTION)
     shown = "".join((repr(judge), repr(given), *capfd.readouterr()))

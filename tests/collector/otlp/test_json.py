@@ -22,20 +22,20 @@ def decoded(document: Any) -> DecodedSpans:
 
 
 def rows(document: Any) -> list[Json]:
-    """Give the rows of a document in which nothing is wrong."""
+    """Return the rows of a document without problems."""
     out = decoded(document)
     assert out.problems == []
     return [dict(zip(SPAN_SCHEMA, row, strict=True)) for row in out.rows]
 
 
 def row(**fields: Any) -> Json:
-    """Give the row of one span."""
+    """Return the row of one span."""
     (only,) = rows(request(span(**fields)))
     return only
 
 
 def why_not(**fields: Any) -> str:
-    """Give what is wrong with a span, which must cost that span alone."""
+    """Return the problem of a span, which must cost only that span."""
     out = decoded(request(span(1), span(2, **fields), span(3)))
     assert [row[1] for row in out.rows] == ["0000000000000001", "0000000000000003"]
     (problem,) = out.problems
@@ -157,7 +157,7 @@ def test_root_has_no_parent(parent: str | None) -> None:
 
 
 def test_missing_resource_and_scope_are_unknown() -> None:
-    """Spans count even where nobody said what made them."""
+    """Spans without a resource or scope count."""
     (made,) = rows({"resourceSpans": [{"scopeSpans": [{"spans": [AGAIN]}]}]})
 
     assert (made["service"], made["scope"]) == (None, None)
@@ -294,7 +294,7 @@ def test_half_surrogates_are_no_error() -> None:
 
 
 def test_array_holds_requests() -> None:
-    """A request that is none is named by its place in the array."""
+    """An invalid request is named by its place in the array."""
     out = decoded([request(span(1)), {"a": 1}, 5, request(span(2))])
 
     assert len(out.rows) == 2
@@ -319,7 +319,7 @@ def test_array_holds_requests() -> None:
     ],
 )
 def test_foreign_text_is_named(text: str | bytes, expected: str) -> None:
-    """Who passes the wrong file must see which one."""
+    """A user who passes the wrong file must see which one."""
     (problem,) = decoded(text).problems
 
     assert problem.foreign

@@ -20,7 +20,7 @@ THIRD = SECOND + len(PRETTY_B.split("\n"))
 
 
 def framed(text: str, chunk_bytes: int = 1 << 20) -> list[Frame]:
-    """Cut text that comes in chunks of the given size."""
+    """Cut text that arrives in chunks of a size."""
     data = text.encode()
     return list(documents(data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)))
 
@@ -95,7 +95,7 @@ def test_any_objects_are_cut_apart(
 
 
 def test_cut_off_document_is_marked() -> None:
-    """Its spans are read, and the user is told that there were more."""
+    """Its spans are read, and the report says that there were more."""
     found = framed(PRETTY_A[:-40])
 
     assert [Frame(1, PRETTY_A[:-40].encode(), CUT_OFF)] == found
@@ -116,7 +116,7 @@ def test_damage_marks_the_last_document() -> None:
 
 @pytest.mark.parametrize("text", [LINE_B, PRETTY_B])
 def test_long_document_is_not_held(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Memory has a bound; what stands beside the document is still read."""
+    """Memory has a bound; the data beside the document is still read."""
     monkeypatch.setattr(json_documents, "FRAME_BYTES_MAX", len(LINE_A))
     found = framed(f"{LINE_A}\n{text}\n{LINE_A}\n", 16)
 
@@ -126,7 +126,7 @@ def test_long_document_is_not_held(monkeypatch: pytest.MonkeyPatch, text: str) -
 
 
 def test_readable_prefix_ends_with_a_whole_span() -> None:
-    """A span that is half there would be judged by what it lacks."""
+    """An incomplete span would be evaluated by what it lacks."""
     text = json.dumps(request(span(1), span(2), span(3))).encode()
     counts = []
     for stop in range(len(text)):

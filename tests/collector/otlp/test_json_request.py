@@ -30,7 +30,7 @@ VALUES = st.recursive(
 
 
 def again(request: bytes) -> None:
-    """Check that what a request says is said by the request that is made of it."""
+    """Check that a request and the request made from it have the same content."""
     spans = span_table(decode_request(request, Bounds()).rows)
     decoded = decode_request(json_request(spans), Bounds())
     assert decoded.problems == []

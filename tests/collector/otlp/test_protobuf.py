@@ -30,7 +30,7 @@ DEEP = 200
 
 
 def exported() -> ExportTraceServiceRequest:
-    """Give the request that the official exporter makes of a few spans of the official SDK."""
+    """Return the request that the official exporter makes of a few spans of the official SDK."""
     memory = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.create({"service.name": "shop"}))
     provider.add_span_processor(SimpleSpanProcessor(memory))
@@ -48,14 +48,14 @@ def exported() -> ExportTraceServiceRequest:
 
 
 def names(request: bytes) -> list[str]:
-    """Give the names of the spans of a message in which nothing is wrong."""
+    """Return the names of the spans of a message in which nothing is wrong."""
     out = decode_message("t.pb", Frame(0, request))
     assert out.problems == []
     return [row[3] for row in out.rows]
 
 
 def prefixed(*messages: bytes) -> bytes:
-    """Give messages as the collector's file exporter writes them."""
+    """Return messages as the collector's file exporter writes them."""
     return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
 
 
@@ -150,7 +150,7 @@ def test_other_signals_are_one_line() -> None:
 
 @pytest.mark.parametrize("garbage", [b"\x0f", b"\x0b", b"\x78" + b"\xff" * 11])
 def test_garbage_after_a_request_is_reported(garbage: bytes) -> None:
-    """What was read before stands."""
+    """The spans read before are kept."""
     out = decode_message("t.pb", Frame(0, exported().SerializeToString() + garbage))
 
     assert len(out.rows) == SPANS
@@ -184,7 +184,7 @@ def test_cut_off_prefixed_message_is_marked(stop: int, rest: bytes | None) -> No
 
 
 def broken() -> Iterator[bytes]:
-    """Give a stream that breaks off."""
+    """Return a stream that breaks off."""
     yield prefixed(b"ab", b"second")[:-1]
     raise DamagedError("broken")
 

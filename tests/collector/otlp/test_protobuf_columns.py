@@ -82,7 +82,7 @@ requests = st.builds(
 
 
 def carefully(request: bytes) -> tuple[pl.DataFrame, list[int]] | None:
-    """Give what reading span by span makes of a request; None where it reports a problem."""
+    """Return what reading span by span makes of a request; None where it reports a problem."""
     out = decode_message("t", Frame(0, request))
     return None if out.problems else (span_table(out.rows), out.cut)
 

@@ -30,7 +30,7 @@ class Browser(httpx.Client):
         super().__init__(base_url=f"http://{address}", trust_env=False, timeout=60)
 
     def sign_in(self, token: str, to: str = "/") -> httpx.Response:
-        """Send the form with which somebody signs in."""
+        """Send the sign-in form."""
         return self.submit("/sign-in", "/sign-in", token=token, to=to)
 
     def submit(self, page: str, action: str, **fields: str) -> httpx.Response:

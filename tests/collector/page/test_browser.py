@@ -105,7 +105,7 @@ def visiting(
 
 @pytest.fixture
 def visit(chromium: Any, server: Served) -> Iterator[Visit]:
-    """Return a tab of somebody who has signed in."""
+    """Return a tab of a signed-in person."""
     with visiting(chromium, server) as opened:
         yield opened
 
@@ -190,7 +190,7 @@ def _failing_call(provider: TracerProvider) -> None:
 
 
 def test_a_note_that_is_being_written_is_not_lost(visit: Visit, server: Served) -> None:
-    """While somebody writes, news is offered and not forced on them."""
+    """While a person writes, news is offered and does not replace the page."""
     page = visit.page
     visit.go("/")
     area = page.get_by_label("Note for the agent").first
@@ -341,7 +341,7 @@ def test_hostile_payloads_run_nothing_and_break_no_layout(chromium: Any, server:
 
 
 def test_a_server_that_is_away_is_said(chromium: Any, tmp_path: Path) -> None:
-    """Whoever watches the page at night must not take silence for health."""
+    """A person who watches the page at night must not mistake silence for health."""
     with served(tmp_path / "store") as server:
         context = chromium.new_context()
         page = context.new_page()

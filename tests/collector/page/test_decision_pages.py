@@ -38,7 +38,7 @@ def hidden(page: str) -> dict[str, str]:
 
 
 def test_a_link_asks_and_then_decides(server: Served, stranger: Browser) -> None:
-    """Whoever has it sees what it is about, says why, and the agent stops; nobody signs in."""
+    """Its holder sees the gate, gives a reason, and the agent stops; no sign-in is needed."""
     gate = opened(server, "linked")
     path = path_of(server, gate)
 
@@ -65,7 +65,7 @@ def test_a_link_asks_and_then_decides(server: Served, stranger: Browser) -> None
 def test_a_link_that_was_changed_shows_nothing(
     server: Served, stranger: Browser, change: str
 ) -> None:
-    """Nor does one whose time is over."""
+    """Nor does an expired one."""
     gate = opened(server, f"forged-{change[:3]}")
     name = change.partition("=")[0]
     path = path_of(server, gate, hours=1 if change else -1)
@@ -84,7 +84,7 @@ def test_a_link_that_was_changed_shows_nothing(
 
 
 def test_another_site_cannot_send_the_form(server: Served, stranger: Browser) -> None:
-    """Who knows a link can use it, but lets nobody else's browser do so."""
+    """A link works in the browser of its holder, and not from another site."""
     gate = opened(server, "foreign")
     form = hidden(stranger.get(path_of(server, gate)).text)
     headers = {"origin": str(stranger.base_url).rstrip("/")}

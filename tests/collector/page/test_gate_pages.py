@@ -26,7 +26,7 @@ def words(browser: Browser, path: str) -> str:
 
 @pytest.mark.parametrize("where", ["/", "/gates/{gate}"])
 def test_a_gate_shows_what_is_needed_to_decide(browser: Browser, where: str) -> None:
-    """What repeats, whose it is, since when, what it cost, what failed, and where the trace is."""
+    """What repeats, the agent, the start, the cost, the failure, and the link to the trace."""
     gate = gate_ids(browser)[0]
     path = where.replace("{gate}", gate)
     until(lambda: 'class="strip"' in browser.get(path).text)
@@ -111,7 +111,7 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
 def test_who_decided_is_the_name_of_the_token_or_of_the_form(
     server: Served, token: str, asks: bool, typed: str, shown: str
 ) -> None:
-    """A team sees whom to ask about a decision; nobody decides in the name of another's token."""
+    """A team sees who decided; nobody decides under the name of another token."""
     task = f"who-{asks}-{len(typed)}"
     send(server, looping(task, 6).request())
     with signed_in(server.address, token) as browser:
@@ -133,7 +133,7 @@ def test_who_decided_is_the_name_of_the_token_or_of_the_form(
 
 
 def test_what_cannot_be_decided_is_said_and_the_note_kept(browser: Browser) -> None:
-    """Whoever wrote a long note at night must not write it again."""
+    """A long note written at night must not be written again."""
     gate = gate_ids(browser)[0]
     path = f"/gates/{gate}"
     for fields, why in (
@@ -162,7 +162,7 @@ def test_a_gate_that_is_none_is_said(browser: Browser) -> None:
 
 
 def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> None:
-    """A note that worked before is read by whoever meets the loop again."""
+    """The next person with the same loop reads a note that worked."""
     send(server, looping("first-time", 6).request())
     first = until(
         lambda: [g for g in gate_ids(browser) if "first-time" in words(browser, f"/gates/{g}")]
@@ -178,7 +178,7 @@ def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> No
 
 
 def test_what_came_after_a_decision_is_shown(browser: Browser, server: Served) -> None:
-    """Who decided sees that the agent goes on, and that it stops again."""
+    """After a decision the page shows that the agent goes on, and that it stops again."""
     send(server, looping("goes-on", 4).request())
     gate = until(
         lambda: [g for g in gate_ids(browser) if "goes-on" in words(browser, f"/gates/{g}")]

@@ -25,7 +25,7 @@ HOOK = "on call <b>pager</b>"
 
 @pytest.fixture(scope="module")
 def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serve a store whose gates are told to a receiver that accepts."""
+    """Serve a store with a webhook to a receiver that accepts."""
     folder = tmp_path_factory.mktemp("hooked")
     with serving() as receiver:
         (folder / "looptrace.toml").write_text(
@@ -95,7 +95,7 @@ def test_settings_show_no_address(operator: Browser) -> None:
 
 
 def test_webhooks_show_what_was_sent_and_send_a_sample(operator: Browser) -> None:
-    """Whoever is not paged sees whether anything was sent, and tries it."""
+    """A person who is not paged sees whether anything was sent, and tries it."""
     until(lambda: "gate opened" in words(operator, "/webhooks"))
     html = operator.get("/webhooks").text
     assert "very-secret" not in html
@@ -126,7 +126,7 @@ def test_health_says_whether_each_part_works(operator: Browser) -> None:
 
 
 def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
-    """Whoever has just started sees what will be where."""
+    """A new user sees what each page will show."""
     with served(tmp_path / "store") as empty, Browser(empty.address) as browser:
         until(lambda: browser.get("/readyz").status_code == OK)
         for path, says in (

@@ -1,4 +1,4 @@
-"""Who sees the page, and what no answer of it lets a browser do."""
+"""Access to the page, and the headers of its answers for browsers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_scripts_and_styles_may_be_kept(stranger: Browser) -> None:
 
 
 def test_the_library_lies_beside_its_licence() -> None:
-    """Whoever ships looptrace ships what the library's authors ask for."""
+    """The licence of the library is shipped with it."""
     folder = Path(asset_url.__code__.co_filename).parent / "assets"
 
     assert "Zero-Clause BSD" in (folder / "htmx.LICENSE").read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def test_a_browser_is_signed_in_by_a_cookie_that_holds_no_token(stranger: Browse
 
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], TOKEN + "x", "\u00e4" * 20, "x" * 900])
 def test_a_wrong_token_is_said_clearly(stranger: Browser, token: str) -> None:
-    """Whoever mistypes it at night reads what to do, and is not signed in."""
+    """A mistyped token shows what to do, and signs nobody in."""
     answer = stranger.sign_in(token)
 
     assert answer.status_code == 401
@@ -230,7 +230,7 @@ def test_another_site_sends_no_form(browser: Browser) -> None:
     ],
 )
 def test_signing_in_leads_to_no_other_site(stranger: Browser, to: str) -> None:
-    """A link that somebody was sent must not end on a page that looks like ours."""
+    """A received link must not end on a page that only looks like ours."""
     assert stranger.sign_in(TOKEN, to).headers["location"] == "/"
 
 
@@ -246,7 +246,7 @@ def test_a_link_of_a_pager_works_for_those_who_are_signed_in(browser: Browser) -
 
 
 def test_methods_and_paths_that_are_none_say_so(browser: Browser) -> None:
-    """A page that is none is a page, and what the API has stays with the API."""
+    """An unknown page is answered by a page, and paths of the API by the API."""
     assert browser.get("/gates/nope").status_code == 404
     assert browser.get("/settings/x").status_code == 404
     assert browser.post("/tasks").status_code == 405
@@ -256,7 +256,7 @@ def test_methods_and_paths_that_are_none_say_so(browser: Browser) -> None:
 
 
 def test_a_server_of_one_machine_asks_for_nothing(tmp_path: Path) -> None:
-    """Whoever tries looptrace out opens the page; its forms are its own all the same."""
+    """A trial needs no token; forms of other sites are refused all the same."""
     with served(tmp_path / "store") as alone:
         assert alone.send(looping("s1", 6).request()) == 200
         with Browser(alone.address) as browser:
@@ -275,7 +275,7 @@ def test_a_server_of_one_machine_asks_for_nothing(tmp_path: Path) -> None:
 def test_nobody_waits_for_figures_that_can_be_computed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever opens any page finds the overview and the tasks ready a moment later."""
+    """After opening any page the overview and the tasks are ready a moment later."""
     asked: list[str] = []
 
     def noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -294,7 +294,7 @@ def test_nobody_waits_for_figures_that_can_be_computed_before(
         try:
             transport = httpx.ASGITransport(Site(service, options))
             async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
-                assert asked == []  # A server that nobody looks at has no use for it.
+                assert asked == []  # A server without visitors has no use for it.
                 assert (await browser.get("/rules")).status_code == 200
                 async with asyncio.timeout(WAIT_S):
                     while asked != ["overview", "tasks"]:
@@ -363,7 +363,7 @@ def test_figures_that_cannot_be_computed_are_logged(
 
 
 def test_a_form_outlives_a_restart() -> None:
-    """A note that somebody wrote while the server restarted is not lost: the key is the store's."""
+    """A note written during a restart of the server is not lost: the key is the store's."""
     before, after, other = (
         Sessions(Access(), key, hours=1).form_sign("nonce") for key in (b"a", b"a", b"b")
     )

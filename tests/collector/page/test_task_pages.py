@@ -91,7 +91,7 @@ def store_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_tasks_are_found(store_dir: Path, query: dict[str, str], tasks: list[str]) -> None:
-    """By state, by whose they are, by what loops, by time and by words; those that wait first."""
+    """By state, service, agent, rule, time and words; those that wait come first."""
     assert found(store_dir, **query) == tasks
 
 
@@ -151,7 +151,7 @@ def two_agents(task: str) -> Trace:
 
 
 def test_a_task_shows_its_turns_in_lanes(browser: Browser, server: Served) -> None:
-    """Who did what stands side by side, with the loops, the decisions, and a link to the trace."""
+    """The agents side by side, with the loops, the decisions, and a link to the trace."""
     send(server, two_agents("pair").request())
     shown = ("12, 12 failed", "Found by", "Decide on the open gate")
     until(lambda: (html := browser.get("/task?id=pair").text) and all(s in html for s in shown))
@@ -230,7 +230,7 @@ def test_a_task_says_why_it_loops_and_what_would_change_it(browser: Browser) -> 
 
 
 def test_a_task_that_is_none_is_said(browser: Browser) -> None:
-    """Whoever follows an old link reads why there is nothing."""
+    """The page behind an old link says why there is nothing."""
     for query in ("id=nope", "id=", "", "id=%00"):
         answer = browser.get(f"/task?{query}")
         assert answer.status_code == 404

@@ -1,4 +1,4 @@
-"""The state of a task's gate: what stands there when several things were told."""
+"""The state of a task's gate after several events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ requirement = pytest.mark.requirement
 
 
 def told(gates: Gates, number: int, kind: str = "loop_detected", action: str | None = None) -> None:
-    """Take in an event of a turn of the task."""
+    """Apply an event of a turn of the task."""
     decision = "cancel" if kind == "gate_resolved" else None
     words = action or decision
     gates.update(
@@ -51,7 +51,7 @@ def test_a_gate_and_a_reset_end_what_was_told() -> None:
 
 
 def test_the_end_of_one_gate_closes_no_other() -> None:
-    """A gate is withdrawn whose task has become one with another that waits."""
+    """A gate is withdrawn when its task has become one with another that waits."""
     gates = Gates(lambda: False)
     at = ("t" * 32, "s" * 16)
     gates.update(GateNotice("e1", "gate_opened", "task", *at, action="gate", gate="g1"))
@@ -62,7 +62,7 @@ def test_the_end_of_one_gate_closes_no_other() -> None:
 
 
 def test_a_warning_closes_no_gate() -> None:
-    """What another rule tells of the task meanwhile, or of a turn judged again, is no decision."""
+    """An event of another rule, or of a turn evaluated again, is not a decision."""
     gates = Gates(lambda: False)
     told(gates, 1, "gate_opened", "gate")
     told(gates, 2, action="warn")

@@ -1,4 +1,4 @@
-"""What the page for agents' authors shows works as it stands there."""
+"""The code on the page for agents' authors works as written."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Fake:
         self.spans: list[dict[str, Any]] = []
         self.events: Queue[str | None] = Queue()  # None ends a connection
         self.opened = b": here\n\n"  # what the stream of one task begins with
-        self.is_old = False  # of a version whose streams are of all tasks
+        self.is_old = False  # of a version with streams of all tasks
         self.change_status = 200  # what a change of names is answered with
         self.silence_s = 0.0  # before each line of it
         self.status = 200  # of its answers to decisions
@@ -73,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
     fake: Fake
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
     def do_POST(self) -> None:
         """Take spans, stream, or take names."""
@@ -238,7 +238,7 @@ def test_a_process_that_begins_anew_is_stopped_before_its_first_step(
 
 
 def test_a_gate_of_any_of_several_servers_stops_the_agent(fake: Fake) -> None:
-    """Spans go to one server; each is asked before the first step, and whose gate it is decides."""
+    """Spans go to one server; each is asked before the first step, and the gate's owner decides."""
     said = {"id": "e1", "task": "talk", "trace_id": "f" * 32, "span_id": "e" * 16}
     opened = said | {"type": "gate_opened", "action": "gate", "gate": "g1", "directive": "Stop."}
     other = Fake()
@@ -295,7 +295,7 @@ def asked_tasks(fake: Fake) -> list[str]:
 
 
 def test_a_server_is_told_of_a_name_until_it_knows_it(fake: Fake, setup: Setup) -> None:
-    """What it did not take is told again; what it knows is told no more."""
+    """Names that it did not accept are sent again; known ones are not."""
     fake.change_status = 503
     until(lambda: fake.bodies("/v1/gates/stream"))
     setup.processor.gate("talk").check()
@@ -311,7 +311,7 @@ def test_a_server_is_told_of_a_name_until_it_knows_it(fake: Fake, setup: Setup) 
 
 
 def test_a_server_of_an_earlier_version_is_followed(fake: Fake) -> None:
-    """It tells of all tasks, and the process takes what concerns it."""
+    """It sends the events of all tasks, and the process takes its own."""
     fake.is_old = True
     processor = LoopSpanProcessor.forward(fake.url, limits=SOON)
     gate = processor.gate("talk")
@@ -327,7 +327,7 @@ def test_a_server_of_an_earlier_version_is_followed(fake: Fake) -> None:
 
 
 def test_an_event_that_is_repeated_is_told_once(fake: Fake, setup: Setup) -> None:
-    """A stream that is begun anew may tell again what it told."""
+    """A restarted stream may repeat events."""
     states: list[GateState] = []
     setup.processor.on_gate(states.append)
     gate = setup.processor.gate("talk")
@@ -340,12 +340,12 @@ def test_an_event_that_is_repeated_is_told_once(fake: Fake, setup: Setup) -> Non
 
 
 def body(tasks: list[str], traces: list[str], dropped: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a server is told by the process of a shop."""
+    """Return the request of a shop's process to a server."""
     return {"tasks": tasks, "traces": traces, "dropped": [*dropped], "service": "shop"}
 
 
 def test_names_come_and_go() -> None:
-    """Of too many the oldest go, but for those whose gate is open; idle traces are dropped."""
+    """If there are too many, the oldest without an open gate go; idle traces are dropped."""
     followed = Followed()
     followed.add(tasks=["first"], traces=["t0"], service="shop")
     assert followed.whole() == body(["first"], ["t0"])
@@ -426,7 +426,7 @@ class Refusing(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
 
 def test_a_wrong_token_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

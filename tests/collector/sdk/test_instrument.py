@@ -72,7 +72,7 @@ def test_a_sdk_that_is_disabled_is_left_alone(fake: Fake) -> None:
 
 
 def test_a_wrong_variable_is_named() -> None:
-    """It is said at the start, in one line."""
+    """The error comes at the start, in one line."""
     wrong = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_PROTOCOL": "http2"}
 
     assert "'http2' is not a protocol" in run(LOOPING, **wrong)

@@ -49,7 +49,7 @@ class OddText(str):
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Return what is no part of the text."""
+        """Return a text that is not the value."""
         return "<text>"
 
 
@@ -144,7 +144,7 @@ def test_a_looping_agent_stops_at_its_gate(local: Setup) -> None:
 
 @requirement("F2")
 def test_what_is_told_live_is_what_batch_tells(local: Setup) -> None:
-    """The same spans, judged when all is over, bring the same events."""
+    """The same spans, analysed after the end, bring the same events."""
     told: list[GateState] = []
     local.processor.on_gate(told.append)
     with local.tracer.start_as_current_span("agent", attributes=AGENT):
@@ -174,7 +174,7 @@ def test_a_gate_without_a_name_is_that_of_the_trace(local: Setup) -> None:
 
 @requirement("A5")
 def test_the_author_resolves_a_gate(local: Setup) -> None:
-    """The task goes on, and the loop must come anew before there is another gate."""
+    """The task goes on, and the loop must occur again before there is another gate."""
     with local.tracer.start_as_current_span("agent", attributes=AGENT):
         gate = local.processor.gate("talk")
         for _ in range(5):
@@ -195,7 +195,7 @@ def test_the_author_resolves_a_gate(local: Setup) -> None:
 
 @requirement("A18")
 def test_a_decision_is_what_the_agent_goes_on_with(local: Setup) -> None:
-    """Who decides knows something; it reaches the agent, however soon counting begins anew."""
+    """The note of a decision reaches the agent, however soon counts begin again."""
     with local.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
         gate = local.processor.gate("talk")
         for _ in range(5):
@@ -242,7 +242,7 @@ def test_a_cancelled_task_ends_with_an_error_of_its_own(local: Setup) -> None:
 
 @requirement("A18")
 def test_a_decision_that_is_none_is_refused(local: Setup) -> None:
-    """A word that nobody knows would resolve the gate as if somebody had thought of it."""
+    """An unknown word would resolve the gate as if it were a decision."""
     with local.tracer.start_as_current_span("agent", attributes=AGENT):
         gate = local.processor.gate("talk")
         for _ in range(5):
@@ -295,7 +295,7 @@ class Scripted:
         self.closed = 0
 
     def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
-        """Tell nothing."""
+        """Write nothing."""
 
     def follow(self, **_names: object) -> None:
         """Follow nothing."""
@@ -337,7 +337,7 @@ def test_an_engine_that_fails_is_not_felt() -> None:
 
 
 def test_an_author_may_want_to_be_sure() -> None:
-    """With `fail_closed` an agent stops where nobody knows."""
+    """With `fail_closed` an agent stops where the state of its gate is unknown."""
     engine = Scripted()
     engine.error = RuntimeError("broken")
     setup = Setup(LoopSpanProcessor(engine, limits=SOON, fail_closed=True))
@@ -411,7 +411,7 @@ def test_a_processor_that_nobody_holds_ends() -> None:
 
 
 def test_a_span_keeps_room_for_the_agents_own_events() -> None:
-    """A span holds 128 events and loses the oldest, so that a loop is told only so often."""
+    """A span holds 128 events and loses the oldest, so that a loop adds only a few."""
     setup = Setup(LoopSpanProcessor(Scripted(), limits=SOON))
     with setup.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
         context = agent.get_span_context()

@@ -56,7 +56,7 @@ def turns(memory: InMemorySpanExporter) -> pl.DataFrame:
 
 
 def test_a_turn_has_arguments_and_result(memory: InMemorySpanExporter) -> None:
-    """Within a phase and an agent, whose they are."""
+    """The turn belongs to the phase and the agent around it."""
     with agent("fixer", session="talk"), phase("fix"), turn("edit", {"path": "a.py"}) as call:
         call.result = {"changed": 3}
     (row,) = turns(memory).iter_rows(named=True)
@@ -130,7 +130,7 @@ def test_a_wrong_status_is_an_error() -> None:
 
 @requirement("A7")
 def test_progress_is_a_turn(memory: InMemorySpanExporter) -> None:
-    """Figures alone are told too, and an unknown one is an error."""
+    """Figures alone are recorded, too, and an unknown one is an error."""
     progress(tests_failed=2, coverage=71.5)
     (row,) = turns(memory).iter_rows(named=True)
 

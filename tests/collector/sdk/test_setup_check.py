@@ -121,7 +121,7 @@ def test_every_dialect_names_its_tasks() -> None:
 
 
 def test_a_set_up_that_works_is_silent(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever did all as the page says reads nothing."""
+    """A set-up that follows the page causes no warning."""
     with caplog.at_level(logging.WARNING):
         processor = LoopSpanProcessor.local().use(TracerProvider())
         gate = processor.gate("ticket-42")

@@ -63,7 +63,7 @@ def looping(name: str, named: str, other: str, at: datetime) -> list[pl.DataFram
 
 
 def mixed(chance: Random) -> list[pl.DataFrame]:
-    """Return the spans of a few traces, of which some are tied together by their last ones."""
+    """Return the spans of a few traces; the last spans tie some of them together."""
     now = datetime.now(UTC)
     first = Trace("a", session_key=None).trace_id
     waiting = [
@@ -79,7 +79,7 @@ def mixed(chance: Random) -> list[pl.DataFrame]:
 
 @contextmanager
 def logging(folder: Path) -> Iterator[IngestLog]:
-    """Have the log of a store."""
+    """Open the log of a store."""
     with SpanSpool() as none, writing(folder, SETTINGS.policy) as writer:
         writer.ingest(none)
     log = IngestLog(folder / FILE_NAME, LOG_BYTES_MAX)
@@ -132,7 +132,7 @@ def gates(folder: Path) -> set[tuple[str | None, ...]]:
 
 
 def told_twice(folder: Path) -> Counter[tuple[str, str]]:
-    """Return what webhooks were told of a gate again that had not changed since."""
+    """Return the repeated webhooks for gates that had not changed."""
     last, twice = dict[str, str](), Counter[tuple[str, str]]()
     with closing(sqlite3.connect(folder / GATES_FILE)) as sql:
         told = sql.execute(
@@ -159,7 +159,7 @@ def decide(folder: Path, at_ns: int) -> None:
 def test_a_trace_that_is_named_before_a_kill_keeps_no_gate(
     tmp_path: Path, statuses: list[str], decision: str, *, is_decided: bool
 ) -> None:
-    """P3: its session has one already; what somebody decided on the other is its end, and told."""
+    """P3: its session already has one; the decision on the other ends it, with an event."""
     at = datetime.now(UTC) - timedelta(seconds=60)
     *spans, last = [*looping("a", "early", "", at), *looping("b", "late", "", at)]
     with logging(tmp_path) as log:
@@ -183,9 +183,9 @@ def test_a_trace_that_is_named_before_a_kill_keeps_no_gate(
 def test_a_kill_before_judging_leaves_no_second_gate(
     tmp_path: Path, seed: int, *, is_decided: bool
 ) -> None:
-    """P3: at any point between what was judged and what the log has, stored or not.
+    """P3: at any point between the last evaluated span and the last of the log, stored or not.
 
-    Of the same spans and decisions a server that is not killed has the same gates.
+    A server that is not killed has the same gates for the same spans and decisions.
     """
     chance, now_ns = Random(seed), time.time_ns()
     spans = mixed(chance)

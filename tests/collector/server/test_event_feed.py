@@ -34,7 +34,7 @@ WAIT_S = 30.0
 
 @dataclass
 class Told:
-    """What was told so far, of a store that each event changes."""
+    """The events so far of a store that each event changes."""
 
     gates: GateStore
     changes: Changes
@@ -70,7 +70,7 @@ class Told:
 
 
 class Client:
-    """A process that asks for more and more, and begins its stream anew where it is cut."""
+    """A process that asks for more and more, and restarts its stream after a cut."""
 
     def __init__(self, name: str, feed: EventFeed, chance: random.Random) -> None:
         self.name, self.feed, self.chance = name, feed, chance
@@ -127,7 +127,7 @@ class Client:
                 return
 
     def take(self, notice: dict[str, Any]) -> None:
-        """Take an event that was not told before."""
+        """Take an event, which must be new."""
         assert notice["task"] in self.names.tasks or notice["trace_id"] in self.names.traces
         if notice not in self.seen:
             self.seen.append(notice)
@@ -157,7 +157,7 @@ class Client:
 def test_no_event_is_lost_whenever_names_are_added_and_streams_are_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """A task begins with its open gate, and of a trace all is told; nothing of others is."""
+    """A task begins with its open gate, a trace gets all of its events, and no others come."""
     monkeypatch.setattr(event_feed, "RECENT_MAX", STEPS)
     monkeypatch.setattr(event_feed, "SILENCE_S", 0.01)
     chance = random.Random(seed)

@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> IngestLog:
 
 
 def test_a_closed_log_says_so(log: IngestLog) -> None:
-    """Whoever takes a closed log for an empty one would go on with what it has not read."""
+    """A reader that mistook a closed log for an empty one would lose unread spans."""
     log.close()
     for ask in (log.last_seq, lambda: log.read(0, 9), lambda: log.waiting_since_ns(0)):
         with pytest.raises(StoreError, match="is closed; the next start goes on with what it has"):

@@ -72,7 +72,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 
 def turns_of(text: str, task: str = "t") -> pl.DataFrame:
-    """Give turns in the notation to a task."""
+    """Return turns in the notation to a task."""
     return tasks_in({task: text})
 
 
@@ -87,7 +87,7 @@ def recorded(gates: GateStore, text: str, task: str = "t") -> Detection:
 
 @pytest.fixture
 def gates(tmp_path: Path) -> Iterator[GateStore]:
-    """Give a new store."""
+    """Return a new store."""
     with GateStore.open(tmp_path / "gates.db") as store:
         yield store
 
@@ -129,7 +129,7 @@ def assert_sound(path: Path, hooks: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens to a store: turns are judged, or a person decides."""
+    """One step of a store: the rules run on turns, or a person decides."""
 
     events: tuple[GateEvent, ...] = ()
     states: tuple[TaskState, ...] = ()
@@ -137,7 +137,7 @@ class Step:
     at_ns: int = 0
 
     def take(self, gates: GateStore) -> None:
-        """Do it; what a killed process had done already stays as it is."""
+        """Take the step; the finished part of a killed process stays."""
         if self.gate:
             with suppress(GateError):
                 gates.resolve(self.gate, "continue", "Ask the user.", self.at_ns)
@@ -167,9 +167,9 @@ class PivotFirst(GateStore):
         return super()._add(event, now_ns, openings, parked)
 
 
-# Forks a child for each line that it reads. The child tells its process id, takes as many steps as
-# the line says, from the last one on that was begun, tells of each, and waits. Beginning a step is
-# noted first, as an ingest stores spans before it judges them.
+# Forks a child for each line that it reads. The child prints its process id, takes as many steps as
+# the line says, from the last one that was begun, prints each, and waits. Beginning a step is noted
+# first, as an ingest stores spans before it judges them.
 ZYGOTE = """
 import os, signal, sys
 import msgspec
@@ -215,7 +215,7 @@ def judged_tasks(turns: pl.DataFrame) -> Iterator[Step]:
 
 
 def prepared(folder: Path) -> list[Step]:
-    """Give the steps of tasks that pivot twice, are gated, resolved, and do so once more."""
+    """Return the steps of tasks that pivot twice, are gated, resolved, and do so once more."""
     names = [f"task-{n:02}" for n in range(TASKS)]
     turns = pl.concat([turns_of(f"{SAME_RESPONSE} x18", name) for name in names])
 
@@ -247,7 +247,7 @@ def _opening(steps: list[Step], resolving: Step) -> Iterator[GateEvent]:
 
 @contextmanager
 def victim(path: Path, steps: Path, kind: str) -> Iterator[Callable[[int, int, float], bool]]:
-    """Give a function that lets a child take some steps and kills it; false where it ended."""
+    """Return a function that runs steps in a child and kills it; False where it ended."""
     command = [sys.executable, "-c", ZYGOTE, str(path), str(steps), kind]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         said, told = process.stdin, process.stdout
@@ -272,7 +272,7 @@ def victim(path: Path, steps: Path, kind: str) -> Iterator[Callable[[int, int, f
 
 
 def seal(path: Path) -> str:
-    """Give one text for all that a gate store holds."""
+    """Return the contents of a gate store as one text."""
     return digest(repr(content(path)))
 
 
@@ -478,9 +478,9 @@ def test_two_messages_on_one_span_are_told_apart(gates: GateStore) -> None:
 
 
 def test_what_comes_late_only_adds_events(gates: GateStore) -> None:
-    """A gate of which late spans show that there was none is withdrawn, and stays on record.
+    """A gate that late spans disprove is withdrawn, and stays on record.
 
-    Whoever was told of it is told so, and told again where it was one after all.
+    Webhooks that got it get the withdrawal, and the gate again if it is one after all.
     """
     recorded(gates, f"{CALL} x5")
     (gate,) = gates.gates("open")
@@ -499,7 +499,7 @@ def test_what_comes_late_only_adds_events(gates: GateStore) -> None:
 
 
 def test_a_gate_that_opens_at_another_moment_is_told_once(gates: GateStore) -> None:
-    """A late span moves the opening; whoever was paged is not paged again."""
+    """A late span moves the opening; nobody is paged again."""
     turns = turns_of(f"{CALL} x5")
     for shift_ns in (0, 1):
         judged = detect(turns.with_columns(pl.col("start_ns", "end_ns") + shift_ns))
@@ -588,7 +588,7 @@ def test_a_note_is_shown_with_what_means_the_same(
 
 
 def test_a_gate_shows_the_failures_before_it(gates: GateStore) -> None:
-    """Who decides sees what went wrong."""
+    """The person who decides sees what went wrong."""
     recorded(gates, 'test()->!"boom" x3')
     details = gates.gate(gates.gates()[0].id)
     assert [failure.error for failure in details.event.history] == ["boom"] * 3
@@ -817,7 +817,7 @@ def test_two_open_gates_that_come_to_one_task_are_one(gates: GateStore, stays: s
 
 
 def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
-    """A rule that is off keeps nobody waiting, and a store without gates gets them."""
+    """A rule that is off makes no agent wait, and a store without gates gets them."""
     spans = spans_of(looping("s1"))
     writer.ingest(spans, tmp_path)
     none = DetectionPolicy(RuleSet(()))

@@ -1,4 +1,4 @@
-"""What the store has judged is not judged again, and what it has not is."""
+"""Stored findings are not computed again, and missing ones are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BYTES_MANY = 1 << 40
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Return a store of the examples, judged by the default settings."""
+    """Return a store of the examples, with findings by the default settings."""
     writer.ingest(read_spans(TRACES).spans, tmp_path / "store", POLICY)
     return tmp_path / "store"
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Path:
 def judged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: str | None = None
 ) -> tuple[Analysis, int]:
-    """Analyse a store; returns what is found, and how many turns were judged for it."""
+    """Analyse a store; return the findings, and the number of evaluated turns."""
     heights: list[int] = []
 
     def noted(turns: pl.DataFrame, *given: object, **named: object) -> Analysis:
@@ -110,7 +110,7 @@ def test_a_damaged_note_is_named(store: Path) -> None:
 def test_a_task_whose_oldest_days_went_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left of it may be another loop, which no finding of the store tells of."""
+    """The rest of it may be another loop, without a finding in the store."""
     spans = read_spans(TRACES).spans
     folder = tmp_path / "days"
     shifted = spans.with_columns(
@@ -135,7 +135,7 @@ def _midnight_ns() -> int:
 
 
 def test_a_server_notes_what_it_adds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bucket that others judged in part is judged whole."""
+    """A bucket that others evaluated in part is evaluated whole."""
     spans = read_spans(TRACES).spans
     traces = spans["trace_id"].unique().sort()
     some = spans["trace_id"].is_in(traces[::2].implode())

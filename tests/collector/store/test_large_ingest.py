@@ -72,7 +72,7 @@ def large(
 
 
 def gates_of(folder: Path) -> list[GateEvent]:
-    """Return what was told of gates, in any order."""
+    """Return the events of gates, in any order."""
     with reader.open_gates(folder) as gates:
         return sorted((event for _, event in gates.events()), key=lambda event: event.id)
 

@@ -44,7 +44,7 @@ def assert_readable(folder: Path) -> None:
 def test_the_next_ingest_migrates_a_store_of_the_version_before(
     tmp_path: Path, store_1: Path
 ) -> None:
-    """It can be read before, and is afterwards like one that was made anew."""
+    """It can be read before, and equals a new one afterwards."""
     assert_readable(store_1)
     assert json.loads((store_1 / "looptrace-store.json").read_bytes())["schema"] == 1
     writer.ingest(late_ties().clear(), store_1)
@@ -63,7 +63,7 @@ def test_the_next_ingest_migrates_a_store_of_the_version_before(
 def test_a_migration_that_is_killed_goes_on_with_the_next_ingest(
     tmp_path: Path, store_1: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store of which some files are migrated is read like any other."""
+    """A partly migrated store is read like any other."""
     expected = fresh(tmp_path / "fresh", late_ties())
     for writes in count():
         folder = tmp_path / f"killed-{writes}"

@@ -19,7 +19,7 @@ HOOK = Webhook("all", "https://hooks.example/", "slack")
 
 
 def event(number: int = 1, **about: object) -> GateEvent:
-    """Give an event; `about` replaces what it says."""
+    """Return an event; `about` replaces fields."""
     base = GateEvent(
         id=f"{number:016x}",
         type="loop_detected",
@@ -37,13 +37,13 @@ def event(number: int = 1, **about: object) -> GateEvent:
 
 
 def opened(number: int, **about: object) -> GateEvent:
-    """Give the event that opens gate `g`."""
+    """Return the event that opens gate `g`."""
     found = {"type": "gate_opened", "action": "gate", "gate": "g", "why": "LADDER", **about}
     return event(number, **found)
 
 
 def resolved(number: int) -> GateEvent:
-    """Give the event that ends gate `g`, which says little of itself."""
+    """Return the event that ends gate `g`, which has few fields."""
     return event(number, type="gate_resolved", gate="g", agent="", service="", action=None)
 
 
@@ -75,7 +75,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def out(path: Path) -> Iterator[Outbox]:
-    """Give the outbox of a new store."""
+    """Return the outbox of a new store."""
     with Outbox.open(path) as found:
         yield found
 
@@ -94,7 +94,7 @@ def out(path: Path) -> Iterator[Outbox]:
 def test_filters_choose_what_is_sent(
     path: Path, out: Outbox, filters: dict[str, tuple[str, ...]], wanted: list[int]
 ) -> None:
-    """A resolution goes to whoever was told of its gate; what an event does not say fits none."""
+    """A resolution goes to the webhooks that got its gate; missing fields match no filter."""
     hook = replace(HOOK, **filters)  # type: ignore[arg-type]
     events = [
         event(1),

@@ -1,4 +1,4 @@
-"""What the gate store and the ingest log share: whose a file is, and its versions."""
+"""The shared base of the gate store and the ingest log: kinds of files, and versions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path, version: int) -> N
 
 
 def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    """A mistyped path must not turn somebody's database into one of looptrace's."""
+    """A mistyped path must not turn another database into one of looptrace's."""
     path = tmp_path / "other.db"
     sqlite3.connect(path).execute("CREATE TABLE theirs (row TEXT)").connection.close()
     before = path.read_bytes()

@@ -87,7 +87,7 @@ def call(
 
 
 def looping(session: str, at: str = "2026-03-02T09:00:00+00:00", **kwargs: Any) -> Trace:
-    """Give a trace with one call that fails five times."""
+    """Return a trace with one call that fails five times."""
     trace = Trace(session, at=at, **kwargs)
     for _ in range(5):
         call(trace)
@@ -95,7 +95,7 @@ def looping(session: str, at: str = "2026-03-02T09:00:00+00:00", **kwargs: Any) 
 
 
 def working(session: str, **kwargs: Any) -> Trace:
-    """Give a trace with calls that all differ."""
+    """Return a trace with calls that all differ."""
     trace = Trace(session, **kwargs)
     for n in range(3):
         call(trace, n=n, tool=f"tool_{n}")
@@ -112,7 +112,7 @@ def spans_of(*traces: Trace) -> pl.DataFrame:
 
 
 def late_ties() -> pl.DataFrame:
-    """Give spans of which some show that traces belong together that seem not to.
+    """Return spans, some of which tie traces together that seem separate.
 
     Two traces without a session are tied by one span each, a third by a link, and two by a task.
     """
@@ -157,19 +157,19 @@ def content(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """Tell when each file was written, and which file it is."""
+    """Return the time of writing and the identity of each file."""
     return {str(p): (p.stat().st_mtime_ns, p.stat().st_ino) for p in files_of(folder)}
 
 
 def fresh(folder: Path, spans: pl.DataFrame) -> dict[str, list[tuple[Any, ...]]]:
-    """Give the content of a new store of these spans."""
+    """Return the content of a new store of these spans."""
     writer.ingest(spans, folder)
     return content(folder)
 
 
 @pytest.fixture(scope="module")
 def store_of_late_ties(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a store of `late_ties`, which tests copy, because making one takes a second."""
+    """Return a store of `late_ties`, which tests copy, because making one takes a second."""
     folder = tmp_path_factory.mktemp("late_ties") / "store"
     writer.ingest(late_ties(), folder)
     return folder
@@ -177,7 +177,7 @@ def store_of_late_ties(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stored(store_of_late_ties: Path, tmp_path: Path) -> Path:
-    """Give a store of `late_ties` to change."""
+    """Return a store of `late_ties` to change."""
     return shutil.copytree(store_of_late_ties, tmp_path / "stored")
 
 
@@ -334,7 +334,7 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
 
 
 def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Read all buckets as they compare by this; gives for how many turns that was computed."""
+    """Read all buckets, compared by this; return the number of fingerprinted turns."""
     made: list[int] = []
 
     def noted(turns: pl.DataFrame, by: Sameness) -> pl.DataFrame:
@@ -353,7 +353,7 @@ def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPa
 def test_turns_are_fingerprinted_anew_only_where_the_store_has_other_fingerprints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is declared, the code and the engine decide, not whoever judged the store last."""
+    """The declared equivalence, the code and the engine decide, not the last writer."""
     folder = tmp_path / "store"
     stored = writer.ingest(spans_of(looping("a"), working("b")), folder)
 
@@ -388,7 +388,7 @@ def test_a_bucket_with_fingerprints_of_two_kinds_is_fingerprinted_anew(
 
 
 def test_rows_lie_on_the_day_of_their_start(tmp_path: Path) -> None:
-    """Whoever deletes or reads one day must find in it what began on that day."""
+    """A day that is read or deleted must have the rows that began on it."""
     writer.ingest(spans_of(looping("midnight", at="2026-03-02T23:59:58+00:00")), tmp_path)
     found = {name.split("/bucket")[0]: len(rows) for name, rows in content(tmp_path).items()}
     assert found == {
@@ -596,7 +596,7 @@ def test_a_store_of_another_version_is_refused(stored: Path, marker: str, why: s
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    """A mistyped path must not fill somebody's folder with files."""
+    """A mistyped path must not fill another folder with files."""
     (tmp_path / "thesis.txt").write_text("Chapter 1")
     with pytest.raises(StoreError, match="not a store"):
         writer.ingest(late_ties(), tmp_path)
@@ -635,7 +635,7 @@ def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None
 
 
 def test_only_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
-    """Whoever met the damage may come late: the file was written anew meanwhile."""
+    """The report of the damage may be late: the file was rewritten meanwhile."""
     writer.ingest(spans_of(looping("s1")), tmp_path)
     (file,) = (tmp_path / "turns").glob("day=2*/*/data.parquet")
     whole = file.read_bytes()

@@ -61,7 +61,7 @@ def body(form: Format, about: GateEvent, telling: Telling | None = None) -> dict
 
 
 def background(**about: Any) -> GateBackground:
-    """Give a gate with its finding: two calls by turns, with another between."""
+    """Return a gate with its finding: two alternating calls, with another between."""
     roles: list[Literal["first", "repeat"]] = ["first", "first", "repeat", "repeat"]
     turns = tuple(
         LoopTurn("0" * 32, f"{turn:016x}", turn, role)
@@ -171,7 +171,7 @@ def test_both_ends_of_a_gate_are_one_incident() -> None:
 
 
 def test_an_alert_that_ended_starts_when_its_gate_opened() -> None:
-    """Alertmanager shows how long an alert lasted, and history is told by when it began."""
+    """Alertmanager shows the duration of an alert from its start."""
     opening, end = opened(1_000_000_000), resolved(9_000_000_000)
     telling = Telling(gate=GateBackground(opening.at_ns))
     (over,) = body("alertmanager", end, telling)["alerts"]
@@ -190,7 +190,7 @@ def test_receivers_of_states_are_told_of_gates_alone(form: Format) -> None:
 
 
 def test_a_loop_of_several_agents_goes_to_the_webhooks_of_each() -> None:
-    """Nobody would be told of two agents that hand over to each other for ever."""
+    """Otherwise nobody would be notified about two agents that hand over forever."""
     hook = replace(HOOK, agents=("fixer",))
     wanted = {
         agent: hook.wants(opened(1, agent=agent, finding="f")) for agent in ("fixer", "other", "")
@@ -216,7 +216,7 @@ def slack_text(about: GateEvent, telling: Telling) -> str:
 
 
 def test_who_is_paged_reads_all_that_is_needed() -> None:
-    """What failed, the cost, the loop as a strip, whose it is, and the command that decides."""
+    """What failed, the cost, the loop as a strip, the agent, and the command that decides."""
     telling = Telling(EventLinks(page_url="https://p"), gate=background())
     text = slack_text(TOLD, telling)
     strip = "loop    AB·ab\nfailed     ✗✗\n        turns 6–10, a repeats A"
@@ -236,7 +236,7 @@ def test_who_is_paged_reads_all_that_is_needed() -> None:
 
 
 def test_a_resolution_says_by_whom() -> None:
-    """Whoever was paged sees that somebody else has taken it, and what was said."""
+    """A paged person sees who has resolved it, and with what note."""
     about = replace(resolved(12), decision="cancel", note="Not needed any more.")
     text = slack_text(about, Telling(gate=background(resolved_by="Ada <!here>")))
 

@@ -19,6 +19,7 @@ from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
     FOUND_NOTHING,
+    GOES_ON_WORDS,
     QUERIES,
     SLEEPS,
     UNFINISHED,
@@ -181,7 +182,7 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
     one.changes = fine and tool.changes
     one.works = fine and not (looks or one.pauses)
     one.only_reads = fine and tool.reads
-    one.unfinished = bool(fine and said.result is not None and _UNFINISHED.search(said.result))
+    one.unfinished = fine and said.result is not None and _is_unfinished(said.result)
     one.error = UNKNOWN
     if own and said.error_kind not in (None, UNTOLD):
         one.error = one.outcome
@@ -191,6 +192,11 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
     one.search_result = UNKNOWN
     if fine and tool.searches and one.step == UNKNOWN and _tells(said):
         one.search_result = _code(said.name, one.outcome)
+
+
+def _is_unfinished(result: str) -> bool:
+    folded = result.casefold()  # A word is found many times as fast as a pattern without a start.
+    return any(word in folded for word in GOES_ON_WORDS) and bool(_UNFINISHED.search(result))
 
 
 def _is_mendable(said: _Said) -> bool:

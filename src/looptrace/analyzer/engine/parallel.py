@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse, joined
 from looptrace.analyzer.engine.outages import failures_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.analyzer.engine.span_spool import SpanSpool, write_spans
+from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.attribute_lists import concat_spans
@@ -29,9 +28,9 @@ PART_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Files with the spans of whole groups of traces."""
+    """Tables, or their files, with the spans of whole groups of traces."""
 
-    files: tuple[Path, ...]
+    spans: tuple[pl.DataFrame | Path, ...]
     policy: DetectionPolicy
 
 
@@ -63,8 +62,8 @@ def analyse_in(
         spans, clashes = distinct_spans(concat_spans(spool.tables()))
         analysis = analyse(spans, (*skipped, *clashes), policy)
         return analysis, failures_of(analysis.turns)
-    parts = [_Part(tuple(files), policy) for files in _shared_out(spool, processes.jobs)]
-    found = list((processes.map if processes.jobs > 1 else map)(_analysis_of_part, parts))
+    parts = [_Part(tuple(spans), policy) for spans in _shared_out(spool, processes).values()]
+    found = list(processes.map(_analysis_of_part, parts))
     analyses = [part.analysis for part in found]
     counts = [analysis.summary for analysis in analyses]
     whole = joined(analyses, sum(c.sessions for c in counts), sum(c.spans for c in counts))
@@ -75,26 +74,19 @@ def analyse_in(
     return replace(whole, turns=turns), pl.concat(part.failures for part in found)
 
 
-def _shared_out(spool: SpanSpool, jobs: int) -> Iterator[list[Path]]:
-    """Yield the files of each part, whose traces are tied to none of another part."""
-    part_of = _parts_of_traces(spool, jobs)
-    files: dict[int, list[Path]] = defaultdict(list)
-    for count, spans in enumerate(spool.taken()):
-        parted = spans.join(part_of, on="trace_id", maintain_order="left")
-        for (number,), part in parted.partition_by("part", as_dict=True).items():
-            files[number].append(spool.folder / f"{number}-{count}.part")
-            write_spans(part.drop("part"), files[number][-1])
-    yield from files.values()
-
-
-def _parts_of_traces(spool: SpanSpool, jobs: int) -> pl.DataFrame:
-    """Return by `trace_id` the `part` that it is of; parts have about as many spans."""
-    counts, ties = [], []
-    for spans in spool.tables():
-        counts.append(spans.group_by("trace_id").len("spans"))
-        ties.append(tie_rows(with_ties(spans)))
+def _shared_out(
+    spool: SpanSpool, processes: Processes
+) -> Mapping[int, Sequence[pl.DataFrame | Path]]:
+    """Return the spans of each part, whose traces are tied to none of another part."""
+    counts, ties = zip(*spool.each(_counted_and_tied, processes.map), strict=True)
     of_trace = pl.concat(counts).group_by("trace_id").agg(pl.col("spans").sum())
-    return _parted(of_trace, pl.concat(ties), max(jobs, _parts_needed(spool.spans, spool.bytes)))
+    needed = max(processes.jobs, _parts_needed(spool.spans, spool.bytes))
+    return spool.split(_parted(of_trace, pl.concat(ties), needed), processes.map)
+
+
+def _counted_and_tied(spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return how many `spans` each trace has, and the distinct ties."""
+    return spans.group_by("trace_id").len("spans"), tie_rows(with_ties(spans)).unique()
 
 
 def tied_parts(spans: pl.DataFrame) -> list[pl.DataFrame]:
@@ -105,9 +97,8 @@ def tied_parts(spans: pl.DataFrame) -> list[pl.DataFrame]:
     count = _parts_needed(spans.height, int(spans.estimated_size()))
     if count <= 1:
         return [spans]
-    part_of = _parted(spans.group_by("trace_id").len("spans"), tie_rows(spans), count)
-    parted = spans.join(part_of, on="trace_id", maintain_order="left")
-    return parted.partition_by("part", include_key=False)
+    places = _parted(spans.group_by("trace_id").len("spans"), tie_rows(spans), count)
+    return [part for _, part in split_spans(spans, places)]
 
 
 def _parts_needed(spans: int, size_bytes: int) -> int:
@@ -115,21 +106,25 @@ def _parts_needed(spans: int, size_bytes: int) -> int:
 
 
 def _parted(of_trace: pl.DataFrame, ties: pl.DataFrame, parts: int) -> pl.DataFrame:
-    """Give each trace (`trace_id`, `spans`) with those that it is tied to one of so many parts."""
+    """Return the `place` of each trace (`trace_id`, `spans`): one of so many parts.
+
+    Traces that are tied together have the same.
+    """
     group = groups(ties.unique().iter_rows())
     of_trace = of_trace.with_columns(group=pl.col("trace_id").replace_strict(group))
     sizes = of_trace.group_by("group").agg(pl.col("spans").sum()).sort("spans", "group")
     filled = [0] * parts
-    part_of: dict[str, int] = {}
+    place_of: dict[str, int] = {}
     for name, count in reversed(sizes.rows()):  # The largest first, each to where there is least.
         number = filled.index(min(filled))
         filled[number] += count
-        part_of[name] = number
-    return of_trace.select("trace_id", part=pl.col("group").replace_strict(part_of))
+        place_of[name] = number
+    return of_trace.select("trace_id", place=pl.col("group").replace_strict(place_of))
 
 
 def _analysis_of_part(part: _Part) -> _PartAnalysis:
-    spans, clashes = distinct_spans(concat_spans(map(pl.read_ipc, part.files)))
+    tables = (each if isinstance(each, pl.DataFrame) else pl.read_ipc(each) for each in part.spans)
+    spans, clashes = distinct_spans(concat_spans(tables))
     analysis = analyse(spans, policy=part.policy)
     failures = failures_of(analysis.turns)
     analysis = joined([analysis], analysis.summary.sessions, spans.height)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Self, TypeVar
 
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.errors import UnavailableError
 from looptrace.processes import Engine
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +102,29 @@ class SpanSpool:
             yield pl.read_ipc(path)
         yield self._last
 
-    def taken(self) -> Iterator[pl.DataFrame]:
-        """Yield the tables a last time; each file is deleted with the step to the next table."""
-        for path in self._files:
-            yield pl.read_ipc(path)
-            path.unlink()
-        yield self._last
+    def each(self, work: Callable[[pl.DataFrame], R], engine: Engine = map) -> Iterator[R]:
+        """Yield the result of `work` for each table, those in files by an engine as in `change`."""
+        yield from engine(partial(_of_file, work), self._files)
+        yield work(self._last)
+
+    def split(
+        self, places: pl.DataFrame, engine: Engine = map
+    ) -> Mapping[int, Sequence[pl.DataFrame | Path]]:
+        """Give away the spans by the `place` of their trace (`trace_id`, `place`).
+
+        Returned are tables, or their files where not all spans are in memory.
+
+        Raises:
+            UnavailableError: if there is no room for a file.
+        """
+        found: dict[int, list[pl.DataFrame | Path]] = defaultdict(list)
+        for parts in engine(partial(_split_file, places), self._files):
+            for place, path in parts.items():
+                found[place].append(path)
+        for place, part in split_spans(self._last, places):
+            path = Path() if self.is_in_memory else self.folder / f"last.{place}"
+            found[place].append(part if self.is_in_memory else write_spans(part, path).path)
+        return found
 
     def _put_away(self) -> None:
         if self._last.height:
@@ -134,6 +154,27 @@ def _change_file(work: Callable[[pl.DataFrame], pl.DataFrame], path: Path) -> No
     aside = path.with_suffix(".changed")
     write_spans(work(pl.read_ipc(path)), aside)
     aside.replace(path)
+
+
+def _of_file(work: Callable[[pl.DataFrame], R], path: Path) -> R:
+    return work(pl.read_ipc(path))
+
+
+def _split_file(places: pl.DataFrame, path: Path) -> dict[int, Path]:
+    """Write the spans of a file to one for each place, and delete it."""
+    parts = {
+        place: write_spans(part, path.with_name(f"{path.name}.{place}")).path
+        for place, part in split_spans(pl.read_ipc(path), places)
+    }
+    path.unlink()
+    return parts
+
+
+def split_spans(spans: pl.DataFrame, places: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield the spans of each place, by the `place` of their trace (`trace_id`, `place`)."""
+    placed = spans.join(places, on="trace_id", maintain_order="left")
+    parts = placed.partition_by("place", as_dict=True, include_key=False)
+    return ((int(place), part) for (place,), part in parts.items())
 
 
 def _no_room(where: str, error: Exception) -> UnavailableError:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import astuple
 
 from looptrace.analyzer.detect.counters import RESETS
 from looptrace.analyzer.detect.evaluate import Seen
@@ -66,14 +67,12 @@ _numbers_of = attrgetter(*_WRITTEN)
 # The columns of more rows than fit into a processor's cache are read faster one by one.
 _FEW_ROWS = 1_000
 
-_PLACES = {name: place for place, name in enumerate(LoopRow._fields)}
-_COUNTED = [name for name in LoopRow._fields if name in COUNTED and name != "phase_before"]
-_SAME = [name for name in LoopRow._fields if name in TURN_SCHEMA and name not in _COUNTED]
+_KEPT = LoopRow.__struct_fields__
+_COUNTED = [name for name in _KEPT if name in COUNTED and name != "phase_before"]
+_SAME = [name for name in _KEPT if name in TURN_SCHEMA and name not in _COUNTED]
 _same_of = itemgetter(*(AT[name] for name in _SAME))
 _counted_of = attrgetter(*_COUNTED, "phase_before_text")
-_in_order = itemgetter(
-    *((*_SAME, *_COUNTED, "phase_before").index(name) for name in LoopRow._fields)
-)
+_in_order = itemgetter(*((*_SAME, *_COUNTED, "phase_before").index(name) for name in _KEPT))
 _reset_about = itemgetter(
     *(AT[name] for name in ("trace_id", "span_id", "call_id", "kind", "name", "text"))
 )
@@ -93,7 +92,7 @@ class TurnBlock:
     def add(self, one: SingleTurn, kinds_read: Collection[str]) -> None:
         """Add a counted turn."""
         self.numbers += _STRUCT.pack(*_numbers_of(one))
-        row = LoopRow._make(_in_order((*_same_of(one.source), *_counted_of(one))))
+        row = LoopRow(*_in_order((*_same_of(one.source), *_counted_of(one))))
         self.rows.append(row)
         self.texts.append(_text(one.source) if row.kind in kinds_read else None)
 
@@ -121,8 +120,8 @@ class TurnBlock:
     def frame(self) -> pl.DataFrame:
         """Return the turns as a table of what findings and gates show of them."""
         names = {column.name: column.dtype for column in schema.COUNTED} | dict(TURN_SCHEMA)
-        shown = {name: names[name] for name in LoopRow._fields}
-        return pl.DataFrame(self.rows, shown, orient="row")
+        shown = {name: names[name] for name in _KEPT}
+        return pl.DataFrame(list(map(astuple, self.rows)), shown, orient="row")
 
 
 def rows_of(table: pl.DataFrame) -> list[Turn]:
@@ -214,4 +213,4 @@ def gather_from(blocks: Sequence[TurnBlock]) -> Gather:
     rows = blocks[0].rows
     if len(blocks) > 1:
         rows = list(chain.from_iterable(block.rows for block in blocks))
-    return lambda name, places: [rows[place][_PLACES[name]] for place in places.tolist()]
+    return lambda name, places: [getattr(rows[place], name) for place in places.tolist()]

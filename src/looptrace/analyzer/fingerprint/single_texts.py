@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from looptrace.analyzer.fingerprint.masks import ERROR_MASK, MASKS
+from looptrace.analyzer.fingerprint.masks import _ID, ERROR_MASK, MASKS
 
 # Longer texts are left to Rust's engine, because Python's takes no linear time.
 CHARS_MAX = 4_096
@@ -47,9 +48,42 @@ def python_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(steps).replace("(?i-u:", "(?ai:"), options)
 
 
-_MASKS = [
-    (python_pattern(pattern), re.sub(r"\$\{(\d+)\}", r"\\g<\1>", name)) for pattern, name in MASKS
-]
+# What stands in each text that a mask changes, by the mask's name. Python's engine tries a mask at
+# each letter, because masks begin with the border of a word. It finds these fast: each alternative
+# begins with a sign that few texts have.
+_NEEDED = {
+    "<time>": r"[0-9][0-9](?:[-:][0-9][0-9]|[0-9]{8})",
+    "${1}<id>": (
+        # Ids of twelve letters and digits or more, of which six stand on one side of a digit.
+        r"[0-9](?:[A-Za-z0-9]{6}|(?<=[A-Za-z0-9]{7}))",
+        r"-[0-9A-Fa-f]{4}-",
+        r"_(?:(?<=call_)|(?<=toolu_)|(?<=chatcmpl_)|(?<=msg_)|(?<=req_)|(?<=run_))[A-Za-z0-9]",
+        r":[0-9a-f]{12}",
+    ),
+    "<address>": r"0x",
+    "<pid>": r"[pP][iI][dD]",
+    "<temporary path>": r"/(?:tmp|var/folders)/",
+    "<duration>": r"[0-9][ \t]?[numsNUMSµ]",
+}
+
+
+# All signs of an id; it has at least as many.
+_ID_WORDS = re.compile("[0-9A-Za-z_:-]{12,}")
+
+
+def _mask_of(
+    pattern: str, name: str
+) -> tuple[re.Pattern[str], str | Callable[[re.Match[str]], str], list[re.Pattern[str]]]:
+    """Return what Python's engine replaces with what, and what a text needs for that."""
+    needed = _NEEDED[name]
+    patterns = list(map(re.compile, [needed] if isinstance(needed, str) else needed))
+    mask, name_by_group = python_pattern(pattern), re.sub(r"\$\{(\d+)\}", r"\\g<\1>", name)
+    if pattern == _ID:
+        return _ID_WORDS, lambda word: mask.sub(name_by_group, word[0]), patterns
+    return mask, name_by_group, patterns
+
+
+_MASKS = [_mask_of(*mask) for mask in MASKS]
 _ATTEMPTS = python_pattern(ERROR_MASK[0])
 _ESCAPES, _NO_WORDS = re.compile(r"\\[nrt]"), re.compile(r"[^\w.]+")
 
@@ -61,8 +95,11 @@ def stripped(text: str) -> str:
 
 def masked_text(text: str, *, error: bool = False) -> str:
     """Do what `masks.masked` does of texts whose places are left out."""
-    for pattern, name in _MASKS:
-        text = pattern.sub(name, text)
+    for mask, name, needed in _MASKS:
+        for pattern in needed:
+            if pattern.search(text):
+                text = mask.sub(name, text)
+                break
     return stripped(_ATTEMPTS.sub(ERROR_MASK[1], text) if error else text)
 
 

@@ -74,8 +74,9 @@ from looptrace.bounded_dict import BoundedDict
 _COMPARED = ("tool", "handoff", "attempt", "switch")
 _READ = ("name", "subtask", "arguments", "result", "error", "error_type", "trace_hash")
 
-# Fingerprints by columns that are known by what they are made of, because failures come again.
-KNOWN_MAX = 1_000
+# Fingerprints that are known by what they are made of: failures come again, as do all turns of a
+# trace when its last span names the agent.
+KNOWN_MAX = 4_000
 _MADE = (
     *("tests_failed", "tests_total", "coverage", "failed", "error_type", "error", "error_kind"),
     *("location", "trace_hash", "call", "outcome", "signature", "response", "talks_on"),
@@ -95,13 +96,17 @@ class LiveFingerprints:
 
     def turns(self, rows: Sequence[Row]) -> list[Turn]:
         """Return the turns of rows in their order, as `signatures.add_fingerprints` does."""
-        made = [single_fingerprint(row, self._sameness) for row in rows]
-        left = {place: _key(rows[place]) for place, found in enumerate(made) if found is None}
-        new = {key: rows[place] for place, key in left.items() if key not in self._known}
-        known = {key: self._known[key] for key in left.values() if key in self._known}
-        known |= zip(new, self._by_columns(list(new.values())), strict=True)
-        self._known.update(known)
-        whole = ({**row, **(made[n] or known[left[n]])} for n, row in enumerate(rows))
+        keys = list(map(_key, rows))
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
+        made: dict[int, Row] = {}
+        left: dict[int, Row] = {}
+        for key, row in new.items():
+            alone = single_fingerprint(row, self._sameness)
+            (left if alone is None else made)[key] = row if alone is None else alone
+        made |= zip(left, self._by_columns(list(left.values())), strict=True)
+        known = {key: self._known[key] for key in keys if key not in made} | made
+        self._known.update(made)
+        whole = ({**row, **known[key]} for key, row in zip(keys, rows, strict=True))
         return [tuple(map(row.get, TURN_SCHEMA)) for row in whole]
 
     def _by_columns(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -126,8 +131,13 @@ _CHANGED_FILE, _FILE_NAME, _CHANGE, _SEARCHED = map(
     python_pattern, (CHANGED_FILE, FILE_NAME, CHANGE, SEARCHED)
 )
 _WORDS_ONLY = python_pattern(_ONLY_WORDS)
-_MARKED = re.compile("|".join(map(re.escape, _MARKERS)))
 _WORD = re.compile(r"\w")
+# Each digest has so many. To find that none is there takes less time than to look for digests.
+_HEX_DIGITS = re.compile("[0-9A-Fa-f]{12}")
+# An exit code comes after one word of each pair.
+_EXIT_WORDS = (("exit", "return"), ("code", "status"))
+# What stands before a key or after it, and the signs between key and value; a key may be joined.
+_KEYS = str.maketrans("\t\n\x0b\x0c\r\"'{,(;&?\\=", "              :", "_-")
 _GAPS = python_pattern(r"\s+")
 
 
@@ -140,7 +150,7 @@ def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
         if _shows_tests(row):
             return None
         if failed is None and result is not None:
-            failed = bool(_HEAD.search(result) or _EXIT.search(result))
+            failed = bool(_HEAD.search(result)) or _tells_exit(result)
     if failed and (kind not in ("tool", "model") or not _is_plain(row, FAILURE_CHARS_MAX)):
         return None
     polls = kind == "tool" and (tool := sameness.tools.get(row["name"])) and tool.polling
@@ -164,6 +174,13 @@ def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
     return made | ({"signature": None} if polls else {})
 
 
+def _tells_exit(result: str) -> bool:
+    """Return whether a result tells an exit code that is none of success."""
+    lower = result.lower()
+    may = all(any(word in lower for word in words) for words in _EXIT_WORDS)
+    return may and bool(_EXIT.search(result))
+
+
 def _is_plain(row: Row, chars_max: int) -> bool:
     """Return whether both engines read the texts of a turn alike."""
     texts = [row.get(name) for name in _READ]
@@ -173,8 +190,9 @@ def _is_plain(row: Row, chars_max: int) -> bool:
 
 def _shows_tests(row: Row) -> bool:
     result, error = row.get("result"), row.get("error")
-    if any(text is not None and _MARKED.search(text) for text in (result, error)):
-        return True
+    for text in (result, error):
+        if text is not None and any(map(text.__contains__, _MARKERS)):
+            return True
     by_name = row["name"] is not None and TESTS.search(row["name"])
     if not by_name and not _BY_COMMAND.search(row.get("arguments") or ""):
         return False
@@ -218,17 +236,40 @@ def _fresh(results: Results) -> tuple[re.Pattern[str], ...]:
     return tuple(map(python_pattern, _fresh_patterns(results)))
 
 
+@cache
+def _fresh_words(results: Results) -> frozenset[str]:
+    """Return the last words of the keys that are volatile in results; "" of a key without words."""
+    return frozenset(
+        _last_word(key.lower().translate(_KEYS).split(":")[-1]) for key in results.keys
+    )
+
+
+def _last_word(text: str) -> str:
+    return (text.rsplit(None, 1) or [""])[-1]
+
+
+def _may_be_fresh(text: str, results: Results) -> bool:
+    """Return whether a volatile key may stand before one of the signs of a text."""
+    words = _fresh_words(results)
+    parts = text.lower().translate(_KEYS).split(":")
+    return "" in words or any(_last_word(part) in words for part in parts[:-1])
+
+
 def _answer(result: str | None, results: Results) -> str | None:
     """Do what `masks.masked_results` does."""
     if result is None:
         return None
     text = fresh = stripped(result)
-    for pattern in _fresh(results):
-        fresh = pattern.sub(rf"\g<1>{_FRESH}\g<2>", fresh)
+    if _may_be_fresh(text, results):
+        for pattern in _fresh(results):
+            fresh = pattern.sub(rf"\g<1>{_FRESH}\g<2>", fresh)
     masked = masked_text(fresh)
-    if not _WORD.search(_KEYS_AND_MASKS.sub("", masked)):
+    says = _KEYS_AND_MASKS.sub("", masked) if "<" in masked else masked
+    if not _WORD.search(says):
         return text
-    digests = " ".join(match[0] for match in _DIGESTS.finditer(fresh))
+    digests = ""
+    if _HEX_DIGITS.search(fresh):
+        digests = " ".join(match[0] for match in _DIGESTS.finditer(fresh))
     return f"{masked} {digests}" if digests else masked
 
 

@@ -28,6 +28,11 @@ _GOES_ON = (
     r"(?:running|pending|queued|waiting|starting|started|processing|scheduled|building|deploying"
     r"|in[_ -]?progress|not[_ -](?:ready|finished|done)(?:[_ -]yet)?)"
 )
+# Each text that goes on has one of them.
+GOES_ON_WORDS = (
+    *("running", "pending", "queued", "waiting", "start", "processing", "scheduled", "building"),
+    *("deploying", "progress", "ready", "finished", "done"),
+)
 _AROUND = "[^a-zA-Z0-9]{0,10}"
 UNFINISHED = (
     rf"(?i)^{_AROUND}(?:(?:it|is|still) ){{0,3}}{_GOES_ON}{_AROUND}$"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+import msgspec
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
@@ -72,7 +73,7 @@ def always(moves: Sequence[Move]) -> list[bool]:
     return [True] * len(moves)
 
 
-class _Turn(NamedTuple):
+class _Turn(msgspec.Struct, frozen=True, gc=False):
     """What is known of a turn: its task, a hash of all else, and whether it stays in that task."""
 
     task: str
@@ -80,7 +81,7 @@ class _Turn(NamedTuple):
     stays: bool = False
 
 
-class _Span(NamedTuple):
+class _Span(msgspec.Struct, frozen=True, gc=False):
     """A span as it was read, and the characters that it was read from."""
 
     fields: SpanFields
@@ -153,7 +154,8 @@ class _Trace:
         if self.session != groups.session(next(iter(arrived.values())).trace_id):
             return None
         if grown is None:
-            before = [fields for fields, _ in self.spans.values() if fields.span_id not in arrived]
+            spans = (span.fields for span in self.spans.values())
+            before = [span for span in spans if span.span_id not in arrived]
             above = self.above.values()
             unanswered = self.unanswered
             grown = GrowingTrace(

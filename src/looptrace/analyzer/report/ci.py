@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json  # SARIF is read by people too
+import json  # people read SARIF, too
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -28,7 +28,7 @@ _HEAD_MAX = 12
 _MIDDLE_MAX = 6
 _TAIL_MAX = 12
 
-# Earlier events; of more only the last.
+# The most earlier events; the last ones are shown.
 BEFORE_MAX = 20
 
 NOTES_MAX = 10

@@ -28,7 +28,7 @@ def escalation_json(escalation: Escalation, directives: Directives = OWN) -> str
         "failures": [failure_object(failure) for failure in escalation.gate.history],
         "before": [event_object(event, None, directives) for event in escalation.before],
     }
-    del report["opinion"]  # It stands in the gate.
+    del report["opinion"]  # The gate has it.
     return json_text({"schema": SCHEMA} | report)
 
 

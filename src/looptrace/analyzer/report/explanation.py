@@ -91,7 +91,7 @@ class Reason:
 
 
 def reasons_of(turns: pl.DataFrame, explanation: Explanation) -> list[Reason]:
-    """Return how far each rule got in a task (numbered turns), and what would change that."""
+    """Return how far each rule got in a task (numbered turns), and what would change it."""
     return [
         Reason(
             _furthest(rule, rule.furthest, turns),
@@ -106,7 +106,7 @@ def reasons_of(turns: pl.DataFrame, explanation: Explanation) -> list[Reason]:
 
 
 def gate_reasons_of(explanation: Explanation) -> list[Reason]:
-    """Return the gates of a task, and by which settings they would have come later or never."""
+    """Return the gates of a task, and the settings by which they would open later or never."""
     return [
         Reason(
             Text(f"turn {gate.event.turn}: {told_text(gate.event)}", style="bold red"),

@@ -47,7 +47,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 # Turns shown before and after a loop, for context.
 _CONTEXT_TURNS = 3
 
-# Rows of the table of turns. Of a longer loop the start and the end are shown.
+# The most rows of the table of turns; a longer loop shows its start and its end.
 _ROWS_HEAD_MAX = 40
 _ROWS_TAIL_MAX = 20
 
@@ -81,7 +81,7 @@ class _Decided:
 
 @dataclass(frozen=True, slots=True)
 class TurnRow:
-    """One turn in the table of a loop; `place` tells the turns of a longer period apart.
+    """One turn in the table of a loop; `place` distinguishes the turns of a longer period.
 
     A person's message is not a turn: it has no number, and is in no loop.
     """
@@ -122,7 +122,7 @@ class _Section:
 
 @dataclass(frozen=True, slots=True)
 class _OfRule:
-    """The loops that one rule found of one agent, of which each is counted once."""
+    """The loops of one rule and one agent, each counted once."""
 
     rule: str
     agent: str
@@ -189,7 +189,7 @@ def _sections(
 
 
 def _by_rule(groups: Sequence[Group]) -> list[_OfRule]:
-    """Return how often each rule found which agent, the most frequent first."""
+    """Return the number of loops for each rule and agent, the most frequent first."""
     leads: dict[tuple[str, str], list[Finding]] = {}
     for group in groups:
         leads.setdefault((group.lead.rule, group.lead.agent), []).append(group.lead)
@@ -233,7 +233,7 @@ def _money(lead: Finding, turns: pl.DataFrame, prices: Prices | None) -> str:
 def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFrame]:
     """Split off the turns of the tasks that are shown, each in order.
 
-    A person's message has the number of the turn before it, and stands after it.
+    A person's message has the number of the turn before it, and comes after it.
     """
     order = ("task", "turn", IS_USER, "order_ns", "span_id")
     of_tasks = turns.filter(pl.col("task").is_in(list(tasks))).sort(order)
@@ -294,7 +294,7 @@ def _section(
 def _rows_around(
     group: Group, turns: pl.DataFrame, roles: dict[int, Any], events: EventPlaces
 ) -> tuple[list[TurnRow], int, list[TurnRow]]:
-    """Return the turns of the loop and some around it; of a long loop the start and the end."""
+    """Return the turns of the loop and some around it; a long loop has only its start and end."""
     first = min(finding.turn_first for finding in group.findings)
     last = max(finding.turn_last for finding in group.findings)
     window = turns.filter(
@@ -321,7 +321,7 @@ def places_in_round(group: Group) -> dict[int, str]:
 def turn_row(
     row: dict[str, Any], roles: dict[Any, Any], places: dict[Any, str], events: EventPlaces
 ) -> TurnRow:
-    """Return a turn as a table shows it, with its part in a loop and what was decided at it."""
+    """Return a turn in the form of a table, with its part in a loop and the events at it."""
     is_user = row["kind"] == "user"
     turn = None if is_user else row["turn"]
     outcome = (row["error"] if row["failed"] else None) or row["result"]

@@ -34,7 +34,7 @@ _UNASKED = dict.fromkeys(("is_regressive", "no_progress", "is_external", "reason
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 _DELETE = b"\x7f"  # The only unsafe ASCII character.
 
-# Objects that are written at once: more would take more memory, fewer more time.
+# Objects written at once: more would take more memory, fewer more time.
 OBJECTS_AT_ONCE = 1_000
 
 # No record says whether a finding is exact.
@@ -57,7 +57,7 @@ def json_report(
 def json_report_parts(
     analysis: Analysis, opinions: Opinions = NOBODY_ASKED, directives: Directives = OWN
 ) -> Iterator[str]:
-    """Write the same part by part, so that a large report is never whole in memory.
+    """Write the same in parts, so that a large report is never whole in memory.
 
     Raises:
         DirectiveError: if a template of the directives cannot be used.
@@ -102,7 +102,7 @@ def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 def _finding_object(finding: Finding) -> dict[str, Any]:
     cost = _fields(finding.cost)
-    # As Python writes a number, which the library does otherwise where it is small.
+    # Python's form of a number; the library writes small ones differently.
     cost["seconds"] = msgspec.Raw(repr(finding.cost.seconds).encode())
     return dict(zip(_FINDING, _finding_values(finding), strict=True)) | {"cost": cost}
 
@@ -138,7 +138,7 @@ def failure_object(failure: Failure) -> dict[str, Any]:
 
 
 def opinion_object(opinion: Opinion | NoOpinion | None) -> dict[str, Any] | None:
-    """Return an opinion, or in `no_opinion` why there is none; None if no judge was asked."""
+    """Return an opinion, or the reason for none in `no_opinion`; None if no judge was asked."""
     if opinion is None:
         return None
     if isinstance(opinion, NoOpinion):
@@ -182,7 +182,7 @@ def _reached(rule: Progress, index: int) -> dict[str, Any]:
 
 
 def _furthest(rule: Progress, turns: pl.DataFrame) -> dict[str, Any]:
-    """Return how far a rule got, and at which turn; nulls if it looks at no turn."""
+    """Return how far a rule got, and at which turn; nulls if it evaluates no turn."""
     place = rule.furthest
     got = {"rule": rule.rule, "fired": rule.fired}
     if place is None:

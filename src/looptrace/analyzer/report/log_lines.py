@@ -30,7 +30,7 @@ def log_record(event: GateEvent) -> dict[str, Any]:
         "gate_resolved": {"gate": event.gate, "decision": event.decision, "note": event.note},
         "loop_counter_reset": {"reason": event.reason, "previous_count": event.loop_count},
     }
-    # A log is read by people, who need no more than milliseconds; the id finds the event.
+    # People read logs and need only milliseconds; the id finds the event.
     common = {"event": name, "time": utc_ms(event.at_ns), "task": event.task, "agent": event.agent}
     return {**common, **about[name], "id": event.id}
 

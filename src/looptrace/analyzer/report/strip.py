@@ -29,11 +29,11 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 # More bars could not be distinguished on a screen; then a bar stands for several turns.
 BARS_MAX = 400
-# Arcs of one finding; of more, some are chosen evenly, because all of them would be a block.
+# The most arcs of one finding, chosen evenly, because more would look like a block.
 ARCS_MAX = 60
 # Steps of a round that a diagram shows; longer rounds are only in the strip.
 CYCLE_STEPS_MAX = 8
-# Turns that the sentence names, of each sort.
+# The most turns of each kind that the sentence names.
 _NAMED_MAX = 8
 
 _COLUMN_PX, _COLUMN_LEAST_PX = 22.0, 2.4
@@ -46,7 +46,7 @@ _ARC_POWER = 0.6
 _LANDS_SHARE = 0.5  # of a column: where arcs end
 
 _Array = npt.NDArray[np.float64]
-# The kinds of bars by rank: of several turns in one bar the last kind is drawn.
+# The kinds of bars by rank: a bar of several turns is drawn as the last kind.
 Bar = Literal["model", "attempt", "handoff", "tool"]
 BARS: dict[Bar, str] = {
     "tool": "call",
@@ -55,7 +55,7 @@ BARS: dict[Bar, str] = {
     "attempt": "attempt",
 }
 _RANKS: tuple[Bar, ...] = ("model", "attempt", "handoff", "tool")
-# Marks of events by rank: of several at one bar the last one is drawn.
+# Marks of events by rank: a bar with several events has the last mark.
 MARKS = {
     "reset": "counted anew",
     "person": "a person spoke",
@@ -85,7 +85,7 @@ class Strip:
     crosses: str  # above bars that failed
     arcs: str
     marks: dict[str, str]  # below the bars
-    line: str  # of the failing tests, empty where there are no two figures
+    line: str  # of the failing tests, empty with fewer than two figures
     turns: int
     turns_per_bar: int
     measure: str  # of the bars' height: time, tokens, or nothing
@@ -288,7 +288,7 @@ def _cross(middle: float, top: float) -> str:
 
 
 def _arc(arc: Arc, column: float, top: float, longest: int) -> str:
-    """Draw half an ellipse, the higher the further it reaches; the longest fills the height."""
+    """Draw half an ellipse; its height grows with its length, and the longest fills the height."""
     left, right = _middle(arc.first, column), _middle(arc.repeat, column)
     high = min(_ARC_PX, (right - left) / 2) * ((arc.repeat - arc.first) / longest) ** _ARC_POWER
     return f"M{left:.1f} {top:.1f}A{(right - left) / 2:.1f} {high:.1f} 0 0 1 {right:.1f} {top:.1f}"
@@ -333,7 +333,7 @@ _MARK_PATHS = {
 
 
 def _figures(turns: pl.DataFrame) -> list[tuple[int, int]]:
-    """Return turns with their failing tests; none if there are no two to compare."""
+    """Return turns with their failing tests; none if there are fewer than two."""
     known = turns.filter(pl.col("tests_failed").is_not_null())
     figures = list(known.select("turn", "tests_failed").iter_rows())
     return figures if len(figures) > 1 else []

@@ -27,7 +27,7 @@ PIPED_COLUMNS = 1_000_000
 
 
 def stdout_console(file: TextIO | None = None) -> Console:
-    """Return a console on standard output, or a file: as wide as the terminal, or as COLUMNS says.
+    """Return a console on standard output, or a file, with the width of the terminal or of COLUMNS.
 
     Output to a file or another program is as wide as it needs to be, and is not cut.
     """
@@ -38,7 +38,7 @@ def stdout_console(file: TextIO | None = None) -> Console:
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> bool:
-    """Print one row a line, numbers in full and texts as far as there is room.
+    """Print one row a line, with full numbers and with texts cut to the room.
 
     Return whether all rows were printed.
     """
@@ -82,7 +82,7 @@ def print_section(title: str, lines: Iterable[str], console: Console) -> None:
 
 
 def number_text(value: float | None) -> str:
-    """Write a whole number as it is, another with three decimals, and `-` for none."""
+    """Write a whole number as it is, any other with three decimals, and `-` for none."""
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.3f}"
@@ -109,5 +109,5 @@ def _fitting(text: str, length_max: int, console: Console) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """JSON has no word for infinity, nor for what is not a number."""
+    """Return a value that JSON can write: it has no word for infinity or NaN."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -24,7 +24,7 @@ from looptrace.analyzer.text.times import utc_us
 
 # The longest text of an escalation is a person's request.
 _CODE_LENGTH_MAX = GOAL_LENGTH_MAX
-# A box of a diagram has room for so much.
+# A box of a diagram has room for this many characters.
 SHORT_LENGTH_MAX = 32
 _BACKTICKS = re.compile("`+")
 _FENCE_LENGTH_MIN = 3

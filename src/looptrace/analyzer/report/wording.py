@@ -30,7 +30,7 @@ NAME_LENGTH_MAX = 64
 # Long enough for the reason of a finding or of a skipped part, in about three lines.
 SENTENCE_LENGTH_MAX = 240
 
-# Events of one task; of more the first and the last half are shown.
+# The most events of one task, shown from its start and its end.
 EVENTS_SHOWN_MAX = 20
 
 HOW_TO_LOOK_CLOSER = "looptrace explain PATH --task ID"
@@ -62,7 +62,7 @@ _HOUR_MINUTES = 60
 _TENTHS_SECONDS_MAX = 10
 # Agents with scripted models take less, and `0.0 s` would look like an error.
 _SHORTEST_SECONDS = 0.1
-# From the largest; a number gets the first that is not larger.
+# From the largest; a number gets the first unit that is not larger.
 _UNITS = {"G": 1_000_000_000, "M": 1_000_000, "k": 1_000}
 
 
@@ -87,8 +87,8 @@ class Group:
 def grouped(findings: Iterable[Finding]) -> list[Group]:
     """Group the findings of the same loop, the strongest first.
 
-    A guard leads only if nothing else was found: it says that a task went on for too long, and the
-    loop that it overlaps says why.
+    A guard leads only if there is no other finding: it says that a task went on for too long, and
+    the overlapping loop says why.
     """
     groups: list[list[Finding]] = []
     of_task: dict[str, list[list[Finding]]] = {}
@@ -141,12 +141,12 @@ def _turns(finding: Finding) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class TaskEvents:
-    """The events of one task in their order; of many the start and the end."""
+    """The events of one task in their order; if there are many, the start and the end."""
 
     head: tuple[GateEvent, ...]
     between: int  # events left out
     tail: tuple[GateEvent, ...]
-    gate: GateEvent | None  # the gate that is open at the end
+    gate: GateEvent | None  # the open gate at the end
 
 
 def events_by_task(
@@ -202,7 +202,7 @@ def _told_more(event: GateEvent) -> str:
 
 
 def reset_text(reason: str) -> str:
-    """Write why counts begin anew."""
+    """Write why counts begin again."""
     return _RESET_TEXTS.get(reason) or plain(reason, NAME_LENGTH_MAX)
 
 
@@ -225,7 +225,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def count_text(count: float) -> str:
-    """Write `940`, `11.9 k`, `3.2 M`: as much of a number as a person remembers."""
+    """Write `940`, `11.9 k`, `3.2 M`: the digits that a person remembers."""
     for unit, size in _UNITS.items():
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What tests of rules need: turns, written in a line."""
+"""Tools for tests of rules: turns in one line of text."""
 
 from looptrace.analyzer.testing.notation import NotationError, turns_in
 

@@ -1,4 +1,4 @@
-"""A tiny notation for turns, in which rules show what is a loop and what is not.
+"""A tiny notation for turns, in which rules show loops and other runs.
 
     run_tests(cart.py)->!"expected 42, got 41" x3
     (create(a.py)->"exists" remove(a.py)->ok) x3
@@ -118,7 +118,7 @@ def tasks_in(texts: Mapping[str, str]) -> pl.DataFrame:
 
 
 def parse(text: str) -> list[WrittenTurn]:
-    """Return the turns of a text as they are written, without what follows from them.
+    """Return the turns of a text as written, without derived columns.
 
     Raises:
         NotationError: if the text is not in the notation.
@@ -149,7 +149,7 @@ class _Parser:
     def _sequence(self, closing: str) -> list[WrittenTurn]:
         turns: list[WrittenTurn] = []
         last: list[WrittenTurn] = []
-        declared = False  # a phase, right before `last`, and so only for its first round
+        declared = False  # a phase right before `last`, which applies only to its first round
         for token in self._tokens():
             if token["bracket"] == closing and closing:
                 self._check_pause()
@@ -171,7 +171,7 @@ class _Parser:
         return turns + last
 
     def _check_pause(self) -> None:
-        """Refuse a pause at the end of a group, which would be none of its rounds."""
+        """Check that no group ends with a pause, which would belong to none of its rounds."""
         if self.pause_s:
             raise NotationError(f"~{self.pause_s} stands before no turn in {self.text!r}")
 
@@ -299,7 +299,7 @@ def _link_responses(rows: list[dict[str, Any]], written: list[WrittenTurn]) -> N
 
 
 def _span_phases(rows: list[dict[str, Any]], written: list[WrittenTurn]) -> None:
-    """Set since when phases last that spans around the turns declare."""
+    """Set the start of phases that spans around the turns declare."""
     since_ns = None
     for row, turn in zip(rows, written, strict=True):
         since_ns = row["start_ns"] if turn.declares else since_ns

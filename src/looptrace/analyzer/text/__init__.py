@@ -1,1 +1,1 @@
-"""Texts as spans carry them, and as people read them."""
+"""Texts in the form of spans, and in the form for people."""

@@ -1,6 +1,6 @@
 """One digest for ids and hashes that must be the same on every machine and in every version.
 
-It imports the standard library alone, because the SDK uses it in an agent's process.
+It imports only the standard library, because the SDK uses it in an agent's process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text from traces made fit to be shown: one line, no control characters, bounded length."""
+"""Display of texts from traces: one line, no control characters, bounded length."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # One long argument must not push the others out of the label.
 _VALUE_LENGTH_MAX = 48
 
-# More values than this say no more to a reader.
+# More values would not help a reader.
 _VALUES_MAX = 8
 
 # Longer arguments are shown as text: parsing megabytes for one label would make a report slow.
 _ARGUMENTS_LENGTH_MAX = 100_000
-# Arguments that are kept in words, none of them long.
+# The most arguments in a label of short texts.
 _ARGUMENTS_KEPT, _KEPT_LENGTH_MAX = 1024, 4096
 
-# White space collapses, so some more than the wanted length is read, but never megabytes.
+# White space collapses, so somewhat more than the wanted length is read, but never megabytes.
 _READ_FACTOR = 8
 
 # Characters that would make an unquoted value look like several, or like another call.
@@ -38,8 +38,8 @@ _SPECIAL = frozenset(',"()[]{}')
 def plain(text: str, length_max: int) -> str:
     """Return the text on one line, without control characters, shortened in the middle.
 
-    What is not printable (escapes, bidirectional overrides, lone surrogates) becomes U+FFFD, so
-    that it can neither act on a terminal nor hide.
+    Unprintable characters (escapes, bidirectional overrides, lone surrogates) become U+FFFD, so
+    that they can neither act on a terminal nor hide.
     """
     words = " ".join(_shortened(text, length_max * _READ_FACTOR).split())
     shown = _shortened(words, length_max)
@@ -54,7 +54,7 @@ def call_label(name: str | None, arguments: str | None, length_max: int = LABEL_
 
 
 def label(row: Mapping[str, Any], length_max: int = LABEL_LENGTH_MAX) -> str:
-    """Return in one line what a row of the turn table did: the call, the hand-off, the words."""
+    """Return one line for a row of the turn table: the call, the hand-off, or the words."""
     name, text = row["name"], row["text"]
     if row["kind"] == "tool":
         return call_label(name, row["arguments"], length_max)
@@ -66,7 +66,7 @@ def label(row: Mapping[str, Any], length_max: int = LABEL_LENGTH_MAX) -> str:
 
 
 def _shortened(text: str, length_max: int) -> str:
-    """Cut the middle out: the head says what it is, and the tail of a path or an error which."""
+    """Cut out the middle: the head says what a text is, the tail of a path or an error which."""
     if len(text) <= length_max:
         return text
     tail_length = (length_max - 1) // 2

@@ -1,4 +1,4 @@
-"""Error texts: their type and message, and those that say nothing."""
+"""Error texts: their type and message, and texts without information."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from looptrace.analyzer.text.payloads import is_redacted
 
-# A longer error says something; the pattern below takes the square of the length.
+# Longer errors have information; the pattern below takes the square of the length.
 SAYS_NOTHING_CHARS_MAX = 500
 
 
-# Frameworks put such a text in the place of the real error, so that it tells nothing of it.
+# Frameworks write such a text in place of the real error.
 _SAYS_NOTHING = re.compile(
     r"an error occurred( while running the tool)?\b.*try again|details are redacted"
     r"|^(error: )?function failed\.?$|^tool_error$|^error$|^\?*$",
@@ -18,7 +18,7 @@ _SAYS_NOTHING = re.compile(
 )
 
 
-# An exit code alone tells that something failed and not what, as do the names of empty streams.
+# An exit code, or the name of an empty stream, tells only that something failed, not what.
 _EXIT_WORDS = (
     "a an and code command duration elapsed empty error errors exit exitcode exited failed false"
     " finished is isn ms no non none null of ok output process program result return returncode"
@@ -44,7 +44,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 def says_nothing(error: str) -> bool:
-    """Return whether a text only says that there was an error, as redaction leaves it."""
+    """Return whether a text only says that there was an error, for example after redaction."""
     error = error.strip()
     if len(error) > SAYS_NOTHING_CHARS_MAX:
         return False
@@ -52,7 +52,7 @@ def says_nothing(error: str) -> bool:
 
 
 def _is_exit_code(error: str) -> bool:
-    """Return whether a text only says with which code a command ended."""
+    """Return whether a text has only the exit code of a command."""
     words = set(re.findall(r"[^\W\d_]+", error.lower()))
     by_words = words.issubset(_EXIT_WORDS.split()) and bool(
         words & {"exit", "exitcode", "returncode", "exited"}
@@ -61,10 +61,10 @@ def _is_exit_code(error: str) -> bool:
 
 
 def error_of(text: str) -> tuple[str | None, str]:
-    """Split an error into its type and its message, without the stack trace round it."""
+    """Split an error into its type and its message, without the surrounding stack trace."""
     head, _, trace = text.partition(_TRACEBACK)
     last = trace.strip().rpartition("\n")[2].strip()
-    # What stands before a stack trace may be no more than the command that was run.
+    # The text before a stack trace may be only the command.
     text = last if _TYPED.fullmatch(last) else head.strip() or last or text.strip()
     if match := _REPR.fullmatch(text) or _TYPED.fullmatch(text):
         return match[1].rsplit(".", 1)[-1], match[match.lastindex or 0].strip()

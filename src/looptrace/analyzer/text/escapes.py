@@ -1,4 +1,4 @@
-"""Escapes in JSON text that no reader takes."""
+"""Escapes in JSON text that no reader accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HALVES = re.compile(
     rb"[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
 )
-# It stands for an escaped backslash meanwhile; no UTF-8 has it.
+# This byte replaces an escaped backslash meanwhile; it does not occur in UTF-8.
 _BACKSLASH = b"\xff\xfe"
 
 
@@ -21,6 +21,6 @@ def with_whole_escapes(text: bytes) -> bytes:
     """
     if _BACKSLASH in text or not _SURROGATE.search(text):
         return text
-    # Without a function for each match, since a regex holds up all threads while it runs.
+    # A function for each match would be slow, and a running regex blocks all threads.
     text = _HALVES.sub(rb"\\ufffd", text.replace(b"\\\\", _BACKSLASH))
     return text.replace(_BACKSLASH, b"\\\\")

@@ -1,4 +1,4 @@
-"""Texts in settings: names that people give, and what may be a secret."""
+"""Texts in settings: names that people give, and values that may be secrets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-# A name is a word or a few, and no essay.
+# A name is one or a few words.
 NAME_CHARS_MAX = 200
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 
-# The `extra` of a `Meta` of what may be a secret in the wrong place, so that no error quotes it.
+# The `extra` of a `Meta` whose value may be a misplaced secret, so that no error quotes it.
 SECRET = {"secret": True}

@@ -1,4 +1,4 @@
-"""Values as spans carry them: JSON in strings, wrappers around arguments and results."""
+"""Values in spans: JSON in strings, wrappers around arguments and results."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import msgspec
 
 from looptrace.analyzer.text.escapes import with_whole_escapes
 
-# A Python literal longer than this is left as text: parsing it costs more than it tells.
+# A longer Python literal stays text, because parsing it costs more than it gains.
 LITERAL_CHARS_MAX = 20_000
 
-# How the Vercel AI SDK tags what a tool gave back.
+# The tags of the Vercel AI SDK on results of tools.
 _VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
 
-# What instrumentations, scrubbers and collectors leave in the place of a text that they take out.
+# The texts that instrumentations, scrubbers and collectors leave in place of removed ones.
 _REDACTED = re.compile(r"[\W_]*redacted[\W_]*|\[scrubbed due to [^\]]*\]|\*{3,}", re.IGNORECASE)
 
-# Under these keys shell tools give the exit code of what they ran.
+# The keys under which shell tools return the exit code of a command.
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
 
 _JSON_STARTS = frozenset('{["-0123456789tfn')
@@ -32,20 +32,20 @@ _encode = json.JSONEncoder(
 _encode_flat = msgspec.json.Encoder(order="sorted").encode
 _FLAT_KEYS = frozenset({str})
 _FLAT_VALUES = frozenset({str, int, bool, type(None)})
-# Arguments that are kept in canonical form: a call's span shows them, and each later history.
+# The most arguments kept in canonical form: they are in a call's span and in each later history.
 ARGUMENTS_KEPT = 1024
 ARGUMENTS_CHARS_KEPT = 4096
 
 
 def parsed(value: object) -> Any:
-    """Return what a string holds where it is JSON, and any other value as it is."""
+    """Return the value of a string that is JSON, and any other value as it is."""
     if not isinstance(value, str) or not (text := value.lstrip()):
         return value
     try:
         if text[0] in _JSON_STARTS:
             return _decode(value)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        pass  # It is text, or has escapes that no reader takes.
+        pass  # It is text, or has escapes that no reader accepts.
     if "\\u" in value:
         data = value.encode("utf-8", "surrogatepass")
         whole = with_whole_escapes(data).decode("utf-8", "surrogatepass")
@@ -54,20 +54,20 @@ def parsed(value: object) -> Any:
 
 
 def is_redacted(value: object) -> bool:
-    """Return whether a value only stands in the place of one that was taken out."""
+    """Return whether a value is the placeholder of a removed one."""
     return isinstance(value, str) and bool(_REDACTED.fullmatch(value.strip()))
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the names in a text, which is a list in JSON, or one name."""
+    """Return the names in a text, which is a JSON list or one name."""
     names = parsed(text)
     return tuple(str(parsed(name)) for name in (names if isinstance(names, list) else [names]))
 
 
 def canonical(value: object) -> str:
-    """Return one text for values that mean the same: keys sorted, no spacing, 1.0 written as 1.
+    """Return the same text for equal values: sorted keys, no spacing, 1.0 written as 1.
 
-    A string stays as it is, without its outer white space.
+    A string only loses its outer white space.
     """
     if isinstance(value, str):
         return value.strip()
@@ -80,17 +80,17 @@ def canonical(value: object) -> str:
 
 
 def _is_flat(value: dict[Any, Any]) -> bool:
-    """Tell an object, as nearly all arguments are, that any encoder writes alike."""
+    """Return whether a value is an object that any encoder writes alike, as most arguments are."""
     return _FLAT_KEYS.issuperset(map(type, value)) and _FLAT_VALUES.issuperset(
         map(type, value.values())
     )
 
 
 def arguments_of(value: object) -> str | None:
-    """Return a call's arguments in canonical form, out of whatever a framework put round them.
+    """Return a call's arguments in canonical form, without the wrappers of frameworks.
 
-    None where the span does not say. Known wrappers are `{"args": [], "kwargs": {}}` of decorators,
-    and LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`.
+    None where the span has none. Known wrappers are `{"args": [], "kwargs": {}}` of decorators, and
+    LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`.
     """
     if isinstance(value, str) and len(value) <= ARGUMENTS_CHARS_KEPT:
         return _arguments_kept(value)
@@ -115,10 +115,10 @@ _arguments_kept = lru_cache(maxsize=ARGUMENTS_KEPT)(_arguments)
 
 
 def result_of(value: object) -> tuple[str | None, bool | None]:
-    """Return what a call gave back, unwrapped, and whether it says itself that it failed.
+    """Return the result of a call, unwrapped, and whether the result says that the call failed.
 
-    (None, None) where the span does not say. Known wrappers are LangChain's tool message, the
-    content parts of MCP, Bedrock and the GenAI conventions, and Google's function response.
+    (None, None) where the span has none. Known wrappers are LangChain's tool message, the content
+    parts of MCP, Bedrock and the GenAI conventions, and Google's function response.
     """
     value = parsed(value)
     if value is None or is_redacted(value):
@@ -159,7 +159,7 @@ def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
 
 
 def _says_failed(value: dict[str, Any]) -> bool | None:
-    """Return whether a result says that its call failed: its exit code says more than a flag."""
+    """Return whether a result says that its call failed; an exit code counts more than a flag."""
     codes = [value[key] for key in _EXIT_CODES if isinstance(value.get(key), int)]
     if any(codes):
         return True
@@ -199,6 +199,6 @@ def _plain_numbers(value: object) -> object:
         return {str(key): _plain_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain_numbers(item) for item in value]
-    if isinstance(value, set):  # Of a Python literal; it has no order.
+    if isinstance(value, set):  # A set in a Python literal has no order.
         return sorted(canonical(item) for item in value)
     return value

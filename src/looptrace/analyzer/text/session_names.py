@@ -1,6 +1,6 @@
-"""Names of sessions, which belong to services; this module needs the standard library alone.
+"""Names of sessions, which belong to services; this module needs only the standard library.
 
-Two services that number their sessions alike have different tasks.
+Two services with the same session numbers have different tasks.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 from looptrace.errors import InputError
 
-# What OpenTelemetry's SDKs call a service that nobody has named.
+# The name that OpenTelemetry's SDKs give to a service without one.
 _UNKNOWN_SERVICE = "unknown_service"
-_NAMES_KEPT = 1024  # Each span asks for its own.
+_NAMES_KEPT = 1024  # Each span looks up its own.
 
 
 class SeveralServicesError(InputError):
-    """A session id is that of several services, and nobody said which is meant."""
+    """Several services have this session id, and the request names none of them."""
 
 
 class Session(NamedTuple):
-    """A session, by the id that spans give it, and the name of its task."""
+    """A session: its id in spans, and the name of its task."""
 
     id: str
     name: str
@@ -31,7 +31,7 @@ class Session(NamedTuple):
 def session_name(session: str, service: str | None) -> str:
     """Return the name of the task of a service's session.
 
-    A session of an unknown service goes by its id alone.
+    A session of an unknown service has its id as name.
     """
     if not service or service.partition(":")[0] == _UNKNOWN_SERVICE:
         return session
@@ -39,21 +39,21 @@ def session_name(session: str, service: str | None) -> str:
 
 
 def service_of(name: str, session: str) -> str | None:
-    """Return the service of a name, None where it names no session of this id and a service."""
+    """Return the service in a name, None where the name is not that of a service's session."""
     before, _, service = name.rpartition("@")
     return service.replace("%40", "@").replace("%25", "%") if before == session else None
 
 
 def session_of(name: str, service: str | None) -> str:
-    """Return the session that a service calls by a name; the name itself where it is no such."""
+    """Return the session id in a name of this service, else the name itself."""
     return name.removesuffix(f"@{_quoted(service)}") if service else name
 
 
 def session_task(session: str, tasks: Iterable[str]) -> list[str]:
-    """Return the one of some tasks that is a session of a service, or none.
+    """Return a list of the task that is a session of a service, empty where there is none.
 
     Raises:
-        SeveralServicesError: if the session is that of several services.
+        SeveralServicesError: if several services have the session.
     """
     of_services = {task: service for task in tasks if (service := service_of(task, session))}
     if len(of_services) > 1:

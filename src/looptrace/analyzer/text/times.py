@@ -1,4 +1,4 @@
-"""Times as text, in UTC, from and to nanoseconds since 1970; what writes is named by precision."""
+"""Times as text, in UTC, from and to nanoseconds since 1970; writers are named by precision."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_us(at_ns: int) -> str:
-    """Write `2026-03-14T02:11:09.000000Z`, as reports do; nanoseconds are cut off."""
+    """Write `2026-03-14T02:11:09.000000Z`, the form of reports; nanoseconds are cut off."""
     at = _EPOCH + timedelta(microseconds=at_ns // _NS_PER_US)
     return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def utc_ms(at_ns: int) -> str:
-    """Write `2026-03-14T02:11:09.000+00:00`, as logs and answers do."""
+    """Write `2026-03-14T02:11:09.000+00:00`, the form of logs and answers."""
     return datetime.fromtimestamp(at_ns / NS_PER_S, UTC).isoformat(timespec="milliseconds")
 
 
 def utc_s(at_ns: int) -> str:
-    """Write `2026-03-14 02:11:09`, as tables on a terminal do."""
+    """Write `2026-03-14 02:11:09`, the form of tables in a terminal."""
     return f"{datetime.fromtimestamp(at_ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def utc_day(at_ns: int) -> str:
-    """Write `2026-03-14`, as notes of people do."""
+    """Write `2026-03-14`, the form of people's notes."""
     return utc_ms(at_ns)[:10]
 
 
 def time_ns_of(text: object) -> int | None:
-    """Return the nanoseconds since 1970 of an ISO 8601 time, UTC where it does not say."""
+    """Return the nanoseconds since 1970 of an ISO 8601 time, in UTC if it has no zone."""
     if not isinstance(text, str):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Two settings over the same turns: which gates each would have opened, and what came after them.
+"""Two settings over the same turns: the gates of each, and the turns after them.
 
-A gate would have stopped its task until a person decides. So what came after it, up to the next
-message of a person or to the end of the task, is what would have been saved at the most.
+A gate would have stopped its task until a person decides. So the turns after it, up to the next
+message of a person or to the end of the task, are the most that it would have saved.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from looptrace.analyzer.tuning.prices import TOKENS_PER_PRICE, Price, Prices
 from looptrace.rules.contract import Action
 from looptrace.rules.vocabulary import NS_PER_S
 
-# A task, and how many messages of a person came before.
+# A task, and the number of earlier messages of a person.
 Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What turns cost. Money is that of responses with a price and tokens; the others are counted.
+    """The cost of turns. Money is for responses with a price and tokens; the others are counted.
 
-    `unpriced` counts the responses of each model without a price ("" where none is named), and
-    `untold` those that do not say their tokens.
+    `unpriced` counts the responses of each model without a price ("" for no model), and `untold`
+    those without tokens.
     """
 
     turns: int = 0
@@ -63,7 +63,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A gate that would have opened, and what came after its turn until a person stepped in."""
+    """A gate that would have opened, and the turns after it until a person stepped in."""
 
     turn: int
     rule: str
@@ -74,9 +74,9 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class BacktestRow:
-    """A task, or what lies in it between two messages of a person: the gate of each, if any.
+    """A task, or its part between two messages of a person, with the gate of each setting, if any.
 
-    There is one at the most, because an open gate waits for a person.
+    There is at most one, because an open gate waits for a person.
     """
 
     task: str
@@ -86,7 +86,7 @@ class BacktestRow:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What one of the two comes to: findings, what would have been told, and after the gates."""
+    """The totals of one of the two: findings, events, and the turns after gates."""
 
     findings: int = 0
     actions: Mapping[Action, int] = field(default_factory=dict)
@@ -106,21 +106,21 @@ class Backtest:
 
     @property
     def without_gate(self) -> int:
-        """How many tasks neither would have stopped."""
+        """The number of tasks that neither would have stopped."""
         return self.tasks - len({row.task for row in self.rows})
 
 
 def backtest(
     parts: Iterable[pl.DataFrame], a: Settings, b: Settings, prices: Prices | None = None
 ) -> Backtest:
-    """Judge parts of whole tasks (`TURN_SCHEMA`), which share none, by two settings."""
+    """Evaluate two settings on parts of whole tasks (`TURN_SCHEMA`), which share no task."""
     return joined((backtest_part(part, a, b, prices) for part in parts), prices)
 
 
 def backtest_part(
     turns: pl.DataFrame, a: Settings, b: Settings, prices: Prices | None = None
 ) -> PartBacktest:
-    """Judge a part of whole tasks (`TURN_SCHEMA`) by two settings."""
+    """Evaluate two settings on a part of whole tasks (`TURN_SCHEMA`)."""
     as_a = compared_by(turns, a.policy.sameness)
     as_b = as_a if a.policy.sameness == b.policy.sameness else compared_by(turns, b.policy.sameness)
     return PartBacktest(
@@ -132,7 +132,7 @@ def backtest_part(
 
 
 def joined(parts: Iterable[PartBacktest], prices: Prices | None = None) -> Backtest:
-    """Put parts that share no task side by side."""
+    """Join parts that share no task."""
     tasks = turns = 0
     judged_a, judged_b = _Judged(), _Judged()
     for part in parts:
@@ -156,14 +156,14 @@ def joined(parts: Iterable[PartBacktest], prices: Prices | None = None) -> Backt
 
 @dataclass(slots=True)
 class _Judged:
-    """What one of the two settings comes to, part by part."""
+    """The totals of one of the two settings, part by part."""
 
     findings: int = 0
     actions: Counter[Action] = field(default_factory=Counter)
     gates: dict[Place, Opened] = field(default_factory=dict)
 
     def add(self, part: _Judged) -> None:
-        """Take another part."""
+        """Add another part."""
         self.findings += part.findings
         self.actions.update(part.actions)
         self.gates |= part.gates
@@ -197,7 +197,7 @@ def _judged(turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> _
 def _opened(
     gates: list[GateEvent], turns: pl.DataFrame, settings: Settings, prices: Prices | None
 ) -> dict[Place, Opened]:
-    """Add to each gate what came after it."""
+    """Add to each gate the turns after it."""
     stopped = turns.filter(pl.col("task").is_in({gate.task for gate in gates}))
     rows = add_counters(encode_columns(stopped), settings.policy.rule_set.counting)
     is_person = pl.col("speaker").is_in(PERSONS).fill_null(value=False)
@@ -236,7 +236,7 @@ def _spent(turns: pl.DataFrame, since_ns: int, prices: Mapping[str, Price] | Non
 
 
 def money_of(responses: pl.DataFrame, prices: Mapping[str, Price]) -> tuple[float, dict[str, int]]:
-    """Return what responses cost, and how many of each model have no price.
+    """Return the cost of responses, and the number of those without a price by model.
 
     `responses` has the name of the model, its input tokens and its output tokens.
     """

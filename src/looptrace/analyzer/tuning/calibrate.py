@@ -1,8 +1,8 @@
-"""Thresholds out of one's own finished tasks, one for each kind of task.
+"""Thresholds from one's own finished tasks, one for each kind of task.
 
-A threshold is the smallest at which the tasks that were well would have raised no more false alarms
-a day than are wanted. Each value is tried: the turns are judged with it. An alarm is a task in
-which any rule fires.
+A threshold is the smallest at which healthy tasks would have raised no more false alarms a day than
+are wanted. Each value is tried: the turns are evaluated with it. An alarm is a task in which any
+rule fires.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from looptrace.errors import InputError
 from looptrace.rules.contract import Rule, Rung, SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 
-# The setting of each rule that says how much is too much.
+# The threshold setting of each rule.
 THRESHOLDS = (
     *("attempts_min", "rounds_min", "times_min", "max_errors", "max_visits", "max_transitions"),
     *("max_iterations", "max_runtime_s"),
 )
-# Of fewer tasks nothing is told; a kind that has fewer is judged with the others.
+# Fewer tasks are not enough; a kind with fewer tasks is evaluated with the others.
 TASKS_MIN = 30
-# However few tasks there are a day, only one in so many may raise a false alarm: else a threshold
-# would be lowered until all of them did.
+# However few tasks there are a day, only one in this many may raise a false alarm; otherwise a
+# threshold would be lowered until all of them did.
 TASKS_AN_ALARM_MIN = 100
-# A task is finished when it was silent for so long, or when its last attempt completed it.
+# A task is finished after this time without turns, or when its last attempt completed it.
 FINISHED_AFTER_S = 3_600
-# What a person decides of a gate where there was no need to stop.
+# The decisions of a person on a gate that was not needed.
 NOT_A_LOOP = "not_a_loop"
 
 
 class CalibrationError(InputError):
-    """There is too little to learn from; the message is one line that says what is missing."""
+    """There are too few tasks to learn from; the message is one line that says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A threshold for a kind of task, None for all others, with the false alarms there were."""
+    """A threshold for a kind of task (None: all others), with its false alarms."""
 
     kind: str | None
     rule: str
@@ -62,10 +62,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What is proposed, and what it comes to.
+    """The proposed thresholds, and their effect.
 
-    `tasks` counts by kind those that were well, and `left_out` those that are not finished, or of
-    which nobody knows. `loops` are those that a person confirmed. Alarms are tasks.
+    `tasks` counts healthy tasks by kind, and `left_out` those that are unfinished or unknown.
+    `loops` are those that a person confirmed. Alarms are tasks.
     """
 
     days: float
@@ -80,18 +80,18 @@ class Calibration:
     settings: Settings
 
     def a_day(self, alarms: int) -> float:
-        """Return how many alarms a day these are."""
+        """Return the number of alarms a day."""
         return alarms / self.days
 
 
-# What became of a task: it was well, a person confirmed its loop, or nobody knows yet.
+# The outcome of a task: it was healthy, a person confirmed its loop, or it is not known yet.
 WELL, LOOPED, OPEN = "well", "looped", "open"
 
 
 def calibrated(
     parts: Iterable[pl.DataFrame], settings: Settings, alarms_per_day: float, now_ns: int
 ) -> Calibration:
-    """Propose thresholds out of parts of whole tasks (`TURN_SCHEMA`), which share none.
+    """Propose thresholds from parts of whole tasks (`TURN_SCHEMA`), which share no task.
 
     Raises:
         CalibrationError: if there are too few finished tasks.
@@ -103,7 +103,7 @@ def calibrated(
 def calibrated_of(
     parts: Iterable[pl.DataFrame], settings: Settings, alarms_per_day: float
 ) -> Calibration:
-    """Propose thresholds out of parts (as `sorted_out`) of whole tasks, which share none.
+    """Propose thresholds from parts (as `sorted_out`) of whole tasks, which share no task.
 
     Raises:
         CalibrationError: if there are too few finished tasks.
@@ -154,7 +154,7 @@ def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFr
     for event in detection.events:
         if event.type == "gate_resolved":
             decisions[event.task].add(event.decision)
-    # What a person said in the trace itself tells nothing of whether there was a loop.
+    # A person's message in the trace does not tell whether there was a loop.
     undecided |= {task for task, given in decisions.items() if None in given}
     looped = {task for task, given in decisions.items() if given - {NOT_A_LOOP, None}}
     rows = add_counters(encode_columns(part), settings.policy.rule_set.counting)
@@ -174,19 +174,19 @@ def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFr
 
 
 def _tasks_of(rows: pl.DataFrame, became: str) -> dict[str | None, int]:
-    """Count by kind the tasks of which this became."""
+    """Count the tasks with this outcome by kind."""
     counts = rows.filter(became=became).group_by("kind_of").agg(pl.col("task").n_unique())
     return dict(sorted(counts.iter_rows(), key=lambda pair: pair[0] or ""))
 
 
 def _pooled(enough: Sequence[str | None]) -> pl.Expr:
-    """Name no kind where there are too few tasks of it, so that they are judged with the others."""
+    """Remove kinds with too few tasks, so that these are evaluated with the others."""
     kinds = [kind for kind in enough if kind is not None]
     return pl.when(pl.col("kind_of").is_in(kinds)).then("kind_of")
 
 
 class _Kind:
-    """The tasks of one kind, and which of them a rule with a threshold fires in, once asked."""
+    """The tasks of one kind, with a cache of the tasks in which a rule with a threshold fires."""
 
     def __init__(
         self, kind: str | None, settings: Settings, rows: pl.DataFrame, became: str
@@ -217,9 +217,10 @@ class _Kind:
         return self._alarmed[name, value]
 
     def smallest(self, name: str, allowed: int) -> int:
-        """Return the smallest threshold with so many alarms at most, else the greatest there is.
+        """Return the smallest threshold with at most so many alarms, else the largest possible.
 
-        Where no task comes near any threshold, nothing is known of the rule, and it stays as it is.
+        Where no task comes near any threshold, nothing is known about the rule, and it stays
+        unchanged.
         """
         rule = self.rules[name]
         _, about = rule.settings()[threshold_of(rule) or ""]
@@ -234,7 +235,7 @@ class _Kind:
 
 
 def _rules_of(kind: str | None, rule_set: RuleSet) -> list[Rule]:
-    """Return the rules as they judge tasks of a kind, wherever their turns are."""
+    """Return the rules in the form for tasks of a kind, for all of their turns."""
     forms: dict[str, Rule | None] = {rule.name: rule for rule in rule_set.rules}
     for override in rule_set.overrides:
         if kind is not None and override.selectors == {"task_kind": kind}:
@@ -243,7 +244,7 @@ def _rules_of(kind: str | None, rule_set: RuleSet) -> list[Rule]:
 
 
 def _others(kind: str | None, name: str, overrides: Sequence[Override]) -> tuple[Override, ...]:
-    """Return what overrides say of a rule, but for the one that is for this kind of task alone."""
+    """Return the overrides of a rule, except the one for this kind of task alone."""
     return tuple(
         replace(override, rules={name: override.rules[name]})
         for override in overrides
@@ -267,10 +268,10 @@ def _value(rule: Rule) -> int:
 
 
 def with_threshold(rule: Rule, value: int) -> Rule:
-    """Return a rule with another threshold, and with its ladder as far above that as it was.
+    """Return a rule with another threshold, and its ladder at the same distance above it.
 
     Raises:
-        SettingError: if the rule cannot have it.
+        SettingError: if the rule does not allow it.
     """
     now = _value(rule)
     changed: dict[str, Any] = {threshold_of(rule) or "": value}
@@ -291,10 +292,10 @@ _Thresholds = Mapping[tuple[str | None, str], int]
 
 
 def _best(kinds: Sequence[_Kind], tasks: Mapping[str | None, int], allowed: int) -> _Thresholds:
-    """Return the smallest thresholds by which no more tasks raise an alarm than are allowed.
+    """Return the smallest thresholds at which no more tasks raise an alarm than allowed.
 
-    Every rule may alarm in an equal share of tasks, the largest by which all rules together keep to
-    what is allowed.
+    Every rule may alarm in an equal share of tasks, the largest at which all rules together stay
+    within the allowed number.
     """
     every = sum(tasks.values())
 
@@ -365,6 +366,6 @@ def _with(settings: Settings, kinds: Sequence[_Kind], then: _Thresholds) -> Sett
         else override
         for override in rule_set.overrides
     ]
-    # What is set for a phase, an agent or a tool still holds there, so that it comes last.
+    # Settings for a phase, an agent or a tool still apply there, so that they come last.
     overrides = tuple(override for override in (*differ, *kept) if override.rules)
     return with_rules(settings, replace(rule_set, rules=rules, overrides=overrides))

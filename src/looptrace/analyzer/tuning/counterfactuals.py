@@ -1,8 +1,8 @@
-"""Which setting would have changed what a rule or a gate did.
+"""The settings that would have changed a rule or a gate.
 
-A setting is named only with a value that was tried: the turns are judged anew with it, and with the
-value next to it. Settings are tried one at a time, by bisection between the value in force and each
-of its bounds; what only two settings together would change is not found.
+A setting is named only with a value that was tried: the turns are evaluated again with it, and with
+the value next to it. Settings are tried one at a time, by bisection between the value in force and
+each of its bounds; changes that need two settings together are not found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RECOVERY_OF: dict[GateCause, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting, and the value nearest to the one in force that changes what is asked about."""
+    """A setting, and its value nearest to the one in force that makes the difference."""
 
     setting: str  # as in a settings file, such as rules.repeated_call.attempts_min
     now: int
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A change that moves a gate, and the turn at which one opens then, if one does."""
+    """A change that moves a gate, and the turn at which a gate opens then, if any."""
 
     change: Change
     turn: int | None
@@ -48,7 +48,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MovedGate:
-    """A gate, what would have moved it, and the first gate there is where its rule is off."""
+    """A gate, the changes that would move it, and the first gate if its rule were off."""
 
     event: GateEvent
     moves: tuple[Move, ...]
@@ -67,7 +67,7 @@ class _Knob:
 
 
 def changes_of_rule(rows: pl.DataFrame, rule: Rule, policy: DetectionPolicy) -> tuple[Change, ...]:
-    """Return the settings of a rule by which it would fire if it is silent, or the reverse.
+    """Return the settings with which a silent rule would fire, or a firing one would be silent.
 
     `rows` are counted turns. Where no number silences a rule, it may be `enabled` that does.
     """
@@ -88,9 +88,9 @@ def changes_of_rule(rows: pl.DataFrame, rule: Rule, policy: DetectionPolicy) -> 
 def moved_gate(
     rows: pl.DataFrame, event: GateEvent, events: Sequence[GateEvent], policy: DetectionPolicy
 ) -> MovedGate:
-    """Return by which settings the task would have gone on beyond the turn of a gate.
+    """Return the settings with which the task would have gone on beyond the turn of a gate.
 
-    `rows` are its counted turns, `events` all of the task by the policy in force.
+    `rows` are its counted turns, `events` all events of the task under the policy in force.
     """
     resolved = [e.turn for e in events if e.type == "gate_resolved" and e.turn < event.turn]
     since = max(resolved, default=-1)
@@ -114,7 +114,7 @@ def moved_gate(
 
 
 def _knobs_of_gate(event: GateEvent, policy: DetectionPolicy) -> Iterator[_Knob]:
-    """Yield what led to a gate: recovery, the rung of the ladder, and the rule's own settings."""
+    """Yield the settings that led to a gate: recovery, the rung of the ladder, the rule's own."""
     name = _RECOVERY_OF.get(event.why) if event.why else None
     if name:
         recovery = policy.recovery
@@ -135,7 +135,7 @@ def _knobs_of_rule(rule: Rule, policy: DetectionPolicy) -> Iterator[_Knob]:
 
 
 def _knob_of_ladder(rule: Rule, attempts: int, policy: DetectionPolicy) -> _Knob:
-    """Return the rung of the ladder that so many attempts reach; it may go up to the next one."""
+    """Return the rung that these attempts reach; its count may go up to the next one."""
     reached = [place for place, rung in enumerate(rule.ladder) if rung.attempts <= attempts]
     place = reached[-1] if reached else 0
     now = rule.ladder[place].attempts
@@ -168,7 +168,7 @@ def _with_rule(policy: DetectionPolicy, changed: Rule) -> DetectionPolicy:
 
 
 def _without(name: str, policy: DetectionPolicy) -> DetectionPolicy:
-    """Switch a rule off, as a settings file does; an override may have it on."""
+    """Switch a rule off, as a settings file does; an override may switch it on."""
     return _with_rules(policy, (rule for rule in policy.rule_set.rules if rule.name != name))
 
 
@@ -196,10 +196,10 @@ def _may_be(knob: _Knob, value: int) -> bool:
 
 
 def _nearest(now: int, bound: int, differs: Callable[[int], bool]) -> int | None:
-    """Return a value that differs though the one next to it, towards `now`, does not.
+    """Return a value that makes a difference while its neighbour towards `now` does not.
 
-    Where the difference, once there, lasts up to the bound, that is the nearest of all. None where
-    the bound does not differ.
+    If all values beyond the first different one differ as well, it is the nearest of all. None
+    where the bound makes no difference.
     """
     if now == bound or not differs(bound):
         return None

@@ -1,4 +1,4 @@
-"""Why a task was flagged or was not: how far each rule got, what was decided, what would differ."""
+"""Why a task was flagged or not: how far each rule got, its events, the settings that matter."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from looptrace.analyzer.tuning.counterfactuals import Change, MovedGate, changes
 
 _UNSEEN = -1
 
-# A rule that got less far saw nothing repeat, and no setting of it is looked for.
+# Below this a rule saw no repeat, and its settings are not searched.
 REPEATED = 2
 
-# Gates of one task that are explained: each takes some dozen times as long as to judge the task.
+# The most gates to explain in one task: each takes some dozen evaluations of the task.
 GATES_EXPLAINED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one rule got: attempts at each turn, and how many make a loop there.
+    """The progress of one rule: attempts at each turn, and the number that makes a loop there.
 
-    `reached` is None where the rule does not look at the turn, or is off.
+    `reached` is None where the rule does not evaluate the turn, or is off.
     """
 
     rule: str
@@ -39,7 +39,7 @@ class Progress:
 
     @property
     def furthest(self) -> int | None:
-        """Index of the first turn that reached most, among those that fire if there are any."""
+        """The index of the first turn with the highest count, among firing ones if any."""
         seen = [
             (attempts >= needed, attempts, -i)
             for i, (attempts, needed) in enumerate(zip(self.reached, self.needed, strict=True))
@@ -49,21 +49,22 @@ class Progress:
 
     @property
     def saw_a_repeat(self) -> bool:
-        """Whether anything came twice."""
+        """Whether anything occurred twice."""
         return self.furthest is not None and (self.reached[self.furthest] or 0) >= REPEATED
 
     @property
     def fired(self) -> bool:
-        """Whether it got far enough."""
+        """Whether the rule fired."""
         place = self.furthest
         return place is not None and (self.reached[place] or 0) >= self.needed[place]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why one task was flagged or was not.
+    """The reasons why one task was flagged or not.
 
-    `changes` has, by rule, the settings by which a rule that saw a repeat would fire or be silent.
+    `changes` has, by rule, the settings with which a rule that saw a repeat would fire or be
+    silent.
     """
 
     rules: tuple[Progress, ...]
@@ -71,7 +72,7 @@ class Explanation:
     events: tuple[GateEvent, ...]
     changes: dict[str, tuple[Change, ...]]
     gates: tuple[MovedGate, ...]
-    speakers: tuple[str | None, ...]  # of each turn, where it is a message
+    speakers: tuple[str | None, ...]  # of each turn that is a message
 
 
 def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanation:
@@ -100,9 +101,9 @@ def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanati
 
 
 def progress_of(turns: pl.DataFrame, rules: RuleSet) -> list[Progress]:
-    """Return for each rule how far it got at each row of numbered turns (`TURN_SCHEMA`).
+    """Return the progress of each rule at each row of numbered turns (`TURN_SCHEMA`).
 
-    0 means that the turn does not say enough to be compared, or that no pattern ends there.
+    0 means that the turn has too little content to be compared, or that no pattern ends there.
     """
     progress = []
     for lane in evaluate_rules(add_counters(encode_columns(turns), rules.counting), rules):

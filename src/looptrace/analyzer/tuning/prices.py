@@ -1,4 +1,4 @@
-"""What models cost, by a table that the user gives; looptrace knows no prices of its own."""
+"""The prices of models, from a table of the user; looptrace has no prices of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from looptrace.analyzer.settings.toml_reader import content, read
 from looptrace.analyzer.text.names import Name
 
 MODELS_MAX = 1_000
-# No model costs more; such a price is per token, or a slip.
+# No model costs more; a higher price is per token, or a mistake.
 PER_MILLION_MAX = 1_000_000
 CURRENCY_CHARS_MAX = 10
 TOKENS_PER_PRICE = 1_000_000
@@ -36,7 +36,7 @@ class _File(Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens cost of the models whose name fits; `*` stands for any text."""
+    """The price of a million tokens of the models with a matching name; `*` stands for any text."""
 
     models: str
     input_per_million: float
@@ -45,7 +45,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """A table of prices in one currency; of several that fit a model the first one counts."""
+    """A table of prices in one currency; the first matching price of a model applies."""
 
     currency: str
     table: tuple[Price, ...]
@@ -64,16 +64,16 @@ def load(path: Path) -> Prices:
     """Read a file of prices.
 
     Raises:
-        SettingsError: if it cannot be read, is no TOML, or says what cannot be.
+        SettingsError: if it cannot be read, is not TOML, or has invalid values.
     """
     return parsed(content(path), str(path))
 
 
 def parsed(data: bytes, name: str) -> Prices:
-    """Read the content of a file of prices; `name` is what errors call it.
+    """Read the content of a file of prices; errors use its `name`.
 
     Raises:
-        SettingsError: if it is no TOML, or says what cannot be.
+        SettingsError: if it is not TOML, or has invalid values.
     """
     file = checked(read(data, name), _File)
     table = (

@@ -1,9 +1,10 @@
-"""The model of the rule `likely_loop`, learned from tasks of which is known whether they looped.
+"""The model of the rule `likely_loop`, learned from tasks that are known to loop or not.
 
-A turn is one example: is a loop of its task complete within `HORIZON` turns, or has it been for no
-longer than that? The model learns from both, because a loop that has begun looks like one that has
-not gone far. What it is worth is measured only on turns before the loop was complete, and on tasks
-that it did not learn from: these are split into folds, and each is judged by a model of the others.
+A turn is one example: will a loop of its task be complete within `HORIZON` turns, or was it
+completed within that time? The model learns from both, because a complete loop looks like a
+beginning one. Its quality is measured only on turns before the loop was complete, and on tasks that
+it did not learn from: tasks are split into folds, and a model of the other folds predicts each
+fold.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ from looptrace.rules.prediction.likely_loop import SIGNS, LikelyLoop, Model, sig
 from looptrace.rules.turns import Figures, Flags
 
 WINDOW = 6
-# A loop that is complete more turns before or after says nothing of a turn.
+# A loop that completes more turns before or after a turn is not its label.
 HORIZON = 10
-# How far the model is kept from what few examples seem to say (the inverse of the penalty).
+# The strength of regularisation (the inverse of the penalty), against overfitting few examples.
 REGULARISATION = 0.01
 FOLDS = 5
-# With fewer tasks of either kind no fold would have both.
+# With fewer tasks of either kind some fold would not have both.
 TASKS_MIN = 10
-# Probabilities, in percent, at which the card says what the rule would do.
+# The probabilities, in percent, for which the card shows the warnings of the rule.
 WARNED_AT = (15, 20, 25, 30, 40, 50)
-BINS = 10  # of the calibration: a tenth of the probabilities each
+BINS = 10  # of the calibration, each a tenth of the probabilities
 LABELS_BYTES_MAX = 64 * 1024 * 1024
 
 
 class TrainError(InputError):
-    """There is nothing to learn from, or labels cannot be read; the message is one line."""
+    """There are no examples, or the labels cannot be read; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What is known of a task: the turn at which its loop was complete, None where it was well."""
+    """The label of a task: the turn at which its loop was complete, None where it was healthy."""
 
     task: str
     turn: int | None
@@ -56,7 +57,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Turns to learn from, one element each: signs, what became of them, and their place."""
+    """Turns to learn from, one element each: their signs, their outcome, and their place."""
 
     signs: Figures
     likely: Flags
@@ -69,14 +70,14 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """A model and its card: what it learned from, and how well it does on what it did not see."""
+    """A model and its card: its examples, and its quality on unseen tasks."""
 
     model: Model
     card: Mapping[str, Any]
 
     @property
     def json(self) -> str:
-        """The file that the rule reads; the same examples give the same text."""
+        """The file for the rule; the same examples give the same text."""
         return model_json(self.model, self.card)
 
 
@@ -84,7 +85,7 @@ def labels_in(text: str, name: str) -> list[Label]:
     """Read labels, one a line: `{"task": ..., "loop": true, "turn": 12}`; `name` is the file's.
 
     Raises:
-        TrainError: if a line is none; it names the line.
+        TrainError: if a line is not a label; it names the line.
     """
     labels: dict[str, Label] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -103,7 +104,7 @@ def labels_in(text: str, name: str) -> list[Label]:
 
 
 def labels_of(part: pl.DataFrame, settings: Settings, now_ns: int) -> list[Label]:
-    """Return what people decided of the tasks of a part, and which of them were well."""
+    """Return labels for the tasks of a part: the decisions of people, and the healthy tasks."""
     became = sorted_out(part, settings, now_ns).group_by("task").agg(pl.col("became").first())
     fates = dict(became.iter_rows())
     gates: dict[str, int] = {}
@@ -118,7 +119,7 @@ def labels_of(part: pl.DataFrame, settings: Settings, now_ns: int) -> list[Label
 def examples_of(
     parts: Iterable[pl.DataFrame], labels: Sequence[Label], rule_set: RuleSet
 ) -> Examples:
-    """Return the turns of labelled tasks, out of parts (`TURN_SCHEMA`) that share no task.
+    """Return the turns of labelled tasks, from parts (`TURN_SCHEMA`) that share no task.
 
     Raises:
         TrainError: if there are too few tasks of either kind.
@@ -175,7 +176,7 @@ def trained(examples: Examples, without: Sequence[str] = ()) -> TrainedModel:
     Raises:
         ModuleNotFoundError: if scikit-learn is not installed.
     """
-    # Only here, because it is an extra and takes long to import.
+    # Imported here, because it is an extra and takes long.
     from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict  # noqa: PLC0415
 
     used = np.array([name not in without for name in SIGNS])
@@ -204,7 +205,7 @@ def _pipeline() -> Any:
 
 
 def _card(examples: Examples, scores: Figures) -> dict[str, Any]:
-    """Return what was learned from, and how good it is; shares are from 0 to 1."""
+    """Return the card of a model: its examples and its quality; shares are from 0 to 1."""
     from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score  # noqa: PLC0415
 
     all_scores, scores, likely = scores, scores[examples.before], examples.likely[examples.before]
@@ -231,7 +232,7 @@ def _rounded(value: float) -> float:
 
 
 def _calibration(likely: Flags, predicted: Figures) -> list[dict[str, Any]]:
-    """Return for each tenth of the probabilities what was predicted and what came, in the mean."""
+    """Return the mean prediction and the mean outcome of each tenth of the probabilities."""
     place = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
     return [
         {
@@ -244,7 +245,7 @@ def _calibration(likely: Flags, predicted: Figures) -> list[dict[str, Any]]:
 
 
 def _warnings(examples: Examples, predicted: Figures, percent: int) -> dict[str, Any]:
-    """Return what the rule would do at this probability, with its other settings as they are.
+    """Return the warnings of the rule at this probability, with its other settings unchanged.
 
     The lead over the other rules is counted in turns, over the loops that both saw.
     """
@@ -285,7 +286,7 @@ def _warned(examples: Examples, likely: Flags) -> dict[str, int]:
 
 
 def model_json(model: Model, card: Mapping[str, Any]) -> str:
-    """Write a model with its card; numbers have as many digits as matter."""
+    """Write a model with its card; numbers are rounded to the digits that matter."""
     said = {
         "signs": list(SIGNS),
         "window": model.window,

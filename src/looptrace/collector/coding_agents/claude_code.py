@@ -1,9 +1,9 @@
-"""The session logs of Claude Code, `~/.claude/projects/<folder>/<session>.jsonl`, to rows.
+"""Rows from the session logs of Claude Code, `~/.claude/projects/<folder>/<session>.jsonl`.
 
-The format is not documented; what is read of it was the same in versions 1.0 to 2.1. Each line is a
-message with its content parts: an assistant's texts and `tool_use`, a user's `tool_result` or text.
-One response may be split over several lines with one message id, each with the usage so far.
-Sub-agents ("sidechains") stand in the same file or in files of their own beside it.
+The format is not documented; the fields that are read were the same in versions 1.0 to 2.1. Each
+line is a message with its content parts: an assistant's texts and `tool_use`, a user's
+`tool_result` or text. One response may be split over several lines with one message id, each with
+the usage so far. Sub-agents ("sidechains") are in the same file or in files of their own beside it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from looptrace.collector.otlp.span_rows import SpanRow
 PRODUCT = "claude-code"
 
 _CACHED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-_NO_MODEL = "<synthetic>"  # Of a response that the program wrote itself.
+_NO_MODEL = "<synthetic>"  # The model of a response that the program wrote itself.
 _INTERRUPTED = "[Request interrupted by user"
-# How the result of a call begins that a person did not let run, and what they said of it.
+# The result of a refused call begins like this, and the person's words follow these markers.
 _REJECTED = ("The user doesn't want to proceed with this", "The user doesn't want to take this")
 _SAID = ("the user said:\n", "provided the following reason for the rejection:")
 _ASKING = ("AskUserQuestion", "ExitPlanMode", "exit_plan_mode")  # Tools that a person answers.
-# How texts begin that stand as a user's, but are the program's own.
+# The program writes texts with these beginnings, although the log has them as the user's.
 _OWN_TEXTS = (
     "<local-command-",
     "<bash-stdout>",
@@ -47,7 +47,7 @@ _SHOWN_ID_CHARS = 8
 
 
 def is_line(names: Collection[str]) -> bool:
-    """Recognise a line of such a log by the names of its fields, and the files beside one."""
+    """Return whether these field names are those of a line of such a log, or of one beside it."""
     fields = set(names)
     is_message = "type" in fields and bool(fields & {"sessionId", "leafUuid"})
     is_snapshot = {"type", "messageId", "snapshot"} <= fields
@@ -55,11 +55,11 @@ def is_line(names: Collection[str]) -> bool:
 
 
 class ClaudeCodeLog:
-    """One log while it is read, with a thread for each agent in it."""
+    """The state of reading one log, with a thread for each agent in it."""
 
     def __init__(self) -> None:
         self._threads: dict[tuple[str, str], Thread] = {}
-        self._roots: dict[str, str] = {}  # of the lines of sub-agents that have no id
+        self._roots: dict[str, str] = {}  # by line, for sub-agents that have no id
         self._last_ns = 0
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
@@ -80,7 +80,7 @@ class ClaudeCodeLog:
         return thread.taken()
 
     def rest(self) -> list[SpanRow]:
-        """Return the rows of what is over at the end of the log."""
+        """Return the rows that the end of the log completes."""
         for thread in self._threads.values():
             thread.end()
         return [row for thread in self._threads.values() for row in thread.taken()]
@@ -93,7 +93,7 @@ class ClaudeCodeLog:
         return thread
 
     def _agent_name(self, line: dict[str, Any]) -> str:
-        """Name the agent: a sub-agent by its id, else by the line that its talk began with."""
+        """Return the agent's name; a sub-agent without an id is named after its first line."""
         if not line.get("isSidechain"):
             return PRODUCT
         if line.get("agentId"):
@@ -115,7 +115,7 @@ def _queued(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _respond(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: int) -> None:
-    """Take the parts of a response that a line holds."""
+    """Add the parts of a response from a line."""
     key = str(message.get("id") or line.get("uuid"))
     model = message.get("model")
     parts = _parts(message)
@@ -143,7 +143,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def _hear(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: int) -> None:
-    """Take the results of calls that a line holds, or else what a person says in it."""
+    """Add the results of calls from a line, or else the words of a person."""
     parts = _parts(message)
     results = [part for part in parts if part.get("type") == "tool_result"]
     for part in results:
@@ -159,7 +159,7 @@ def _hear(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: 
 
 
 def _rejection(result: str) -> Word | None:
-    """Return what a person said who did not let a call run; None where it ran."""
+    """Return the words with which a person refused a call; None where it ran."""
     if not result.startswith(_REJECTED):
         return None
     said = next((result.partition(mark)[2].strip() for mark in _SAID if mark in result), "")
@@ -167,7 +167,7 @@ def _rejection(result: str) -> Word | None:
 
 
 def _word(line: dict[str, Any], text: str) -> Word | None:
-    """Return what a person said or did in a line; None where the program wrote it."""
+    """Return a person's words or decision from a line; None where the program wrote it."""
     origin = line.get("origin")
     by_person = not isinstance(origin, dict) or origin.get("kind", "human") == "human"
     if not text or not by_person or any(line.get(name) for name in _OWN_LINES):
@@ -193,6 +193,6 @@ def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _text(parts: list[Any]) -> str:
-    """Join the texts of parts; of a picture or a file only its kind is said."""
+    """Join the texts of parts; a picture or a file is represented by its kind."""
     dicts = (part for part in parts if isinstance(part, dict))
     return "\n".join(str(part.get("text", f"<{part.get('type')}>")) for part in dicts).strip()

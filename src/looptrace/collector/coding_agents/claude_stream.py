@@ -1,7 +1,6 @@
-"""What `claude -p --output-format stream-json` prints, to rows.
+"""Rows from the output of `claude -p --output-format stream-json`.
 
-Its lines are those of the log under other names. Where they have no times they are put STEP_NS
-apart.
+Its lines are those of the log under other names. Lines without times are placed STEP_NS apart.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ STEP_NS = 1_000_000
 
 
 def is_line(names: Collection[str]) -> bool:
-    """Recognise such a line by the names of its fields."""
+    """Return whether these field names are those of such a line."""
     fields = set(names)
     return {"type", "session_id"} <= fields and bool(fields & {"message", "subtype"})
 
 
 class ClaudeStream:
-    """One such stream while it is read."""
+    """The state of reading one such stream."""
 
     def __init__(self) -> None:
         self._log = ClaudeCodeLog()
@@ -43,5 +42,5 @@ class ClaudeStream:
         return self._log.read(named)
 
     def rest(self) -> list[SpanRow]:
-        """Return the rows of what is over at the end of the stream."""
+        """Return the rows that the end of the stream completes."""
         return self._log.rest()

@@ -1,8 +1,8 @@
-"""The session logs of Codex, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`, to rows.
+"""Rows from the session logs of Codex, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
 
-Since 0.32 each line is `{timestamp, type, payload}`: what the model was given and gave
-(`response_item`), and beside it what the screen showed (`event_msg`), of which only a person's
-messages, interruptions and the tokens are read. Before, a line was the bare item, without a time.
+Since 0.32 each line is `{timestamp, type, payload}`: the input and output of the model
+(`response_item`), and the contents of the screen (`event_msg`), of which only a person's messages,
+interruptions and the tokens are read. Before, a line was the bare item, without a time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from looptrace.collector.coding_agents.session_spans import (
 from looptrace.collector.otlp.span_rows import SpanRow
 
 PRODUCT = "codex"
-# How far apart the lines of a log without times are put.
+# The distance between lines in a log without times.
 STEP_NS = 1_000_000
 
-# What is written above the output of a command; its times differ with every run.
+# The header above the output of a command; its times differ with every run.
 _HEADER_LINE = (
     r"(?:Exit code: -?\d+|Process exited with code -?\d+|Process running with session ID \d+"
     r"|Chunk ID: \S*|Wall time: [\d.]+ seconds|(?:Original token count|Total output lines): \d+)"
@@ -40,7 +40,7 @@ _REJECTED = re.compile(
     r"(?:exec command |patch )?(?:rejected|denied) by (?:the )?user", re.IGNORECASE
 )
 _ABORTED = re.compile(r"(?:command was )?aborted by (?:the )?user", re.IGNORECASE)
-# Texts that stand as a user's, but are the program's own.
+# The program writes these texts, although the log has them as the user's.
 _OWN_TEXT = re.compile(
     r"\s*(?:<([A-Za-z][\w -]*)>.*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL
 )
@@ -51,14 +51,14 @@ _SHOWN_ID_CHARS = 8
 
 
 def is_line(names: Collection[str]) -> bool:
-    """Recognise a line of such a log by the names of its fields; before 0.32 the first one."""
+    """Return whether a line of such a log has these field names; before 0.32, the first one."""
     fields = set(names)
     is_old = {"id", "timestamp", "instructions"} <= fields
     return is_old or {"timestamp", "type", "payload"} <= fields
 
 
 class CodexLog:
-    """One log while it is read: the thread of its agent."""
+    """The state of reading one log: the thread of its agent."""
 
     def __init__(self) -> None:
         self._thread = Thread(Agent(PRODUCT, "", PRODUCT))
@@ -67,7 +67,7 @@ class CodexLog:
         self._model: str | None = None
         self._last_ns = 0
         self._items = 0
-        self._response = ""  # key of the response that came last
+        self._response = ""  # key of the last response
         self._is_over = True  # that response
         self._prompt: str | None = None  # a person's message that may come a second time
 
@@ -91,12 +91,12 @@ class CodexLog:
         return self._thread.taken()
 
     def rest(self) -> list[SpanRow]:
-        """Return the rows of what is over at the end of the log."""
+        """Return the rows that the end of the log completes."""
         self._thread.end()
         return self._thread.taken()
 
     def _begin(self, meta: dict[str, Any]) -> None:
-        """Read whose session it is; a log that goes on from another repeats that one's header."""
+        """Read the session's id and agent; a log that continues another repeats its header."""
         if self._has_header or "id" not in meta:
             return
         self._has_header = True
@@ -157,7 +157,7 @@ class CodexLog:
                 self._thread.uses(self._response, tokens)
 
     def _hear(self, word: Word) -> None:
-        """Take a person's word, which the log may write as an item and as an event."""
+        """Add a person's message, which the log may have twice: as an item and as an event."""
         text = word.text.strip() if word.text else word.decision
         if self._is_sub_agent or text == self._prompt:
             return
@@ -165,7 +165,7 @@ class CodexLog:
         self._thread.hears(str(self._items), self._last_ns, word)
 
     def _key(self) -> str:
-        """Name the response that an item is of: items without a result in between are of one."""
+        """Return the key of an item's response; items without a result in between share one."""
         if self._is_over:
             self._response = str(self._items)
         self._is_over, self._prompt = False, None
@@ -173,14 +173,14 @@ class CodexLog:
 
 
 def _verdict(output: str) -> Word | None:
-    """Return what a person decided who did not let a call run, or run on."""
+    """Return the decision of a person who refused or interrupted a call."""
     if _REJECTED.match(output):
         return Word(REJECTED)
     return Word(INTERRUPTED) if _ABORTED.match(output) else None
 
 
 def outcome_of(output: Any) -> tuple[str | None, bool | None]:
-    """Return what a call gave back, without what is written above it, and whether it failed."""
+    """Return the output of a call without its header, and whether the call failed."""
     value = parsed(output)
     failed = None
     if isinstance(value, dict) and ("output" in value or "content" in value):
@@ -197,12 +197,12 @@ def outcome_of(output: Any) -> tuple[str | None, bool | None]:
     code = _EXIT_CODE.search(header[0])
     failed = int(code[1]) != 0 if code else failed
     text = text[header.end() :]
-    # Of a process that runs on and has printed nothing since, nothing was learned.
+    # A process that runs on and has printed nothing since tells nothing new.
     return text if text or _RUNS_ON not in header[0] else None, failed
 
 
 def _text(content: Any) -> str:
-    """Join the texts of a content; of a picture only its kind is said."""
+    """Join the texts of a content; a picture is represented by its kind."""
     if not isinstance(content, list):
         return "" if content is None else str(content)
     parts = (part for part in content if isinstance(part, dict))

@@ -1,6 +1,6 @@
-"""What `codex exec --json` prints, to rows: items as they are completed, without times.
+"""Rows from the output of `codex exec --json`: items as they are completed, without times.
 
-Items are put STEP_NS apart, as the lines of an old log are.
+Items are placed STEP_NS apart, like the lines of an old log.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ _SESSION = "thread.started"
 _DONE = "item.completed"
 _TURN = "turn.completed"
 _FAILED = ("turn.failed", "error")
-# Fields of an item that say what came of it, and not what was asked for.
+# The fields of an item that hold its result, and not the request.
 _OUTPUTS = ("aggregated_output", "result", "error")
 _RESULTS = (*_OUTPUTS, "exit_code", "status")
 _ABOUT = ("id", "type", "item_type")
-# What the tools of these items are called in a session's log.
+# The names of these items' tools in a session's log.
 _TOOLS = {"command_execution": "shell", "file_change": "apply_patch"}
 _TEXTS = ("agent_message", "assistant_message")
 _UNSEEN = ("reasoning", "todo_list", "error")
 
 
 def is_line(names: Collection[str]) -> bool:
-    """Recognise such a line by the names of its fields; the first is that of the thread."""
+    """Return whether these field names are those of the first line, which names the thread."""
     return {"type", "thread_id"} == set(names)
 
 
 class CodexEvents:
-    """One such stream while it is read."""
+    """The state of reading one such stream."""
 
     def __init__(self) -> None:
         self._thread = Thread(Agent(PRODUCT, "", PRODUCT))
         self._at_ns = 0
-        self._response = ""  # key of the response that came last
-        self._is_over = True  # that response: a call of it has its result
+        self._response = ""  # key of the last response
+        self._is_over = True  # whether a call of that response has its result
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Return the rows that a line completes."""
@@ -60,7 +60,7 @@ class CodexEvents:
         return self._thread.taken()
 
     def rest(self) -> list[SpanRow]:
-        """Return the rows of what is over at the end of the stream."""
+        """Return the rows that the end of the stream completes."""
         self._thread.end()
         return self._thread.taken()
 

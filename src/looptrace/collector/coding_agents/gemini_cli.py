@@ -1,4 +1,4 @@
-"""The recorded chats of Gemini CLI, `~/.gemini/tmp/*/chats/session-*.json`, to rows."""
+"""Rows from the recorded chats of Gemini CLI, `~/.gemini/tmp/*/chats/session-*.json`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FAILED = {"error": True, "success": False}
 
 
 def is_chat(names: Collection[str]) -> bool:
-    """Recognise a chat by the names of its fields."""
+    """Return whether these field names are those of a chat."""
     return {"sessionId", "messages", "startTime"} <= set(names)
 
 
 class GeminiChat:
-    """One chat, which is a record of its own."""
+    """A reader of chats, of which each is one record."""
 
     def read(self, record: dict[str, Any]) -> list[SpanRow]:
         """Return the rows of a chat. Raises BadSpanError for a bad time."""
@@ -32,7 +32,7 @@ class GeminiChat:
         return thread.taken()
 
     def rest(self) -> list[SpanRow]:
-        """Return nothing: a chat is whole."""
+        """Return nothing, because each chat is complete."""
         return []
 
 
@@ -59,7 +59,7 @@ def _read(thread: Thread, message: dict[str, Any], at_ns: int) -> None:
 
 
 def _result(result: object) -> str | None:
-    """Return what a function responded, of a list of parts as the API has them."""
+    """Return the response of a function from a list of parts in the form of the API."""
     parts = result if isinstance(result, list) else [result]
     responses = [
         part["functionResponse"].get("response")

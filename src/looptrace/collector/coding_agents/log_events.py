@@ -1,8 +1,9 @@
-"""The log events in which Claude Code, Codex and Gemini CLI tell what they do, to rows.
+"""Rows from the log events of Claude Code, Codex and Gemini CLI.
 
-They write no spans, or spans without content; `claude_code.tool_result`, `codex.tool_result` and
-`gemini_cli.tool_call` are a tool call each. Each event is read alone, because they come in any
-order and in any number of requests. How much they hold is for the agent's own settings to say.
+These agents write no spans, or spans without content; `claude_code.tool_result`,
+`codex.tool_result` and `gemini_cli.tool_call` are a tool call each. Each event is read alone,
+because they come in any order and in any number of requests. The agent's own settings decide how
+much content they hold.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from looptrace.collector.otlp.span_rows import SpanRow
 
 NS_PER_MS = 1_000_000
 HTTP_ERROR_MIN = 400
-DIGITS_MAX = 18  # What fits 64 bits; Python refuses to read some thousands of digits.
+DIGITS_MAX = 18  # The digits that fit 64 bits; Python refuses to read some thousands of them.
 
 _PRODUCTS = {"claude_code": "claude-code", "codex": "codex", "gemini_cli": "gemini-cli"}
 _SESSION = ("session.id", "conversation.id")
@@ -57,42 +58,42 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An agent's event: whose it is, when it ended, and what it says."""
+    """An agent's event: its agent, its end, and its attributes."""
 
     agent: Agent
     at_ns: int
     attributes: Mapping[str, Any]
 
     def first(self, names: tuple[str, ...]) -> Any:
-        """Return the first of some attributes that is there and says something."""
+        """Return the first of some attributes that is there and not empty."""
         return _first(self.attributes, names)
 
     def number(self, names: tuple[str, ...]) -> int | None:
-        """Return a number, which some agents write as text."""
+        """Return an attribute as a number, which some agents write as text."""
         return _number(self.first(names))
 
     @property
     def start_ns(self) -> int:
-        """When what the event tells of began."""
+        """The start of the operation that the event reports."""
         return self.at_ns - (self.number(("duration_ms",)) or 0) * NS_PER_MS
 
     @property
     def key(self) -> str:
-        """What tells the event from others of its kind; the same when it is sent again."""
+        """The identity of the event among others of its kind; the same when it is sent again."""
         return f"{self.at_ns} {self.first(_CALL_ID)} {self.first(_ARGUMENTS)}"
 
     @property
     def is_refused(self) -> bool:
-        """Whether a person did not let the call run."""
+        """Whether a person refused the call."""
         decision = str(self.first(("decision", "decision_type"))).lower()
         source = str(self.first(("source", "decision_source")) or "user").lower()
         return decision.startswith(_REFUSALS) and source.startswith("user")
 
 
 def event_row(record: LogRecord) -> SpanRow | None:
-    """Return the row of an agent's event; None of any other log record.
+    """Return the row of an agent's event; None for any other log record.
 
-    Raises BadSpanError where its time cannot be.
+    Raises BadSpanError for an impossible time.
     """
     name = _name(record)
     attributes = record.attributes
@@ -116,20 +117,20 @@ def _first(attributes: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _number(value: Any) -> int | None:
-    """Return a number, also one in text; None of anything else, or where it is absurd."""
+    """Return a number, also one in text; None for anything else, or for an absurd one."""
     text = str(value) if isinstance(value, int | str) else ""
     return int(text) if len(text) <= DIGITS_MAX and text.isdecimal() else None
 
 
 def _name(record: LogRecord) -> str | None:
-    """Return the full name of an agent's event, whichever field holds it; None of any other."""
+    """Return the full name of an agent's event, whichever field holds it; None for any other."""
     short = record.attributes.get("event.name")
     names = (record.event_name, short, record.body)
     return next((name for name in names if isinstance(name, str) and name in _READERS), None)
 
 
 def _time_ns(record: LogRecord) -> int:
-    """Return the time of an event; of some in one millisecond their numbers give the order."""
+    """Return the time of an event; events of one millisecond are ordered by their numbers."""
     stamp = time_ns_of(record.attributes.get("event.timestamp"))
     time_ns = record.time_ns or stamp or record.observed_ns
     number = _number(record.attributes.get("event.sequence"))
@@ -168,7 +169,7 @@ def _prompt(event: _Event) -> SpanRow:
 
 
 def _decision(event: _Event) -> SpanRow | None:
-    """Return what a person decided of a call, where it was not let run."""
+    """Return a person's decision on a call that was refused."""
     if not event.is_refused:
         return None
     return person_row(event.agent, event.key, event.at_ns, Word(REJECTED))
@@ -203,7 +204,7 @@ def _error(event: _Event) -> SpanRow:
 
 
 def _part(event: _Event) -> SpanRow | None:
-    """Return the row of a response of Codex, whose last part alone tells the tokens."""
+    """Return the row of a response of Codex, of which only the last part has the tokens."""
     return None if event.number(_OUTPUT_TOKENS) is None else _response(event)
 
 

@@ -1,4 +1,4 @@
-"""The events of OpenHands, to rows: those of a session's folder, or of its API.
+"""Rows from the events of OpenHands, from a session's folder or from its API.
 
 Until version 1 an event has an `action` or an `observation` by name, and an observation the id of
 the action that caused it; since then it has a `kind`, and calls have the ids of the model.
@@ -18,19 +18,19 @@ STEP_NS = 1_000_000
 
 _PERSON = "user"
 _ERRORS = ("error", "AgentErrorEvent", "ConversationErrorEvent")
-# What an agent does that is no call of a tool.
+# The actions of an agent that are not calls of a tool.
 _TALK = ("message", "think", "system", "recall", "change_agent_state", "condensation", "finish")
 
 
 def is_event(names: Collection[str]) -> bool:
-    """Recognise an event by the names of its fields."""
+    """Return whether these field names are those of an event."""
     fields = set(names)
     old = {"id", "timestamp", "source"} <= fields and bool(fields & {"action", "observation"})
     return old or {"id", "timestamp", "source", "kind"} <= fields
 
 
 class OpenHandsEvents:
-    """The events of one session while they are read."""
+    """The state of reading the events of one session."""
 
     def __init__(self) -> None:
         self._thread: Thread | None = None
@@ -39,14 +39,14 @@ class OpenHandsEvents:
     def read(self, event: dict[str, Any]) -> list[SpanRow]:
         """Return the rows that an event completes."""
         self._last_ns = time_ns_of(event.get("timestamp")) or self._last_ns + STEP_NS
-        if self._thread is None:  # Events do not say whose they are.
+        if self._thread is None:  # Events do not name their session.
             first = f"{event['id']} {event['timestamp']}"
             self._thread = Thread(Agent(PRODUCT, "", PRODUCT, trace=first))
         self._read(self._thread, event)
         return self._thread.taken()
 
     def rest(self) -> list[SpanRow]:
-        """Return the rows of what is over at the end of the session."""
+        """Return the rows that the end of the session completes."""
         if self._thread is None:
             return []
         self._thread.end()

@@ -1,8 +1,8 @@
-"""OTLP log records to rows of the span table: those in which a coding agent tells what it does.
+"""Rows of the span table from OTLP log records: those in which a coding agent reports its work.
 
 `decode_json` and `decode_proto` take an ExportLogsServiceRequest, the body of a POST to `/v1/logs`
-or a line of a file, and raise nothing. A request that cannot be decoded is one problem, a record
-whose time cannot be is another; records of anything else are passed over.
+or a line of a file, and raise nothing. A request that cannot be decoded is one problem, and so is a
+record with an impossible time. All other records are ignored.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def decode_json(data: bytes, where: str = REQUEST) -> DecodedSpans:
 def _whole_request(data: bytes) -> LogsRequest:
     try:
         return _decode_request(data)
-    except DATA_ERRORS:  # Few requests need what follows.
+    except DATA_ERRORS:  # Few requests get here.
         return _decode_request(with_whole_escapes(data))
 
 

@@ -1,6 +1,6 @@
-"""Rows of the span table for what a coding agent writes of its sessions, in GenAI attributes.
+"""Rows of the span table from the records of a coding agent's session, with GenAI attributes.
 
-Such an agent has no spans, so ids are made here: the same session, read again, gives the same ones.
+Such an agent has no spans, so ids are made here: reading the same session again makes the same ids.
 A person's message is the event that `intervened` records, on a span of its own or on a call's.
 """
 
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 from looptrace import semconv
 from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, SpanRow, span_row
 
-# What a person does besides writing.
+# The decisions of a person, beside messages.
 INTERRUPTED, REJECTED, ANSWERED = "interrupted", "rejected", "answered"
 
 _TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
 
 
 class Word(NamedTuple):
-    """What a person said or did: a decision, a text, or both."""
+    """An act of a person: a decision, a text, or both."""
 
     decision: str | None = None
     text: str | None = None
@@ -39,9 +39,9 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent of a session. `trace` names the part of the session that is one trace.
+    """An agent of a session; `trace` names the part of the session that is one trace.
 
-    Where a session has no name, `trace` must tell it from others.
+    Where a session has no name, `trace` must distinguish it from others.
     """
 
     product: str  # the service's name, as in "claude-code"
@@ -72,7 +72,7 @@ def tool_row(
     error_type: str | None = None,
     word: Word | None = None,
 ) -> SpanRow:
-    """Return the row of a tool call; `word` is what a person said instead of letting it run."""
+    """Return the row of a tool call; `word` is the refusal of a person, if there was one."""
     attributes = {
         semconv.GEN_AI_OPERATION_NAME: "execute_tool",
         semconv.GEN_AI_TOOL_NAME: tool,
@@ -99,9 +99,9 @@ def model_row(
     failed: bool = False,
     error: str = "",
 ) -> SpanRow:
-    """Return the row of a response: the parts of its `answer`, None where the log does not say.
+    """Return the row of a response with the parts of its `answer`, None where the log has none.
 
-    `given` are messages. A response that never came is one that failed.
+    `given` are messages. A response that never came has failed.
     """
     said = None if answer is None else [{"role": "assistant", "parts": list(answer)}]
     attributes = {
@@ -117,7 +117,7 @@ def model_row(
 
 
 def person_row(agent: Agent, key: str, at_ns: int, word: Word) -> SpanRow:
-    """Return the row of what a person said or did."""
+    """Return the row of an act of a person."""
     return _row(agent, key, "person", at_ns, at_ns, {}, word=word)
 
 
@@ -164,7 +164,7 @@ def _hex_id(size: int, *parts: str) -> str:
 
 @dataclass(slots=True)
 class _Response:
-    """A response while its parts come in; it was given what came since the one before."""
+    """A response while its parts arrive; its input is what arrived since the one before."""
 
     key: str
     start_ns: int
@@ -182,9 +182,9 @@ class _Call(NamedTuple):
 
 
 class Thread:
-    """What one agent of a session said, asked for and was told, while its log is read.
+    """The responses, calls and results of one agent of a session, while its log is read.
 
-    A call becomes a row when its result comes in, and a response when it is over, because logs
+    A call becomes a row when its result arrives, and a response when it is complete, because logs
     write its parts one by one.
     """
 
@@ -197,7 +197,7 @@ class Thread:
         self._heard_ns: int | None = None
 
     def says(self, key: str, at_ns: int, text: str, model: str | None) -> None:
-        """Take a text of the response that `key` names."""
+        """Add a text of the response that `key` names."""
         self._part(key, at_ns, model, {"type": "text", "content": text})
 
     def calls(
@@ -209,26 +209,26 @@ class Thread:
         arguments: Any,
         model: str | None,
     ) -> None:
-        """Take a call that the response asks for; without an id its result is never known."""
+        """Add a call that the response asks for; a call without an id gets no result."""
         part = {"type": "tool_call", "id": call_id, "name": tool, "arguments": arguments}
         self._part(key, at_ns, model, part)
         if call_id is not None:
             self._calls[call_id] = _Call(tool, arguments, at_ns)
 
     def uses(self, key: str, usage: Usage) -> None:
-        """Take the tokens of the response that `key` names, unless it is over."""
+        """Add the tokens of the response that `key` names, unless it is complete."""
         if self._response is not None and self._response.key == key:
             self._response.usage = usage
 
     def tool_of(self, call_id: str) -> str | None:
-        """Name the tool of a call that has no result yet."""
+        """Return the tool of a call that has no result yet."""
         call = self._calls.get(call_id)
         return call.tool if call else None
 
     def gets(
         self, call_id: str, at_ns: int, result: str | None, failed: bool | None, word: Word | None
     ) -> None:
-        """Take the result of a call; of a call that is not in the log nothing is known."""
+        """Add the result of a call; the results of calls that are not in the log are ignored."""
         call = self._calls.pop(call_id, None)
         if call is None:
             return
@@ -252,20 +252,20 @@ class Thread:
         self._heard_ns = at_ns
 
     def hears(self, key: str, at_ns: int, word: Word) -> None:
-        """Take what a person said or did, which ends the response before."""
+        """Add an act of a person, which ends the response before."""
         self.close()
         self._rows.append(person_row(self.agent, key, at_ns, word))
         self._given, self._heard_ns = [], at_ns
 
     def fails(self, key: str, at_ns: int, error: str, model: str | None) -> None:
-        """Take a response that never came."""
+        """Add a response that never came."""
         self.close()
         self._rows.append(
             model_row(self.agent, key, at_ns, at_ns, model=model, failed=True, error=error)
         )
 
     def close(self) -> None:
-        """End the response that came last."""
+        """End the last response."""
         done, self._response = self._response, None
         if done is None:
             return
@@ -281,7 +281,7 @@ class Thread:
                 usage=done.usage,
             )
         )
-        # Where an agent talks on without a call, what it said before is what it goes on from.
+        # An agent that goes on without a call has its own last text as input.
         if all(part["type"] == "text" for part in done.parts):
             self._given.insert(0, {"role": "assistant", "parts": done.parts})
 
@@ -292,7 +292,7 @@ class Thread:
             self.close()
 
     def taken(self) -> list[SpanRow]:
-        """Return the rows that came about since they were last taken."""
+        """Return the rows that were completed since the last call."""
         rows, self._rows = self._rows, []
         return rows
 
@@ -302,6 +302,6 @@ class Thread:
             start_ns = at_ns if self._heard_ns is None else min(self._heard_ns, at_ns)
             self._response = _Response(key, start_ns, at_ns, self._given, model)
             self._given = []
-        if not self._given:  # What comes after a result is no later than what asked for it.
+        if not self._given:  # A result is not earlier than the response that asked for it.
             self._response.end_ns = at_ns
         self._response.parts.append(part)

@@ -1,7 +1,7 @@
-"""The trajectories of SWE-agent (`.traj`) and mini-swe-agent (`.traj.json`), to rows.
+"""Rows from the trajectories of SWE-agent (`.traj`) and mini-swe-agent (`.traj.json`).
 
-A step is a response with one command, and what the command printed. Times are not written; steps
-follow one another by the time that their commands took, or by STEP_NS.
+A step is a response with one command, and the output of the command. Trajectories have no times;
+steps follow one another by the duration of their commands, or by STEP_NS.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OUTPUT = re.compile(
 
 
 class Step(NamedTuple):
-    """A response, the command that it asked for, and what came of it."""
+    """A response, the command that it asked for, and the result."""
 
     text: str
     command: str | None
@@ -38,19 +38,19 @@ class Step(NamedTuple):
 
 
 def is_trajectory(names: Collection[str]) -> bool:
-    """Recognise a trajectory by the names of its fields."""
+    """Return whether these field names are those of a trajectory."""
     fields = set(names)
     return {"trajectory", "info"} <= fields or {"messages", "info", "trajectory_format"} <= fields
 
 
 class Trajectory:
-    """One trajectory, which is a record of its own."""
+    """A reader of trajectories, of which each is one record."""
 
     def read(self, record: dict[str, Any]) -> list[SpanRow]:
         """Return the rows of a trajectory."""
         is_mini = "trajectory" not in record
         product = MINI if is_mini else PRODUCT
-        # A trajectory does not say whose it is, and is told from others by what happened in it.
+        # A trajectory has no id, and its content distinguishes it from others.
         trace = digest(canonical(record["messages" if is_mini else "trajectory"]))
         thread = Thread(Agent(product, "", product, trace))
         model = _model(record)
@@ -69,7 +69,7 @@ class Trajectory:
         return thread.taken()
 
     def rest(self) -> list[SpanRow]:
-        """Return nothing: a trajectory is whole."""
+        """Return nothing, because each trajectory is complete."""
         return []
 
 

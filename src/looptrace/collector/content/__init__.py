@@ -1,1 +1,1 @@
-"""How much of a span's content is stored."""
+"""The policy for the content of stored spans."""

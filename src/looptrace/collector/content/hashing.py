@@ -1,11 +1,11 @@
-"""Spans without any content: what turns are made of, with a keyed hash for every text.
+"""Spans without any content: the fields that turns need, with a keyed hash for every text.
 
-Nothing of a span is kept but what is listed here, so that what is new or unknown stays out: ids,
-names, kinds, times, token counts and figures as they are, and calls, results, errors and messages
-as hashes. It is written as the GenAI conventions have it, whatever dialect the span spoke.
+Only the fields listed here are kept, so that new or unknown ones stay out: ids, names, kinds,
+times, token counts and figures as they are, and calls, results, errors and messages as hashes. They
+are written in the GenAI conventions, whatever the dialect of the span.
 
-A text is hashed as it is compared: the arguments of a call as they are, value by value, and what
-comes out of calls without its volatile parts.
+A text is hashed in the form in which it is compared: the arguments of a call as they are, value by
+value, and the results of calls without their volatile parts.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from looptrace.analyzer.text.errors import says_nothing
 from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.content.keyed_hashes import hash_of, masked_texts
 
-# How a text is compared: as it is, or without volatile parts, of which an error has more.
+# The forms in which texts are compared: as they are, or without volatile parts, of which an error
+# has more.
 HashedForm = Literal["exact", "result", "error"]
 Hash = Callable[[HashedForm, str], str]
 
 _COLUMNS = ("name", "status", "status_message", "attributes", "events")
 _OPERATIONS = {"tool": "execute_tool", "model": "chat", "agent": "invoke_agent"}
 _NAME_KEYS = {"tool": semconv.GEN_AI_TOOL_NAME, "model": semconv.GEN_AI_REQUEST_MODEL}
-# What is no name is content: sentences do not look so.
+# Anything that is not a name is content; sentences do not match this.
 _NAME = re.compile(r"[\w.:/@$-]{1,128}")
 _TYPE = re.compile(ERROR_TYPE)
 _FAILURES = (re.compile(FAILURE_HEAD), re.compile(FAILURE_EXIT))
 _DEPTH_MAX = 20
-# What is added to a type of error so that it tells the kind of failure that its text told.
+# The suffixes that keep the kind of a failure, known from its text, in the type of error.
 _KIND_WORDS = {"network": "connection", "dependency": "importerror", "logic": "assert"}
 
 
@@ -77,7 +78,7 @@ def _with_kinds(fields: list[SpanFields]) -> list[SpanFields]:
         _told(span) if span.kind == "tool" and has_failed else None
         for span, has_failed in zip(fields, failed, strict=True)
     ]
-    *kinds, _ = ERROR_KINDS  # The last one only says that there was an error.
+    *kinds, _ = ERROR_KINDS  # The last kind only says that there was an error.
     text = pl.col("message")
     fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in kinds]
     kinds_found = pl.DataFrame({"message": message}, schema={"message": pl.String}).select(
@@ -90,7 +91,7 @@ def _with_kinds(fields: list[SpanFields]) -> list[SpanFields]:
 
 
 def _told(span: SpanFields) -> str | None:
-    """Return what tells the kind of a failure; None where its type does so already."""
+    """Return the suffix for the kind of a failure; None where its type already says the kind."""
     *kinds, _ = ERROR_KINDS
     if span.error_type and any(re.search(pattern, span.error_type) for _, pattern in kinds):
         return None
@@ -103,7 +104,7 @@ def _typed(span: SpanFields, kind: str) -> str:
 
 
 def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None, str, str]:
-    """Return the parts of a span that are written: name, status, message, attributes, events."""
+    """Return the written parts of a span: name, status, message, attributes, events."""
     failed = span.failed or (None if span.failed is False else _reads_failed(span.result))
     error = None if span.error is None else texts("error", span.error)
     return (
@@ -143,7 +144,7 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
 
 
 def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:
-    """Return recorded progress; files, dependencies and code are one count, which loses nothing."""
+    """Return recorded progress; files, dependencies and code become one count, without loss."""
     for name in ("tests_failed", "tests_total", "coverage"):
         yield f"{semconv.PROGRESS_PREFIX}{name}", getattr(figures, name)
     yield f"{semconv.PROGRESS_PREFIX}files_created", figures.markers
@@ -198,7 +199,7 @@ def _text(message: Message, form: HashedForm, texts: Hash) -> Iterable[dict[str,
     elif message.text:
         yield {"type": "text", "content": texts(form, message.text)}
     elif not (message.silent or message.calls or message.results):
-        yield {"type": "text"}  # Without parts it would show that nothing was said.
+        yield {"type": "text"}  # A message without parts would show that it was empty.
 
 
 def _call(call: ToolCall, texts: Hash) -> dict[str, Any]:
@@ -219,7 +220,7 @@ def _arguments(arguments: str | None, texts: Hash) -> object:
 
 
 def _value(value: Any, texts: Hash, depth: int = 0) -> Any:
-    """Hash each value on its own; names of arguments stay, and what has no content."""
+    """Hash each value on its own; the names of arguments, and values without content, stay."""
     if value is None or isinstance(value, bool) or value in ("", [], {}):
         return value
     if isinstance(value, dict) and depth < _DEPTH_MAX:
@@ -242,7 +243,7 @@ def _named(name: str | None, texts: Hash) -> str | None:
 
 
 def _reads_failed(result: str | None) -> bool | None:
-    """Return whether a result says that its call failed, which its hash does not; None if not."""
+    """Return True if a result says that its call failed, because its hash does not; else None."""
     failed = result is not None and any(failure.search(result) for failure in _FAILURES)
     return True if failed else None
 

@@ -1,4 +1,4 @@
-"""Keyed hashes of texts: what texts are compared by where they are not kept themselves."""
+"""Keyed hashes of texts, which are compared where the texts themselves are not kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from looptrace.analyzer.text.digests import digest
 
 _WORD_DIGEST_BYTES = 8
 _EXACT_DIGEST_BYTES = 6
-# Letters alone are taken neither for a time nor for an id.
+# Letters alone look like neither a time nor an id.
 _AS_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 
@@ -23,7 +23,7 @@ def hash_of(text: str, key: bytes) -> str:
 
 
 def exact_of(text: str, key: bytes) -> str:
-    """Return `exact:...`, which is masked where volatile parts of a text are."""
+    """Return `exact:...`, which is masked wherever volatile parts of a text are."""
     return f"exact:{digest(text, key=key, size_bytes=_EXACT_DIGEST_BYTES)}"
 
 

@@ -1,10 +1,10 @@
-"""What of the agents' words is written: all, all but secrets, or nothing but keyed hashes.
+"""The policy for the content of spans: all of it, all but secrets, or only keyed hashes.
 
-A policy is applied to spans before anything is written. `full` changes nothing. `redacted` takes
-secrets out (`redaction`) and cuts long texts. `hashes` keeps what `content_hashes` lists.
+A policy is applied to spans before anything is written. `full` changes nothing. `redacted` replaces
+secrets (`redaction`) and cuts long texts. `hashes` keeps what `hashing` lists.
 
-The key of the hashes lies in the store, for its owner alone: without it nobody can tell from a hash
-what was said, nor try out guesses.
+The key of the hashes is in the store, for its owner alone: without it nobody can read a text from a
+hash, or try out guesses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from looptrace.collector.content.redaction import redact_texts
 Content = Literal["full", "redacted", "hashes"]
 CONTENTS: tuple[Content, ...] = get_args(Content)
 
-# A longer text is cut, and so is what is still longer when all texts in it are.
+# Longer texts are cut, and so is a value that is still longer after all texts in it were cut.
 TEXT_BYTES_MAX = 2_048
 VALUE_CHARS_MAX = 262_144
 
@@ -31,14 +31,14 @@ _JSON = ("attributes", "events", "links")
 _PLAIN = ("name", "status_message", "service", "scope", "parent_span_id")
 _LONG = ("attributes", "events", "status_message")
 _JSON_DEPTH_MAX = 4
-# What is left of a cut text at each end, so that with the mark between them it is not too long.
+# The length of each end of a cut text; with the mark between them they are not too long.
 _END_BYTES = 960
 
 
 def with_content(spans: pl.DataFrame, content: Content, key: bytes) -> pl.DataFrame:
-    """Return spans (`SPAN_SCHEMA`) with as much of their content as the policy leaves.
+    """Return spans (`SPAN_SCHEMA`) with the content that the policy allows.
 
-    The same span becomes the same again, and texts that are compared as equal stay equal.
+    Equal spans stay equal, and so do texts that compare as equal.
     """
     if content == "full" or spans.is_empty():
         return spans
@@ -47,7 +47,7 @@ def with_content(spans: pl.DataFrame, content: Content, key: bytes) -> pl.DataFr
 
 
 def _redacted(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
-    """Redact all columns in one go; plain texts as JSON strings, for which the patterns are."""
+    """Redact all columns in one pass; plain texts as JSON strings, which the patterns expect."""
     columns = [*(spans[name] for name in _JSON), *(_quoted(spans[name]) for name in _PLAIN)]
     given = pl.concat(columns)
     done = redact_texts(given, key)
@@ -72,14 +72,15 @@ def _unquoted(texts: pl.Series) -> pl.Series:
 
 
 def _cut(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
-    """Cut the long texts of spans, in whatever JSON they lie.
+    """Cut the long texts of spans, in any nesting of JSON.
 
-    What is left of a text has its volatile parts masked, and a hash of the whole. So two results
-    compare as they did before, and two calls do as well, by the exact hash.
+    The rest of a text has its volatile parts masked, and a hash of the whole. So two results
+    compare as before, and so do two calls, by the exact hash.
     """
     long = {name: (spans[name].str.len_bytes() > TEXT_BYTES_MAX).arg_true() for name in _LONG}
     given = {name: [_read(name, text) for text in spans[name].gather(long[name])] for name in _LONG}
-    # Most values are long by many short texts: they are done when no text of theirs is cut.
+    # Most values are long because of many short texts: these are done when none of their texts is
+    # cut.
     done = {name: list(map(_tried, values)) for name, values in given.items()}
     long_texts = {text for values in done.values() for _, found in values for text in found}
     cut = {text: _ends(text, whole, key) for text, whole in masked_texts(long_texts).items()}
@@ -97,7 +98,7 @@ def _cut(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
 
 
 def _tried(value: Any) -> tuple[Any, list[str]]:
-    """Return a value as it is when its long texts are empty, and these."""
+    """Return a value with its long texts emptied, and these texts."""
     found: list[str] = []
 
     def note(text: str) -> str:
@@ -116,7 +117,7 @@ def _written(column: str, value: Any) -> str:
 
 
 def _shortened(value: Any, cut: Callable[[str], str], depth: int = 0) -> Any:
-    """Return a value with each of its long texts cut, also in JSON that is a text itself."""
+    """Return a value with each of its long texts cut, also in JSON within a text."""
     if isinstance(value, str):
         if _bytes_of(value) <= TEXT_BYTES_MAX:
             return value
@@ -133,7 +134,7 @@ def _bytes_of(text: str) -> int:
 
 
 def _shortened_json(value: str, cut: Callable[[str], str], depth: int) -> str | None:
-    """Shorten a text that is JSON; None where it is none, nested too deep, or still too long."""
+    """Shorten a text that is JSON; None where it is not, nested too deep, or still too long."""
     within = parsed(value) if depth < _JSON_DEPTH_MAX else value
     if not isinstance(within, dict | list):
         return None

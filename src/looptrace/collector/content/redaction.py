@@ -1,14 +1,14 @@
-"""Secrets in texts: found by their form, and replaced by a keyed hash of themselves.
+"""Secrets in texts: their form finds them, and a keyed hash replaces them.
 
-The patterns run in Rust's linear-time engine over whole columns. None of them needs to look far
-ahead for what may not come, else many matches in one text would take the square of its length.
-They are written for JSON, also where one JSON lies as a string within another: no match begins
-within an escape, and what is taken out holds neither a quote nor a part of an escape, so that JSON
-stays JSON of the same shape.
+The patterns run in Rust's linear-time engine over whole columns. None of them looks far ahead for
+something that may be absent, else many matches in one text would take the square of its length.
+They are written for JSON, also for JSON as a string within another: no match begins within an
+escape, and the replaced text contains neither a quote nor a part of an escape, so that JSON stays
+JSON of the same shape.
 
-What replaces a secret is the same wherever the secret is, so that equal texts stay equal, and
-another one for every other secret, so that different calls stay different. In results it counts as
-volatile, as the secret itself did (`analyzer.masks`).
+A secret has the same placeholder everywhere, so that equal texts stay equal, and another secret has
+another one, so that different calls stay different. In results the placeholder is volatile, as the
+secret itself was (`fingerprint.masks`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from looptrace.analyzer.text.payloads import is_redacted
 
 KEY_BYTES = 32
 _DIGEST_BYTES = 6
-# Stands around what is to be replaced; in JSON it is always escaped.
+# This character marks both ends of the text to be replaced; in JSON it is always escaped.
 _MARK = "\x00"
 
-# What may stand before a secret: no word, nor the backslash of an escape without its letter.
+# A secret follows neither a word nor the backslash of an escape without its letter.
 _BEFORE = r"(?P<k>^|\\u[0-9a-fA-F]{4}|\\[nrtbf\"\\/]|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_\\])"
-_WORD = r"(?:\\[nrt]|(?-u:\b))"  # The begin of one, also after an escape.
+_WORD = r"(?:\\[nrt]|(?-u:\b))"  # The beginning of a word, also after an escape.
 
-# Keys and tokens by the forms that their issuers give them. The public list that issuers are held
-# against is that of gitleaks v8.28.0 (July 2025); docs/decisions/0010-redaction.md says how.
+# Keys and tokens in the forms of their issuers. They were compared with the public list of gitleaks
+# v8.28.0 (July 2025); docs/decisions/0010-redaction.md says how.
 _ISSUED = "|".join(
     (
         r"sk-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse
@@ -52,7 +52,7 @@ _ISSUED = "|".join(
     )
 )
 _TOKEN = "[A-Za-z0-9._~+/=-]"  # noqa: S105 - the characters of a token, and no token.
-# A word of prose has no digit; of a token without one its length tells.
+# A word of prose has no digit; a token without one is known by its length.
 _LOOKS_RANDOM = rf"{_TOKEN}{{7,}}[0-9]{_TOKEN}*|{_TOKEN}*[0-9]{_TOKEN}{{7,}}|[A-Za-z]{{32,}}"
 
 _LINE = r"(?:\\+[nrt]|[ \t\r\n])"
@@ -64,7 +64,7 @@ _PRIVATE_KEY = (
     rf"(?:(?:{_LINE}*[A-Za-z0-9+/=]{{1,16}})?{_LINE}*-----END{_MARK_OF_KEY})?"
 )
 
-# Names under which secrets stand. `token` alone is one; the tokens that a model used are none.
+# The names of secrets. `token` alone is one; the counts of a model's tokens are not.
 _NAME = (
     r"(?:(?i-u:(?:pass_?-?word|passwd|pass_?-?phrase|pwd|secret|api_?-?key"
     r"|(?:access|private|account|signing|encryption)_?-?key|credentials?|authorization"
@@ -74,15 +74,14 @@ _NAME = (
     rf"|{_WORD}(?i-u:token|set-cookie|cookie|passcode|pin_?code|cvv|cvc))"
 )
 _SCHEME = r"(?i-u:(?:bearer|basic|token|digest) +)?"
-# A string in JSON as such, and in JSON that is a string itself. What lies deeper ends with its
-# first quote or escape.
+# A string in JSON, and in JSON within a string. A deeper one ends at its first quote or escape.
 _STRING = r"(?:[^\"\\\x00]|\\[^\x00])+"
 _STRING_WITHIN = r"(?:[^\"\\\x00]|\\\\(?:\\[\"\\]|[^\"\\\x00]))+"
 _BARE = r"[^ \"'\\,;&<>(){}\[\]|\x00]{3,}"
 _URL = r":(?:\\*/){2}"
 
-# Where v is the secret, k and s are what stands before and after it, and q is a quote to put
-# around what replaces a number.
+# v is the secret, k and s are the texts before and after it, and q is a quote to put around the
+# placeholder of a number.
 _NAMED = "|".join(
     (
         rf'(?P<k>" *: *\[? *")(?P<v>{_STRING})',
@@ -114,7 +113,7 @@ _SECRET = _GROUP.sub(lambda group: f"(?P<{group[1]}{next(_NUMBERS)}>", "|".join(
 
 
 def _groups(name: str) -> str:
-    """Write what the groups of a name hold: those of the form that matched, the others nothing."""
+    """Return a reference to all groups of a name; only those of the matched form have text."""
     return "".join(f"${{{group}}}" for group in re.findall(rf"\(\?P<({name}\d+)>", _SECRET))
 
 
@@ -125,9 +124,10 @@ _ESCAPES = re.compile(r"\\+[nrt]?")
 
 
 def redact_texts(texts: pl.Series, key: bytes) -> pl.Series:
-    """Replace the secrets in texts, which are JSON or null, by `[redacted:...]`.
+    """Replace the secrets in texts (JSON or null) by `[redacted:...]`.
 
-    The digits are a hash of the secret with this key, so that nobody else can try out secrets.
+    The digits are a hash of the secret with this key, so that nobody without it can try out
+    secrets.
     """
     rows = texts.str.contains(_SECRET).fill_null(value=False).arg_true()
     if rows.is_empty():
@@ -148,16 +148,16 @@ def redact_texts(texts: pl.Series, key: bytes) -> pl.Series:
 
 
 def _instead(secret: str, key: bytes) -> str:
-    """Return the placeholder of a secret; a match that is no secret stays."""
+    """Return the placeholder of a secret; a match that is not a secret stays."""
     if is_redacted(secret) or _DONE.fullmatch(secret) or _is_no_card(secret):
         return secret
-    # The deeper the JSON lies that a secret is in, the more backslashes are in it.
+    # A secret in deeper JSON has more backslashes.
     bare = _ESCAPES.sub("", secret)
     return f"[redacted:{digest(bare, key=key, size_bytes=_DIGEST_BYTES)}]"
 
 
 def _is_no_card(number: str) -> bool:
-    """Return whether a number fails Luhn's formula, which card numbers keep."""
+    """Return whether a number fails Luhn's formula, which holds for card numbers."""
     if not _CARD.fullmatch(number):
         return False
     digits = [int(digit) for digit in reversed(number) if digit.isdigit()]

@@ -1,1 +1,1 @@
-"""Exports of tracing systems, as spans: what each of them writes, read as it is."""
+"""Exports of tracing systems as spans; each export is read as it is."""

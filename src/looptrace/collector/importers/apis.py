@@ -1,7 +1,7 @@
-"""Asks tracing systems for traces over HTTP: `SYSTEM+http://HOST?since=1h&service=NAME`.
+"""Reads traces from tracing systems over HTTP: `SYSTEM+http://HOST?since=1h&service=NAME`.
 
-Each answer becomes one line of JSON, which is read as a file with it would be. An answer that may
-come later is asked for again; what cannot be had ends the source with the reason.
+Each answer becomes one line of JSON, which is read like a line of a file. A request that failed for
+a moment is sent again; any other failure ends the source with the reason.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 TOKEN_VARIABLE = "LOOPTRACE_SOURCE_TOKEN"  # noqa: S105 - It is the name of a variable.
 SINCE_DEFAULT = "1h"
-# Traces or spans that one answer may hold.
+# The most traces or spans in one answer.
 LIMIT = 1_000
-LANGFUSE_LIMIT = 100  # Its API takes no more.
+LANGFUSE_LIMIT = 100  # Its API accepts no more.
 TIMEOUT_S = 60.0
 TRIES_MAX = 5
 RETRY_FIRST_S = 1.0
@@ -50,12 +50,12 @@ decode = msgspec.json.Decoder().decode
 
 
 class BadAddressError(InputError):
-    """An address that names no API; the text says why."""
+    """The address names no API; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiAddress:
-    """Which traces of which system are wanted, from a time on up to now."""
+    """A query for the traces of a system, from a time on up to now."""
 
     system: str
     url: str  # without the query
@@ -96,9 +96,9 @@ def parse_address(path: str) -> ApiAddress:
 
 
 def answers(address: ApiAddress, on_read: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield what the system answers, a line of JSON each. Raises DamagedError.
+    """Yield the answers of the system, a line of JSON each. Raises DamagedError.
 
-    `on_read` is told how many bytes were read so far.
+    `on_read` is called with the number of bytes read so far.
     """
     ask, _ = _SYSTEMS[address.system]
     bytes_read = 0
@@ -112,14 +112,14 @@ def answers(address: ApiAddress, on_read: Callable[[int], None]) -> Iterator[byt
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirect: the token would go along."""
+    """Follows no redirect, which would receive the token."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class _Api:
-    """An API that answers in JSON, and the time range that it is asked about."""
+    """An API that answers in JSON, and the time range of the query."""
 
     def __init__(self, address: ApiAddress) -> None:
         self._address = address
@@ -170,7 +170,7 @@ class _Api:
     def halves(
         self, ask: Callable[[int, int], Any], held: Callable[[Any], int], start_ns: int, end_ns: int
     ) -> Iterator[Any]:
-        """Ask about a time range, and about its halves where an answer is as long as may be."""
+        """Query a time range, and its halves where an answer is as long as the limit."""
         answer = ask(start_ns, end_ns)
         if held(answer) < LIMIT or end_ns - start_ns <= NS_PER_S:
             yield answer
@@ -264,7 +264,7 @@ def _iso(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns / NS_PER_S, UTC).isoformat(timespec="milliseconds")
 
 
-# What asks each system, and the parameters that it takes beside the time.
+# The reader of each system, and its parameters beside the time.
 _SYSTEMS: dict[str, tuple[Callable[[_Api, ApiAddress], Iterator[Any]], tuple[str, ...]]] = {
     "jaeger": (_jaeger, ("service",)),
     "langfuse": (_langfuse, ()),

@@ -1,4 +1,4 @@
-"""Spans of Braintrust's logs, as its API and SQL answer them; an export is the same in lines."""
+"""Spans of Braintrust's logs, as its API and SQL return them; an export has the same in lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SESSIONS = ("session_id", "thread_id", "conversation_id")
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise a span by the names of its fields."""
+    """Return whether these field names are those of a span."""
     return {"span_id", "root_span_id"} <= set(names)
 
 

@@ -1,8 +1,8 @@
 """Reads the JSON documents of a source: OTLP, an export of a tracing system, or an agent's log.
 
-The form of a source is told by the fields of its first record, never by its name. A record that is
-bad costs itself alone. Kinds of lines of a log that are not known are passed over, because every
-version of an agent adds some; a line that is no JSON is reported.
+The fields of its first record decide the form of a source, never its name. A bad record costs only
+itself. Unknown kinds of log lines are ignored, because every version of an agent adds some; a line
+that is not JSON is reported.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
 
 
 class Log(Protocol):
-    """One log of an agent while it is read."""
+    """The state of reading one log of an agent."""
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Return the rows that a line completes. Raises BadSpanError."""
 
     def rest(self) -> list[SpanRow]:
-        """Return the rows of what is over at the end of the log."""
+        """Return the rows that the end of the log completes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of records: what one is called, how it is told by its fields, and what reads them."""
+    """A form of records: the name of one, the test of its fields, and its reader."""
 
     name: str
     is_record: IsRecord
@@ -89,7 +89,7 @@ def _log(make: Callable[[], Log]) -> Callable[[], Reader]:
     return lambda: _LogReader(make())
 
 
-# Ways to tell a form are tried in this order.
+# Forms are tried in this order.
 FORMS = (
     Form("line of a session log", claude_code.is_line, _log(claude_code.ClaudeCodeLog)),
     Form("line of a session log", codex.is_line, _log(codex.CodexLog)),
@@ -109,7 +109,7 @@ FORMS = (
     Form("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of)),
 )
 
-# How an export request begins, which has a reader of its own.
+# An export request begins like this; it has a reader of its own.
 _REQUESTS = (b'{"resourceSpans"', b'{"resource_spans"')
 
 _EMPTY_EXPORT = re.compile(
@@ -125,7 +125,7 @@ _decode_items = msgspec.json.Decoder(list[Raw]).decode
 def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[DecodedSpans]:
     """Decode the JSON documents of a source, each of which may hold many records.
 
-    Documents of no known form are reported; the first that has one decides for the source.
+    Documents of no known form are reported; the first of a known form decides for the source.
     """
     form: Form | None = None
     reader: Reader | None = None
@@ -154,17 +154,17 @@ def _decoded_request(name: str, document: Frame, *, is_first: bool) -> DecodedSp
 
 
 def form_of(names: Collection[str]) -> Form | None:
-    """Return the form of a record by the names of its fields; None where it is none."""
+    """Return the form of a record by the names of its fields; None where it is unknown."""
     return next((form for form in FORMS if form.is_record(names)), None)
 
 
 def _form_of_document(document: Frame) -> Form | None:
-    """Return the form of the first record of a document; None where it is none that is known."""
+    """Return the form of the first record of a document; None where it is unknown."""
     if document.data.startswith(_REQUESTS):
         return None
     try:
         return _form_within(readable(document.data), LEVELS_MAX)
-    except DATA_ERRORS:  # Whoever decodes the document says what is wrong with it.
+    except DATA_ERRORS:  # The decoder reports what is wrong with the document.
         return None
 
 
@@ -176,7 +176,7 @@ def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> F
     if first != b"{":
         return None
     fields = _decode_fields(data)
-    # A plain export request is read by columns, and one that another system wraps is not.
+    # A plain export request is read by columns; one that another system wraps is not.
     is_request = not is_inner and not {"resourceSpans", "resource_spans"}.isdisjoint(fields)
     if not is_request and (form := form_of(fields)):
         return form
@@ -185,7 +185,7 @@ def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> F
 
 
 def readable(document: bytes) -> bytes:
-    """Return a document as JSON that readers take: without half surrogates, NaN and Infinity.
+    """Return a document as JSON that readers accept: without half surrogates, NaN and Infinity.
 
     Python writes them; they become null.
     """

@@ -1,7 +1,7 @@
 """Traces of Jaeger as its page downloads them and its API answers: `{"data": [trace, ...]}`.
 
-Times are microseconds. Tags and the fields of logs are lists of `{key, type, value}`; what OTLP
-calls status, scope and resource stands among them.
+Times are microseconds. Tags and the fields of logs are lists of `{key, type, value}`; they include
+what OTLP calls status, scope and resource.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHILD = "CHILD_OF"
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise a trace by the names of its fields."""
+    """Return whether these field names are those of a trace."""
     return {"traceID", "spans", "processes"} <= set(names)
 
 

@@ -1,6 +1,6 @@
-"""Observations of Langfuse, of its API or of an export, alone or within their trace.
+"""Observations of Langfuse, from its API or an export, alone or within their trace.
 
-The API writes names as in `startTime`, an export to a blob storage as in `start_time`.
+The API writes names like `startTime`, an export to a blob storage writes `start_time`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ONLY_IDS = "it has only the ids of observations; export each trace, or the obse
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise an observation, or a trace that holds some, by the names of its fields."""
+    """Return whether these field names are those of an observation, or of a trace with some."""
     known = set(map(_snake, names))
     return known >= _OBSERVATION or known >= _TRACE
 

@@ -1,6 +1,6 @@
 """Runs of LangSmith, as its API and client write them.
 
-They are given the attributes that LangSmith's own exporter for OpenTelemetry writes.
+They get the attributes that LangSmith's own exporter for OpenTelemetry writes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SESSIONS = ("session_id", "thread_id", "conversation_id")
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise a run by the names of its fields."""
+    """Return whether these field names are those of a run."""
     return {"id", "run_type", "start_time"} <= set(names)
 
 

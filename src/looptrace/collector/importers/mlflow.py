@@ -1,7 +1,7 @@
-"""Traces of MLflow: `Trace.to_json()`, and what its API and artifacts hold (`traces.json`).
+"""Traces of MLflow: from `Trace.to_json()`, its API and its artifacts (`traces.json`).
 
-Since MLflow 3 the fields of a span are those of OTLP, with base64 ids; before, they had names of
-their own. The value of each attribute is JSON.
+Since MLflow 3 the fields of a span are those of OTLP, with base64 ids; earlier versions had names
+of their own. The value of each attribute is JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OWN = "mlflow."
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise a trace by the names of its fields."""
+    """Return whether these field names are those of a trace."""
     return {"info", "data"} <= set(names)
 
 

@@ -1,4 +1,4 @@
-"""Spans of Phoenix: what its API answers, and the rows of its data frame of spans.
+"""Spans of Phoenix: answers of its API, and rows of its data frame of spans.
 
 The API nests the ids in `context`; the data frame has a column `context.span_id`, and one for each
 attribute, `attributes.llm.input_messages`, with lists in it that OpenInference writes flat.
@@ -21,7 +21,7 @@ _WHOLE = {"metadata", "llm.prompt_template.variables"}
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise a span by the names of its fields."""
+    """Return whether these field names are those of a span."""
     has_ids = "context" in names or "context.span_id" in names
     return has_ids and {"span_kind", "start_time"} <= set(names)
 

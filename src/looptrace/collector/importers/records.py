@@ -1,7 +1,7 @@
-"""The records of an export, a trace or a span each, wherever in a document they lie.
+"""The records of an export, a trace or a span each, anywhere in a document.
 
-An export is one record, an array of them, or an object that holds such an array under a name that
-says nothing of what is in it, as `data` and `spans` do.
+An export is one record, an array of records, or an object that holds such an array under a general
+name such as `data` or `spans`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ ENVELOPES = (
     *("data", "result", "results", "traces", "spans", "observations", "runs", "calls", "events"),
     *("items", "rows", "objects", "trace"),
 )
-# How many arrays and envelopes may lie around a record: Zipkin's API has two.
+# The most arrays and envelopes around a record; Zipkin's API has two.
 LEVELS_MAX = 4
 
-# What a record that is no such record raises, beside what is wrong with a span.
+# Reading a value of another form raises one of these, beside the errors of a span.
 RECORD_ERRORS = (*DATA_ERRORS, AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 IsRecord = Callable[[Collection[str]], bool]
@@ -28,23 +28,23 @@ Part = tuple[str, Callable[[], SpanRow | None]]
 
 
 class Reader(Protocol):
-    """What reads the records of one source, with what came before them."""
+    """The reader of the records of one source, with the state from earlier ones."""
 
     def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
         """Return the rows that a record completes. Raises one of RECORD_ERRORS."""
 
     def rest(self) -> list[SpanRow]:
-        """Return the rows of what is over at the end of the source."""
+        """Return the rows that the end of the source completes."""
 
 
 class RecordReader:
-    """The reader of a form whose records stand alone."""
+    """The reader of a form whose records do not depend on each other."""
 
     def __init__(self, parts: Callable[[dict[str, Any]], Iterable[Part]]) -> None:
         self._parts = parts
 
     def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the rows of a record; a part of it that is bad costs itself alone.
+        """Return the rows of a record; a bad part costs only itself.
 
         Raises one of RECORD_ERRORS.
         """
@@ -63,19 +63,19 @@ class RecordReader:
         return out
 
     def rest(self) -> list[SpanRow]:
-        """Return nothing: no row waits for another record."""
+        """Return nothing, because no row waits for another record."""
         return []
 
 
 def spans_of(read: Callable[[dict[str, Any]], SpanRow | None]) -> Callable[[], RecordReader]:
-    """Return what makes a reader of records of which each is one span, or none."""
+    """Return a factory of readers for records that are one span each, or none."""
     return lambda: RecordReader(lambda record: [("", lambda: read(record))])
 
 
 def records_in(value: Any, where: str, is_record: IsRecord) -> Iterator[tuple[str, Any]]:
     """Yield the records within a value, each with its place.
 
-    What is no record and holds none is yielded as it is.
+    A value that is not a record and holds none is yielded as it is.
     """
     yield from _records(value, where, is_record, LEVELS_MAX)
 
@@ -94,12 +94,12 @@ def _records(value: Any, where: str, is_record: IsRecord, levels: int) -> Iterat
 
 
 def envelope(fields: dict[str, Any]) -> str | None:
-    """Return the name of the field that holds the records of an object; None where none does."""
+    """Return the name of the field that holds the records of an object, or None."""
     return next((name for name in ENVELOPES if isinstance(fields.get(name), dict | list)), None)
 
 
 def wrong(error: Exception) -> str:
-    """Return in plain words why a record could not be read."""
+    """Return the reason why a record could not be read, in plain words."""
     if isinstance(error, KeyError):
         return f"it has no {error.args[0]!r}"
     if isinstance(error, AttributeError | TypeError):

@@ -1,4 +1,4 @@
-"""Rows of the span table from what tracing systems export: ids, times, values, attributes."""
+"""Rows of the span table from exports of tracing systems: ids, times, values, attributes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EXCEPTION_EVENT = "exception"
 
 _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]+)")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
-# A number of seconds, milliseconds, microseconds or nanoseconds since 1970 is told by its size: a
-# second of 2001 has nine digits more as nanoseconds.
+# The size of a number since 1970 shows its unit, from seconds to nanoseconds: a second of 2001 has
+# nine digits more as nanoseconds.
 _UNITS = ((1e17, 1), (1e14, NS_PER_US), (1e11, NS_PER_MS), (0, NS_PER_S))
 
 
 def trace_id(text: object) -> str:
-    """Return a trace's id in hex, made of a UUID, of base64 or of any other text."""
+    """Return a trace's id in hex, from a UUID, base64 or any other text."""
     return _hex_id(text, TRACE_DIGITS)
 
 
@@ -55,9 +55,9 @@ def _hex_id(text: object, digits: int) -> str:
 
 
 def time_ns(value: object) -> int:
-    """Return a time since 1970 in nanoseconds, out of an ISO 8601 text or a number of any unit.
+    """Return a time since 1970 in nanoseconds, from an ISO 8601 text or a number of any unit.
 
-    0 for none. Raises BadSpanError for what is no time.
+    0 for none. Raises BadSpanError for any other value.
     """
     if value is None or value == "":
         return 0
@@ -76,7 +76,7 @@ def time_ns(value: object) -> int:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Return an object, also one that is JSON in a string; empty for anything else."""
+    """Return a mapping, also from JSON in a string; empty for anything else."""
     value = parsed(value)
     return value if isinstance(value, dict) else {}
 
@@ -89,7 +89,7 @@ def text_of(value: object) -> str | None:
 
 
 def model_attributes(given: object, answer: object) -> dict[str, Any]:
-    """Return what a model was given and answered, without what an API puts round the messages."""
+    """Return the input and output of a model, without the envelopes of APIs around the messages."""
     return {
         "input.value": text_of(_messages(parsed(given), ("messages", "contents", "input"))),
         "output.value": text_of(_messages(parsed(answer), ("choices", "output"))),

@@ -13,13 +13,13 @@ from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
 _MAGIC = b"PAR1"
 _NO_EXPORT = "a Parquet file, but not an export that looptrace reads (docs/inputs.md)"
-_SHOWN_MAX = 8  # Columns that are named.
-# Polars panics over some damaged files, which is no Exception.
+_SHOWN_MAX = 8  # The most columns in a message.
+# Polars panics over some damaged files; a panic is not an Exception.
 _BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 def begins_table(head: bytes) -> bool:
-    """Return whether a Parquet file begins so."""
+    """Return whether these bytes begin a Parquet file."""
     return head.startswith(_MAGIC)
 
 
@@ -48,7 +48,7 @@ def decode_table(name: str, chunks: Iterable[bytes]) -> DecodedSpans:
 
 
 def _whole(chunks: Iterable[bytes]) -> bytes:
-    """Join chunks. Raises DamagedError where they are too long to be held."""
+    """Join chunks. Raises DamagedError where they are too long for memory."""
     data = bytearray()
     for chunk in chunks:
         data += chunk

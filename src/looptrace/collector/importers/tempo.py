@@ -25,12 +25,12 @@ _IDS = {
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise a trace by the names of its fields."""
+    """Return whether these field names are those of a trace."""
     return "batches" in names or "resourceSpans" in names or "resource_spans" in names
 
 
 class TempoReader:
-    """The reader of traces that are export requests but for their names and ids."""
+    """The reader of traces that are export requests except for their names and ids."""
 
     def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
         """Return the spans of a trace. Raises one of RECORD_ERRORS."""
@@ -41,7 +41,7 @@ class TempoReader:
         return DecodedSpans(decoded.rows, problems)
 
     def rest(self) -> list[SpanRow]:
-        """Return nothing: no row waits for another record."""
+        """Return nothing, because no row waits for another record."""
         return []
 
 
@@ -60,7 +60,7 @@ def _scope_spans(group: dict[str, Any]) -> dict[str, Any]:
 
 def _span(span: Any) -> Any:
     if not isinstance(span, dict):
-        return span  # Whoever decodes it says what is wrong with it.
+        return span  # The decoder reports what is wrong with it.
     links = [_with_ids(link) for link in span.get("links") or ()]
     return {**_with_ids(span), "links": links}
 

@@ -1,7 +1,7 @@
-"""Calls of W&B Weave, as its client and API give them: one for each run of an op.
+"""Calls of W&B Weave, as its client and API return them: one for each run of an op.
 
-An op says what it is by its kind; a call of a model is also known by its messages. Other ops are
-steps of a program, and no turns of an agent.
+The kind of an op says what it is; messages also mark a call of a model. Other ops are steps of a
+program, not turns of an agent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MODELS = {"llm", "model"}
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise a call by the names of its fields."""
+    """Return whether these field names are those of a call."""
     return {"op_name", "trace_id", "started_at"} <= set(names)
 
 

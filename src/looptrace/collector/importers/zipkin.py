@@ -17,7 +17,7 @@ _MARKS = {"localEndpoint", "timestamp", "duration", "annotations"}
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Recognise a span by the names of its fields."""
+    """Return whether these field names are those of a span."""
     return (
         {"traceId", "id"} <= set(names)
         and not _MARKS.isdisjoint(names)

@@ -1,1 +1,1 @@
-"""Language models that are asked for an opinion."""
+"""Judges: language models that give an opinion of loops."""

@@ -1,6 +1,6 @@
 """The judge `chat`: a model behind an OpenAI-compatible endpoint.
 
-The section `[judge]` of the settings describes it, and environment variables win over that.
+The section `[judge]` of the settings describes it, and environment variables override that.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ VARIABLES = {
 
 
 def chat_judge(stated: ChatSettings | None = None) -> ChatJudge:
-    """Return the judge that settings and the environment describe.
+    """Return the judge of the settings and the environment.
 
     Raises:
-        SettingError: if the endpoint or the model is missing, or a value cannot be; the message
-            begins with the variable.
+        SettingError: if the endpoint or the model is missing, or a value is invalid; the message
+        begins with the variable.
     """
     for variable, example in ((URL, "http://localhost:8000/v1"), (MODEL, "small")):
         if stated is None and not os.environ.get(variable):

@@ -1,7 +1,7 @@
 """A judge behind an OpenAI-compatible endpoint: `POST {base_url}/chat/completions`.
 
-Whatever the server does, a question is answered within its time: by an opinion or by "no opinion".
-The key is read from the environment when it is sent, and stands in no setting, error or answer.
+Whatever the server does, a question gets an answer within its time: an opinion or "no opinion". The
+key is read from the environment when it is sent, and is in no setting, error or answer.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.collector.retry_after import seconds
 from looptrace.errors import UnavailableError
 
-# The first wait before another try where the server names none; it doubles each time.
+# The first wait before another try if the server names none; it doubles each time.
 RETRY_FIRST_S = 0.1
 
-# A connection that was cut off takes a moment to close. What takes longer, such as a look-up of a
-# name that hangs, is left behind.
+# A connection that was cut off takes a moment to close. Anything longer, such as the look-up of a
+# name that hangs, is abandoned.
 CLOSING_S = 1.0
 
-# A shorter key is no secret but a word that a local server wants, and may stand in any answer.
+# A shorter key is not a secret but a word that a local server expects, and may occur in any answer.
 KEY_LENGTH_MIN = 8
 
 _INSTRUCTIONS = """\
@@ -53,14 +53,14 @@ _KEYS = ANSWER_SCHEMA["properties"]
 
 @dataclass(frozen=True, slots=True)
 class ChatJudge:
-    """A judge that asks a chat model; it keeps no connection between questions."""
+    """A judge that asks a chat model, without a connection between questions."""
 
     settings: ChatSettings
 
     def opinion(self, question: Question) -> Opinion | NoOpinion:
         """Ask the model, and wait for at most `timeout_s` and a moment.
 
-        It works on a thread of its own, because the caller may be within an event loop.
+        The question runs on its own thread, because the caller may be within an event loop.
         """
         answer: Future[Opinion | NoOpinion] = Future()
         Thread(target=_settle, args=(answer, self.settings, question), daemon=True).start()
@@ -71,7 +71,7 @@ class ChatJudge:
 
 
 class _NoAnswerError(UnavailableError):
-    """There is no answer; the message says why, for whoever reads the record."""
+    """There is no answer; the message says why, for the reader of the record."""
 
 
 class _Message(msgspec.Struct):
@@ -93,7 +93,7 @@ _decode = msgspec.json.Decoder(_Completion).decode
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     headers: httpx.Headers
@@ -107,10 +107,10 @@ class _Reply:
 def _settle(
     answer: Future[Opinion | NoOpinion], settings: ChatSettings, question: Question
 ) -> None:
-    """Run one question on this thread; an error of our own reaches the thread that waits."""
+    """Run one question on this thread; our own errors reach the waiting thread."""
     try:
         answer.set_result(_answered(settings, question))
-    except Exception as error:  # It is raised again over there.
+    except Exception as error:  # The waiting thread raises it again.
         answer.set_exception(error)
 
 
@@ -122,14 +122,14 @@ def _answered(settings: ChatSettings, question: Question) -> Opinion | NoOpinion
         given = opinion_of(_hidden(_content(settings, reply), key))
     except _NoAnswerError as error:
         given = no_opinion(_hidden(str(error), key))
-    # Once more, for a key that only parsing the answer has brought to light.
+    # This hides a key that only parsing the answer has revealed.
     if isinstance(given, NoOpinion):
         return NoOpinion(_hidden(given.why, key))
     return Opinion(**asdict(given) | {"reasoning": _hidden(given.reasoning, key)})
 
 
 def _check_key(settings: ChatSettings, key: str) -> None:
-    """Refuse to ask without the key that was named, or with one that no header can carry."""
+    """Check that the named key exists, and that a header can carry it."""
     variable = settings.api_key_variable
     if variable is not None and not key:
         raise _NoAnswerError(f"the environment variable {variable} of the key is not set.")
@@ -141,14 +141,14 @@ def _check_key(settings: ChatSettings, key: str) -> None:
 
 
 async def _replied(settings: ChatSettings, key: str, question: Question) -> _Reply:
-    """Ask with the strict schema; where a server does not know that, for any JSON object."""
+    """Ask with the strict schema; if the server does not know it, ask for any JSON object."""
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
     strict = {"name": "opinion", "strict": True, "schema": ANSWER_SCHEMA}
     deadline_s = asyncio.get_running_loop().time() + settings.timeout_s
     try:
-        # httpx counts its time-outs anew with each read, so that what drips is never late.
+        # httpx restarts its time-out with each read, so that a dripping answer is never late.
         async with (
             asyncio.timeout_at(deadline_s),
             httpx.AsyncClient(headers=headers, timeout=None, trust_env=False) as client,  # noqa: S113
@@ -162,7 +162,7 @@ async def _replied(settings: ChatSettings, key: str, question: Question) -> _Rep
     except TimeoutError as error:
         raise _NoAnswerError(_too_slow(settings)) from error
     except httpx.HTTPError as error:
-        # Its text may quote a header, and with it the key.
+        # Its text may quote a header, including the key.
         raise _NoAnswerError(f"the connection broke off ({type(error).__name__}).") from error
 
 
@@ -185,7 +185,7 @@ def _request(settings: ChatSettings, question: Question, answer: dict[str, Any])
 async def _until_answered(
     client: httpx.AsyncClient, settings: ChatSettings, request: bytes, deadline_s: float
 ) -> _Reply:
-    """Send a request, again where the server is away or busy, as often as `tries` says."""
+    """Send a request, up to `tries` times if the server is away or busy."""
     for tried in range(settings.tries):
         wait_s = RETRY_FIRST_S * 2**tried
         try:
@@ -194,7 +194,7 @@ async def _until_answered(
                 return reply
             why = _refused(reply)
             wait_s = seconds(reply.headers.get("Retry-After", ""), wait_s)
-        except httpx.ConnectError as error:  # Before a header was sent, so it quotes none.
+        except httpx.ConnectError as error:  # No header was sent yet, so that it quotes none.
             why = f"there is no connection to base_url: {error}"
         if tried + 1 < settings.tries:
             if asyncio.get_running_loop().time() + wait_s >= deadline_s:
@@ -204,7 +204,7 @@ async def _until_answered(
 
 
 async def _sent(client: httpx.AsyncClient, settings: ChatSettings, request: bytes) -> _Reply:
-    """Send a request once and read what comes, as sent: unpacked it could be of any length."""
+    """Send a request once and read the answer without unpacking it, which could give any length."""
     url = f"{settings.base_url.rstrip('/')}/chat/completions"
     body = bytearray()
     async with client.stream("POST", url, content=request) as response:
@@ -218,10 +218,10 @@ async def _sent(client: httpx.AsyncClient, settings: ChatSettings, request: byte
 
 
 def _content(settings: ChatSettings, reply: _Reply) -> str:
-    """Return what the model said.
+    """Return the text of the model.
 
     Raises:
-        _NoAnswerError: if it said nothing, or not to the end, or the reply is of another form.
+        _NoAnswerError: if there is no text, it is incomplete, or the reply has another form.
     """
     if reply.status != HTTPStatus.OK:
         raise _NoAnswerError(_not_ok(settings, reply))
@@ -248,7 +248,7 @@ def _content(settings: ChatSettings, reply: _Reply) -> str:
 
 
 def _not_ok(settings: ChatSettings, reply: _Reply) -> str:
-    """Say what a status means. What refuses a key may quote it, so its text is not repeated."""
+    """Return the meaning of a status, without the text of a refusal, which may quote the key."""
     if reply.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         if settings.api_key_variable is None:
             return f"the server requires a key ({reply.status}); set api_key_variable."
@@ -263,7 +263,7 @@ def _refused(reply: _Reply) -> str:
 
 
 def _is_passing(status: int) -> bool:
-    """Tell whether a failure may be over at the next try."""
+    """Return whether the next try may succeed."""
     return status == HTTPStatus.TOO_MANY_REQUESTS or httpx.codes.is_server_error(status)
 
 
@@ -272,5 +272,5 @@ def _too_slow(settings: ChatSettings) -> str:
 
 
 def _hidden(text: str, key: str) -> str:
-    """Take the key out of a text from outside."""
+    """Remove the key from a text of the server."""
     return text.replace(key, _HIDDEN) if len(key) >= KEY_LENGTH_MIN else text

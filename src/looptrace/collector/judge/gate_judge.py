@@ -1,4 +1,4 @@
-"""Open gates put to a judge: its opinion is recorded, and where it decides, progress resolves."""
+"""Judging of open gates: the opinion is recorded, and may resolve a gate with progress."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
-# How often gates are looked for whose turns come into the store later than they do.
+# The interval of looking for gates whose turns come into the store later than they do.
 LOOK_EVERY_S = 2.0
 
 
 class Judged(NamedTuple):
-    """How many gates a judge resolved, and how many wait until their turns are in the store."""
+    """The numbers of gates that a judge resolved, and of those without stored turns so far."""
 
     resolved: int
     waiting: int
 
 
 def judge_gates(store_dir: Path, gates: GateStore, judge: Judge, *, decides: bool) -> Judged:
-    """Ask once about each open gate that stands on no exact match.
+    """Ask once about each open gate without an exact match.
 
     Raises:
-        StoreError: if the store cannot be read, or an opinion not be written.
+        StoreError: if the store cannot be read, or an opinion cannot be written.
     """
     resolved = waiting = 0
     for gate in gates.unjudged():
@@ -49,7 +49,7 @@ def judge_gates(store_dir: Path, gates: GateStore, judge: Judge, *, decides: boo
 
 
 class GateJudge:
-    """A thread of a server that puts gates to a judge as they open."""
+    """A thread of a server that asks a judge about gates as they open."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class GateJudge:
         on_resolved: Callable[[], None],
         on_waiting: Callable[[], None],
     ) -> None:
-        """Judge the gates of a store; what is `stated` of a judge says whether it decides.
+        """Judge the gates of a store; the `stated` settings of a judge say whether it decides.
 
-        On this thread, `on_resolved` is called after a decision, and `on_waiting` where turns of a
-        gate should be stored soon.
+        This thread calls `on_resolved` after a decision, and `on_waiting` where the turns of a gate
+        should be stored soon.
         """
         self._dir = store_dir
         self._judge = judge
@@ -72,15 +72,15 @@ class GateJudge:
         self._worker = Worker("looptrace-judge", self._run)
 
     def start(self) -> None:
-        """Start the thread, which begins with the gates that are open."""
+        """Start the thread, which begins with the open gates."""
         self._worker.start()
 
     def wake(self) -> None:
-        """Look at once for new gates."""
+        """Look for new gates at once."""
         self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
-        """End; says whether there was time for it. A question that waits is left."""
+        """End; return whether there was time for it. A waiting question is abandoned."""
         return self._worker.close(timeout_s)
 
     def _run(self) -> Generator[float, None, None]:

@@ -12,7 +12,7 @@ from looptrace.errors import InputError, LooptraceError
 # Each names a callable without arguments that returns a judge.
 GROUP = "looptrace.judges"
 
-# The default: nobody is asked, and nothing is sent.
+# The default: no model is asked, and nothing is sent.
 NO_JUDGE = "none"
 
 # A model behind an OpenAI-compatible endpoint, set by `[judge]` and environment variables.
@@ -27,13 +27,12 @@ class JudgeError(InputError):
 
 
 def judge_named(name: str | None, chat: ChatSettings | None = None) -> Judge | None:
-    """Make the judge that a name stands for; None for `none`.
+    """Make the judge of a name; None for `none`.
 
-    Settings of a chat model are for the judge `chat`, which is meant where they come without a
-    name.
+    Settings of a chat model are for the judge `chat`; without a name they select it.
 
     Raises:
-        JudgeError: if there is none or more than one of that name, or it cannot be loaded.
+        JudgeError: if no judge or several have that name, or it cannot be loaded.
     """
     name = name or (CHAT if chat else NO_JUDGE)
     if name == NO_JUDGE:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.errors import InputError
 
-# A single line, document or message that is longer is not held in memory but reported.
+# A longer line, document or message is not kept in memory but reported.
 FRAME_BYTES_MAX = 512 << 20
 
 
@@ -18,10 +18,10 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The bytes of one document or message, and its line or its number in the source, from 1.
+    """The bytes of one document or message, and its line or number in the source, from 1.
 
-    The number is 0 where the source is one message. `problem` says why the bytes are not whole;
-    None where they seem to be.
+    The number is 0 where the source is one message. `problem` says why the bytes are incomplete;
+    None where they seem complete.
     """
 
     number: int
@@ -30,7 +30,7 @@ class Frame:
 
 
 class DamagedError(InputError):
-    """The bytes of a source end here, sooner than they should; the text says why."""
+    """The bytes of a source end early; the text says why."""
 
 
 def too_long(what: str) -> str:

@@ -1,7 +1,7 @@
 """OTLP/JSON export requests to rows of the span table.
 
-Everything down to the span is decoded piece by piece, so that a bad span costs only itself.
-Unknown fields are ignored, as the protocol demands, and a null field is a missing one.
+Everything down to the span is decoded piece by piece, so that a bad span costs only itself. Unknown
+fields are ignored, as the protocol requires, and a null field is a missing one.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from looptrace.errors import InputError
 
 Piece = TypeVar("Piece")
 
-# In a JSON document that is longer, not all names are looked at.
+# Longer JSON documents are not searched for all names.
 NAMED_BYTES_MAX = 4096
 
 # A hundred attributes have two hundred. Each is an object in memory while a request is decoded, so
-# that a small one of nothing but `{}` would take a gigabyte.
+# that a small request of nothing but `{}` would take a gigabyte.
 OBJECTS_A_SPAN = 200
 
 _GIVE_OTLP = "give OTLP, or an export that looptrace reads (docs/inputs.md)"
@@ -98,11 +98,11 @@ _decode_span = msgspec.json.Decoder(Span).decode
 
 
 class UndecodableError(InputError):
-    """A request that is no export request; the text says why."""
+    """The request is not an export request; the text says why."""
 
 
 def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
-    """Return the spans of a request that is whole, and what is wrong with it.
+    """Return the spans of a complete request, and its problems.
 
     Raises UndecodableError and OverBoundsError.
     """
@@ -116,7 +116,7 @@ def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
 
 
 def check_request(data: bytes, bounds: Bounds) -> None:
-    """Refuse a request of any signal that would be too many objects. Raises OverBoundsError."""
+    """Check that a request of any signal has not too many objects. Raises OverBoundsError."""
     if data.count(b"{") > OBJECTS_A_SPAN * bounds.spans_max:
         raise OverBoundsError("the request has more JSON objects than allowed")
 
@@ -124,14 +124,14 @@ def check_request(data: bytes, bounds: Bounds) -> None:
 def _read_whole(data: bytes, out: DecodedSpans) -> None:
     try:
         _read_request(data, "the request", out)
-    except DATA_ERRORS:  # Before any span was read; few requests need what follows.
+    except DATA_ERRORS:  # No span was read yet, and few requests get here.
         _read_request(with_whole_escapes(data), "the request", out)
 
 
 def decode_document(name: str, document: Frame) -> DecodedSpans:
-    """Return the spans of a document, one request or an array of them, and what is wrong with it.
+    """Return the spans of a document, one request or an array of requests, and its problems.
 
-    `name` is the source's. Raises nothing for bad data: what is readable of it is read.
+    `name` is the source's. Raises nothing for bad data, of which it reads the readable parts.
     """
     out = DecodedSpans()
     where = f"{name}:{document.number}"
@@ -169,7 +169,7 @@ def _read_request(data: bytes | Raw, where: str, out: DecodedSpans) -> None:
 
 
 def camel_case(request: bytes) -> bytes:
-    """Return a request whose field names have underscores in lower camel case."""
+    """Return a request with field names in lower camel case instead of underscores."""
 
     def camel(name: re.Match[bytes]) -> bytes:
         first, *others = name[0].split(b"_")
@@ -179,7 +179,7 @@ def camel_case(request: bytes) -> bytes:
 
 
 def _names(document: bytes) -> list[str]:
-    """Return the names of the fields of a JSON object, of a long one some of those at its start.
+    """Return the names of the fields of a JSON object; of a long one, some at its start.
 
     A million names would be a hundred megabytes.
     """
@@ -228,7 +228,7 @@ def _piece(
     *,
     is_span: bool = False,
 ) -> Piece | None:
-    """Read one piece of a request; if it is bad, report it alone and give None."""
+    """Read one piece of a request; report a bad one alone and return None."""
     out.count_piece()
     try:
         return read(data)
@@ -276,7 +276,7 @@ def _row(out: DecodedSpans, service: str | None, scope: str | None, data: Raw) -
 
 
 def _recover(name: str, document: Frame, error: Exception, out: DecodedSpans) -> None:
-    """Read what is readable of a document that is not JSON as a whole, and say what is not."""
+    """Read the readable parts of a document that is not JSON as a whole, and report the rest."""
     data, line = document.data, document.number
     starts = request_starts(data)
     if not starts:
@@ -305,7 +305,7 @@ def _note_unreadable(where: str, document: Frame, error: Exception, out: Decoded
 
 
 def _recover_request(request: bytes, problem: str | None, where: str, out: DecodedSpans) -> None:
-    """Read a request up to where it is broken; `problem` is why, where that is known."""
+    """Read a request up to where it is broken; `problem` is the reason, where it is known."""
     request = with_whole_escapes(request)
     try:
         _read_request(request, where, out)
@@ -329,7 +329,7 @@ def _read_prefix(request: bytes, error: Exception, where: str, out: DecodedSpans
 
 
 def words(error: Exception) -> str:
-    """Return in plain words what msgspec, or the making of the row, refused."""
+    """Return in plain words what msgspec, or `span_row`, refused."""
     if isinstance(error, RecursionError):
         return f"nested too deep, nothing below level {DEPTH_MAX} is read"
     if isinstance(error, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""Cuts a stream of JSON text into documents, and finds what is readable in a broken one.
+"""Cuts a stream of JSON text into documents, and finds the readable part of a broken one.
 
-A document is one line, as the collector's file exporter writes them, or runs over many, as a
-pretty printer does. Nothing is parsed here; brackets outside of strings are counted.
+A document is one line, as the collector's file exporter writes it, or many, as a pretty printer
+writes it. Nothing is parsed here; brackets outside of strings are counted.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Iterable, Iterator
 from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, Frame, too_long
 
 CUT_OFF = "the JSON is cut off; export it again to get the rest"
-# What is nested deeper is not read. Agents' spans stay below 30, msgspec gives up near 1,000.
+# Deeper values are not read. Agents' spans stay below 30, msgspec gives up near 1,000.
 DEPTH_MAX = 200
 
 _BLANK = b" \t\r\n"
-_NOTHING = b" \t\r\n,]}"  # What may be left of a document that was reported.
+_NOTHING = b" \t\r\n,]}"  # The rest of a document that was already reported.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENDING_BYTES = 64  # Enough to see how a block ends without copying all of it.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _CLOSER = {ord("{"): b"}", ord("["): b"]"}
 _SPAN_PARENTS = b"{[{[{["  # Around a span: request, resourceSpans, scopeSpans and their arrays.
 
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # One that is not closed runs to the end of the text.
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # An open string runs to the end of the text.
 _STRINGS = re.compile(_STRING, re.DOTALL)
 _TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]]|\Z)", re.DOTALL)
 _UNINDENTED = re.compile(rb"\n(?=[^ \t\r\n])")
 _INDENTED = re.compile(rb"\n[ \t]")
 _DOCUMENT = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:"[A-Za-z$_]|\}|$)|\[\s*(?:[\[{\]]|$))')
 _OPENING = re.compile(rb'\{\s*(?:"|$)|\[\s*(?:[\[{]|$)')
-# It cannot stand inside a string, where its quotes would be escaped.
+# It cannot be inside a string, where its quotes would be escaped.
 _REQUEST = re.compile(rb'\{\s*"resource(?:_?[sS]pans|_?[lL]ogs|_?[mM]etrics)"\s*:')
 
 
@@ -42,7 +42,7 @@ def begins_document(text: bytes) -> bool:
 def documents(chunks: Iterable[bytes]) -> Iterator[Frame]:
     """Cut JSON text into documents, each with the number of its first line.
 
-    A document runs on from a line that opens more brackets than it closes until they are closed,
+    A document continues from a line that opens more brackets than it closes until they are closed,
     or until a line begins another document.
     """
     document: _Document | None = None
@@ -65,14 +65,14 @@ def documents(chunks: Iterable[bytes]) -> Iterator[Frame]:
 
 
 def request_starts(text: bytes) -> list[int]:
-    """Return where in some text an export request begins."""
+    """Return the positions in a text at which export requests begin."""
     return [match.start() for match in _REQUEST.finditer(text)]
 
 
 def readable_prefix(request: bytes, stop: int) -> bytes:
     """Return an export request up to its last whole span before `stop`, with its brackets closed.
 
-    What is nested deeper than DEPTH_MAX is null. Empty where no span is whole.
+    Values nested deeper than DEPTH_MAX are null. Empty where no span is whole.
     """
     open_brackets, open_at_last = bytearray(), b""
     parts: list[bytes] = []
@@ -107,8 +107,8 @@ class _Document:
     def ends_before(self, text: bytes) -> bool:
         """Return whether a block begins another document, so that this one was cut off.
 
-        In one that is not indented a value may begin in the first column, but only where a value
-        is due, and no export request holds another.
+        In a document without indentation a value may begin in the first column, but only where a
+        value is due, and no export request holds another.
         """
         if text[:1] not in (b"{", b"["):
             return False
@@ -137,7 +137,7 @@ class _Document:
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[Frame]:
-    """Cut text before each line that is not indented, so that a line keeps what hangs on it."""
+    """Cut text before each line that is not indented, so that indented lines stay with it."""
     number, parts, size, line_feeds, held = 1, list[bytes](), 0, 0, b""
     try:
         for chunk in chunks:
@@ -176,7 +176,7 @@ def _opens(text: bytes) -> bool:
     if text[:1] not in (b"{", b"["):
         return False
     if b"\n" not in text and text[:1] + _ending(text) in (b"{}", b"[]"):
-        return False  # A line of its own, as most are; not worth counting its brackets.
+        return False  # Most documents are one line, whose brackets need not be counted.
     return _OPENING.match(text) is not None and _depth(text) > 0
 
 

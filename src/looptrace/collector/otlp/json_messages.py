@@ -1,6 +1,6 @@
 """The messages of OTLP/JSON down to the span, and their values as plain Python.
 
-What a message repeats is left undecoded in it (`Raw`), so that a bad span costs only itself.
+The repeated fields of a message stay undecoded (`Raw`), so that a bad span costs only itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from looptrace.collector.otlp.span_rows import BadSpanError
 
-# How much of the input's own text a message repeats.
+# The most characters of the input in a message about it.
 SHOWN_CHARACTERS_MAX = 60
 
 _STATUS_NAMES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
@@ -65,7 +65,7 @@ class Link(Struct, rename="camel", gc=False):
 
 
 class SpanStatus(Struct, gc=False):
-    """How a span went; the code is the number of the enum, or leniently its name."""
+    """The status of a span; the code is the number of the enum, or leniently its name."""
 
     code: int | str | None = None
     message: str | None = None
@@ -101,7 +101,7 @@ class ScopeSpans(Struct):
 
 
 class Resource(Struct):
-    """What made the spans: a process, say."""
+    """The source of the spans, such as a process."""
 
     attributes: list[KeyValue] | None = None
 
@@ -121,17 +121,17 @@ class TracesRequest(Struct, rename="camel"):
 
 
 def status_code(code: int | str | None) -> int:
-    """Return the number of a status, 0 for a name that is none."""
+    """Return the number of a status, 0 for an unknown name."""
     return _STATUS_NAMES.get(code, 0) if isinstance(code, str) else code or 0
 
 
 def plain_map(attributes: list[KeyValue] | None) -> dict[str, Any]:
-    """Return attributes as a plain dict; of two with one key the last wins."""
+    """Return attributes as a plain dict; the last of two with one key wins."""
     return {attribute.key: plain(attribute.value) for attribute in attributes or ()}
 
 
 def plain(value: AnyValue | None) -> Any:
-    """Return an any-value as Python has it; the empty value is None."""
+    """Return an any-value as a Python value; the empty one is None."""
     if value is None:
         return None
     if value.string_value is not None:
@@ -153,7 +153,7 @@ def integer(value: int | str | None) -> int:
     """Return a whole number, 0 where there is none.
 
     Raises:
-        BadSpanError: if it is no number.
+        BadSpanError: if it is not a number.
     """
     try:
         return int(value or 0)

@@ -13,7 +13,7 @@ from looptrace.collector.otlp.span_rows import SpanRow, service_name, span_row
 from looptrace.collector.otlp.span_table import span_table
 
 _PLAIN = frozenset({str, int, float, bool})
-# How a subclass becomes what it is of, whatever it has made of its own conversions.
+# These make a plain value of a subclass, whatever conversions the subclass defines.
 _SUBCLASSED: dict[type, Callable[[Any], object]] = {
     str: str.__str__,
     int: int.__int__,
@@ -22,7 +22,7 @@ _SUBCLASSED: dict[type, Callable[[Any], object]] = {
 
 
 def sdk_spans(spans: Iterable[ReadableSpan]) -> pl.DataFrame:
-    """Return spans of the SDK, such as its in-memory exporter has, as SPAN_SCHEMA has them."""
+    """Return spans of the SDK, such as its in-memory exporter has, as a table (`SPAN_SCHEMA`)."""
     return span_table([row_of(span) for span in spans])
 
 
@@ -50,12 +50,12 @@ def row_of(span: ReadableSpan) -> SpanRow:
 
 
 def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return attributes as JSON can write them."""
+    """Return attributes as values that JSON has."""
     return {name: _plain_value(value) for name, value in (attributes or {}).items()}
 
 
 def _plain_value(value: Any) -> Any:
-    """Return a value as a span that was sent has it; bytes are text where they can be.
+    """Return a value as it would be after export; bytes are text where they are valid text.
 
     The SDK takes subclasses, such as an enum's members and NumPy's numbers, and keeps them.
     """

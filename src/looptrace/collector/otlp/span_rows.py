@@ -1,4 +1,4 @@
-"""One row of the span table from the fields of a span, whatever encoding they came in."""
+"""One row of the span table from the fields of a span in any encoding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SpanRow: TypeAlias = tuple[
 
 SERVICE_NAME = "service.name"
 UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.
-TIME_NS_MAX = (1 << 63) - 1  # What the table's 64-bit integers hold: the year 2262.
+TIME_NS_MAX = (1 << 63) - 1  # The most that the table's 64-bit integers hold: the year 2262.
 
 # Parts of a request for each span that it may have, where each span has a resource of its own.
 PIECES_A_SPAN = 10
@@ -35,14 +35,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BadSpanError(InputError):
-    """A span that is no span; the text says why."""
+    """The value is not a span; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of the input that could not be read: where it lies, and why.
+    """A part of the input that could not be read: its place, and the reason.
 
-    `foreign` marks a part that is no OTLP at all: a run of those is reported as one. `is_span`
+    `foreign` marks a part that is not OTLP at all: a run of those is reported as one. `is_span`
     marks a part that is one span, which costs nothing but itself.
     """
 
@@ -53,7 +53,7 @@ class Problem:
 
 
 class OverBoundsError(InputError):
-    """A request that holds more than may be in one; the text says of what."""
+    """The request exceeds a bound; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class DecodedSpans:
-    """What came out of some input: rows of the span table, and what could not be read.
+    """The result of decoding: rows of the span table, and the parts that could not be read.
 
-    Where a reader makes columns they are in `table` (`SPAN_LISTS_SCHEMA`), instead of in rows.
+    A reader by columns puts them into `table` (`SPAN_LISTS_SCHEMA`) instead of rows.
     """
 
     rows: list[SpanRow] = field(default_factory=list)
@@ -80,12 +80,12 @@ class DecodedSpans:
 
     @classmethod
     def within(cls, bounds: Bounds) -> DecodedSpans:
-        """Return the start of what is decoded of a request that has bounds."""
+        """Return an empty result for a request with bounds."""
         pieces = iter(range(PIECES_A_SPAN * bounds.spans_max))
         return cls(bounds=bounds, pieces_left=pieces)
 
     def count_piece(self) -> None:
-        """Count one more part of the input, before anything is made of it.
+        """Count one more part of the input, before it is decoded.
 
         Empty parts cost two bytes each, so that a small request could be a million of them. Raises
         OverBoundsError.
@@ -97,7 +97,7 @@ class DecodedSpans:
             )
 
     def check_size(self, size: int) -> None:
-        """Refuse a span, or what it shares with others, by its bytes; raises BadSpanError."""
+        """Check the bytes of a span, or of what it shares with others. Raises BadSpanError."""
         if size > self.bounds.span_bytes_max:
             raise BadSpanError(
                 f"it has {size:,} bytes, and a span may have {self.bounds.span_bytes_max:,}"
@@ -105,7 +105,7 @@ class DecodedSpans:
 
 
 def cut_text(spans: int, attributes: int) -> str:
-    """Say that spans have lost attributes, what that may cost, and what to do."""
+    """Return the message that spans have lost attributes, what that may cost, and what to do."""
     return (
         f"attributes lost to a limit of the SDK: {attributes:,}, of {spans:,} of the spans, "
         "perhaps their session or their messages; set OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096 in the "

@@ -1,4 +1,4 @@
-"""The span table out of decoded rows."""
+"""The span table from decoded rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells an open page that it is behind: server-sent events, without any content."""
+"""Server-sent events that tell an open page to reload, without any content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from looptrace.collector.server.service import Service
 from looptrace.collector.server.streams.event_feed import SILENCE_S
 from looptrace.collector.store import reader
 
-# How often the turns are looked at; gates are told of at once.
+# The interval of looking for new turns; changes of gates are sent at once.
 LOOK_S = 0.5
 
 
@@ -26,18 +26,18 @@ class ChangeStream:
     others: OtherServers
 
     def state(self) -> str:
-        """Return what a page that is made now shows, to be compared with what there is later."""
+        """Return the current state, which a page keeps to compare it with later ones."""
         return f"{self._seen()}-{self._stored()}"
 
     def version(self) -> Hashable:
-        """Return what changes with every change of the store's turns and decisions."""
+        """Return a version that changes with the store's turns and decisions."""
         counts = self.service.archiver.counts
         return counts.rounds, counts.expired_parts, self._last_seq()
 
     async def follow(self, request: Request) -> Response:
-        """Send `gates` when something was decided, and `turns` when turns came into the store.
+        """Send `gates` after decisions and gate events, and `turns` when turns came into the store.
 
-        Whoever asks for `turns` has them brought there soon.
+        A request for `turns` has waiting turns stored soon.
         """
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         events = self._events(brings_turns="turns" in request.query_params)
@@ -45,7 +45,7 @@ class ChangeStream:
 
     async def _events(self, *, brings_turns: bool) -> AsyncIterator[str]:
         stored, seq = self._stored(), await run_in_threadpool(self._seen)
-        # A page may have been made before something that happened until now.
+        # Something may have happened since the page was made.
         yield f"retry: 1000\nevent: begun\ndata: {seq}-{stored}\n\n"
         silent_s = 0.0
         changes, archiver = self.service.changes, self.service.archiver

@@ -1,4 +1,4 @@
-"""The form that a signed link of a message leads to: one decision on one gate, to be confirmed."""
+"""The form behind a signed link of a message: one decision on one gate, with a confirmation."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _NO_LINK = (
     "This link is not from this server, or it has expired. Nothing was changed. "
     "Open the gate itself, and sign in with the token of the server."
 )
-# Who resolved a gate, where nobody gave a name.
+# The resolver of a gate, where nobody gave a name.
 _BY_LINK = "somebody with the link of a message"
-# A form has a sign of its own beside that of the link.
+# A form has its own signature, beside that of the link.
 _LINK_SIGN = "link_sign"
 _SIGNED = ("decision", "until", _LINK_SIGN)
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionPages:
-    """The pages of decisions by link; nobody signs in to see them."""
+    """The pages of decisions by link; they need no sign-in."""
 
     gates: GatePages
     renderer: Renderer
     links: DecisionLinks
 
     async def ask(self, request: Request) -> Response:
-        """Show what a link decides, and ask for a confirmation; nothing is changed."""
+        """Show the decision of a link, and ask for a confirmation, without any change."""
         given = dict(request.query_params)
         return await self._shown(request, given | {_LINK_SIGN: given.get("sign", "")})
 
     async def decide(self, request: Request, form: Mapping[str, str]) -> Response:
-        """Resolve the gate as the link says."""
+        """Resolve the gate with the decision of the link."""
         gate_id = request.path_params["id"]
         if not self._holds(gate_id, form):
             return self._refused(request)

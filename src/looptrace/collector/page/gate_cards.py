@@ -1,4 +1,4 @@
-"""What a person needs to decide on a gate: what repeats, its cost, what failed, what helped."""
+"""The facts for a decision on a gate: what repeats, its cost, what failed, what helped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateDetails, GateStore, StoredGate
 
 _MINUTE_S = 60
-# Under this a rate says more of a clock than of a loop.
+# Over a shorter time a rate has no meaning.
 _RATE_LEAST_S = 1.0
 TOKENS_UNKNOWN = pl.all_horizontal(pl.col("input_tokens", "output_tokens").is_null())
 NO_COST = Cost(0.0, 0, 0)
@@ -28,39 +28,39 @@ NO_COST = Cost(0.0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What came of a gate's task since it was resolved."""
+    """The task of a gate since its resolution."""
 
     turns: int
     failed: int
     last_ns: int | None  # the end of the last of them
     last: TurnRow | None
-    gate: str  # that stopped it again, empty where none did
+    gate: str  # that stopped it again, empty for none
 
 
 @dataclass(frozen=True, slots=True)
 class GateCard:
     """A gate, ready to be shown; its drawing is None until its turns are in the store.
 
-    `is_whole` says whether the turn at which it opened is there as well.
+    `is_whole` says whether its opening turn is there as well.
     """
 
     gate: StoredGate
     event: GateEvent
     notes: tuple[ResolutionNote, ...]
-    cost: Cost  # of the loop as it stands
+    cost: Cost  # of the current loop
     strip: Strip | None
     cycle: tuple[CycleStep, ...]
     is_whole: bool
-    since: Since | None  # of a gate that is open no longer
-    reason_now: str  # what repeats by now, where that is more than at the opening
+    since: Since | None  # of a gate that is no longer open
+    reason_now: str  # what repeats now, where that is more than at the opening
     calls_after: int  # that were made between the opening and the decision
-    has_tokens: bool  # some turn of the task says how many it took
-    directive: str | None  # what the agent was told of the decision, in these words
-    before: StoredGate | None  # the gate at which the task stopped before, and went on
+    has_tokens: bool  # whether some turn of the task has tokens
+    directive: str | None  # the text that the agent received with the decision
+    before: StoredGate | None  # the gate at which the task stopped before and then went on
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody must decide; a decision takes effect a moment after it is made."""
+        """Whether a person must decide; a decision takes effect after a moment."""
         return self.gate.status == "open" and self.gate.decision is None
 
     @property
@@ -70,24 +70,24 @@ class GateCard:
 
     @property
     def tokens_a_minute(self) -> float | None:
-        """How fast it costs tokens; None where the loop is too short to tell, or has none."""
+        """The rate of tokens; None where the loop is too short, or has no tokens."""
         if self.cost.seconds < _RATE_LEAST_S or not self.tokens:
             return None
         return self.tokens / self.cost.seconds * _MINUTE_S
 
     @property
     def why(self) -> str:
-        """Why a person must decide."""
+        """The reason why a person must decide."""
         return WHY_TEXTS[self.event.why] if self.event.why else ""
 
     @property
     def attempts(self) -> str:
-        """How often it was tried."""
+        """The number of attempts."""
         return counted(self.event.attempts, "attempt")
 
 
 def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
-    """Return the cards of gates, with one look at the turns for all of them."""
+    """Return the cards of gates, reading the turns once for all of them."""
     tasks = {gate.task for gate in gates}
     if not tasks:
         return []
@@ -112,7 +112,7 @@ def _card(
 ) -> GateCard:
     gate = details.gate
     events = [event for _, event in store.events(task=details.gate.task)]
-    # As it stands, where the store has it; it may have grown since the gate opened.
+    # The stored finding, which may have grown since the gate opened.
     finding = findings.get(details.event.finding) or store.finding(details.gate.id)
     is_drawn = finding is not None and not turns.is_empty()
     return GateCard(
@@ -133,7 +133,7 @@ def _card(
 
 
 def _calls_after(gate: StoredGate, event: GateEvent, turns: pl.DataFrame) -> int:
-    """Count the calls of the gate's agent that no decision had allowed yet."""
+    """Count the calls of the gate's agent before a decision allowed them."""
     later = turns.filter(pl.col("turn") > event.turn, kind="tool")
     if event.agent:
         later = later.filter(agent=event.agent)
@@ -143,7 +143,7 @@ def _calls_after(gate: StoredGate, event: GateEvent, turns: pl.DataFrame) -> int
 
 
 def _directive(gate: StoredGate, events: Sequence[GateEvent], directives: Directives) -> str | None:
-    """Return what the agent was told of a decision, None as long as it has taken no effect."""
+    """Return the agent's text about a decision, None until the decision takes effect."""
     if gate.status != "resolved":
         return None
     ends = [each for each in events if each.type == "gate_resolved" and each.gate == gate.id]
@@ -151,7 +151,7 @@ def _directive(gate: StoredGate, events: Sequence[GateEvent], directives: Direct
 
 
 def _before(store: GateStore, gate: StoredGate) -> StoredGate | None:
-    """Return the last gate of the same task that was resolved when this one opened."""
+    """Return the last gate of the same task that was resolved before this one opened."""
     resolved = [
         each
         for each in store.gates("resolved", gate.task)

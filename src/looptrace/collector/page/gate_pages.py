@@ -1,4 +1,4 @@
-"""Gates: which are open, what a person needs to decide on one, and the form for it."""
+"""Gates: the open ones, the facts for a decision on one, and the form for it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from looptrace.collector.store.gates import WHO_CHARS_MAX, StoredGate
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Open gates that are shown in full; of more, the rest is listed.
+# The most open gates shown in full; the others are listed.
 CARDS_MAX = 8
-# Of those so many.
+# The most of those.
 MORE_MAX = 100
-# Gates that are not open, the newest first.
+# The most gates that are not open, the newest first.
 PAST_MAX = 20
-# Gates that have been open for longer stand apart from those of tonight.
+# Gates that have been open for longer are shown apart from those of tonight.
 STALE_S = 86_400
 
 
@@ -51,17 +51,17 @@ class GatePages:
     api: GatesApi
     renderer: Renderer
     links: TraceLinks
-    store_soon: Callable[[], None]  # lets the turns come into the store
+    store_soon: Callable[[], None]  # has the turns stored soon
     others: OtherServers
     refusals: Refusals = field(default_factory=Refusals)
 
     async def gates(self, request: Request) -> Response:
-        """Show the open gates with all that is needed to decide, and those before them."""
+        """Show the open gates with all facts for a decision, and earlier gates."""
         content = await run_in_threadpool(self._gates, request)
         return await self.renderer.answer(request, "gates.html.j2", **content)
 
     def _gates(self, request: Request) -> dict[str, Any]:
-        state = self.renderer.state()  # First: what comes meanwhile is news.
+        state = self.renderer.state()  # Read first, so that later changes count as news.
         listed = self.api.gate_list("open", limit=CARDS_MAX + MORE_MAX)
         waiting = [gate for gate in listed.gates if gate.decision is None]
         decided = [gate for gate in listed.gates if gate.decision is not None]
@@ -97,7 +97,7 @@ class GatePages:
         return await self.renderer.answer(request, "gate.html.j2", **content)
 
     async def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
-        """Decide on a gate, and lead to it; what cannot be is said there, and the note is kept."""
+        """Decide on a gate, and redirect to it; it shows a refusal, and keeps the note."""
         gate_id, sent = request.path_params["id"], DecisionForm.of(form)
         try:
             key = await run_in_threadpool(self.decide, gate_id, sent, request.scope.get(WHO))
@@ -108,7 +108,7 @@ class GatePages:
         return response
 
     def decide(self, gate_id: str, sent: DecisionForm, who: str | None) -> str:
-        """Decide on a gate; returns the key of the refusal, empty where it was carried out.
+        """Decide on a gate; return the key of the refusal, empty after success.
 
         Raises:
             NoGateError: if there is no such gate.
@@ -127,11 +127,11 @@ class GatePages:
         return ""
 
     async def to_gate(self, request: Request) -> Response:
-        """Lead whoever opens the address of a form to the gate of the form."""
+        """Redirect a visit to the address of a form to the gate of the form."""
         return RedirectResponse(f"/gates/{request.path_params['id']}", HTTPStatus.SEE_OTHER)
 
     def refusal(self, request: Request) -> Refusal:
-        """Return why the decision was refused after which a page is shown."""
+        """Return the refusal that led to a page."""
         key = request.query_params.get("refused", "")
         return self.refusals.of(request.path_params["id"], key)
 
@@ -151,7 +151,7 @@ class GatePages:
         return cards
 
     def shared(self, request: Request) -> dict[str, Any]:
-        """Return what every page of a gate is made with."""
+        """Return the template variables of all pages of gates."""
         bounds = {"note_max": NOTE_CHARS_MAX, "who_max": WHO_CHARS_MAX}
         about = {
             "decisions": DECISION_TEXTS,

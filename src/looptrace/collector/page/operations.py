@@ -1,4 +1,4 @@
-"""What runs the server: rules and settings in force, webhooks, and how each part is."""
+"""Operation of the server: rules and settings in force, webhooks, and the health of each part."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _NO_WEBHOOK = "The settings have no webhook with this name."
 
 @dataclass(frozen=True, slots=True)
 class RuleEntry:
-    """A rule as it is in force."""
+    """A rule in force."""
 
     name: str
     finds: str
-    about: str  # what it says of itself, in Markdown
+    about: str  # its description, in Markdown
     is_on: bool
     settings: list[tuple[str, float, str]]  # name, value, meaning
     ladder: tuple[Rung, ...]
@@ -49,7 +49,7 @@ class RuleEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A webhook of the settings, and how its endpoint is."""
+    """A webhook of the settings, and the state of its endpoint."""
 
     webhook: Webhook
     endpoint: Endpoint
@@ -58,14 +58,14 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The pages for those who run the server."""
+    """The pages for operators of the server."""
 
     service: Service
     settings: Settings
     renderer: Renderer
 
     async def rules(self, request: Request) -> Response:
-        """Show each rule: what it finds, whether it is on, its settings and its ladder."""
+        """Show each rule: its description, whether it is on, its settings and its ladder."""
         in_force = {rule.name: rule for rule in self.settings.policy.rule_set.rules}
         entries = [_entry(kind, in_force.get(kind.name)) for kind in every_rule()]
         entries.sort(key=lambda entry: (not entry.is_on, entry.name))
@@ -91,11 +91,11 @@ class Operations:
         )
 
     async def webhooks(self, request: Request) -> Response:
-        """Show the webhooks with how they are and what was last sent."""
+        """Show the webhooks with their states and last deliveries."""
         return await self._hooks(request)
 
     async def try_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
-        """Send a sample to a webhook, and show what came of it."""
+        """Send a sample to a webhook, and show the result."""
         name = request.path_params["name"]
         webhook = next((each for each in self.settings.webhooks if each.name == name), None)
         if webhook is None:
@@ -123,7 +123,7 @@ class Operations:
             ]
 
     async def health(self, request: Request) -> Response:
-        """Show whether each part works, and what the server counts of itself."""
+        """Show whether each part works, and the counts of the server."""
         service = self.service
         checks = {name: metrics.holds(name, check) for name, check in service.checks().items()}
         groups = await run_in_threadpool(_groups, service.instruments())
@@ -147,14 +147,14 @@ def _groups(instruments: Iterable[Instrument]) -> dict[str, list[tuple[Instrumen
         if instrument.kind == "histogram":
             numbers = _mean_of(numbers)
         for values, number in numbers.items():
-            if number or not values:  # Of many reasons those that there were.
+            if number or not values:  # Only the reasons that occurred.
                 row = (instrument, ", ".join(values), _with_unit(instrument.name, number))
                 groups.setdefault(group, []).append(row)
     return groups
 
 
 def _mean_of(numbers: Values) -> Values:
-    """Return the mean of a histogram, labelled with the count; nothing where it counted nothing."""
+    """Return the mean of a histogram, labelled with the count; nothing for an empty one."""
     count = max(
         (number for values, number in numbers.items() if values != (metrics.SUM,)), default=0
     )
@@ -162,7 +162,7 @@ def _mean_of(numbers: Values) -> Values:
 
 
 def _with_unit(name: str, number: float) -> str:
-    """Write a number with the unit with which the name of its instrument ends."""
+    """Write a number with the unit at the end of its instrument's name."""
     if name.endswith("seconds"):
         return duration_text(number) if number else "0 s"
     return f"{count_text(number)} bytes" if name.endswith("bytes") else count_text(number)

@@ -1,4 +1,4 @@
-"""The overview: how often tasks loop, what that costs, and which decisions worked."""
+"""The overview: how often tasks loop, the cost, and the decisions that worked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from looptrace.collector.store import reader
 from looptrace.collector.store.gate_metrics import metrics_of
 from looptrace.collector.store.sql import ask_each
 
-# Those that ship for `looptrace query`.
+# The queries that ship for `looptrace query`.
 QUERIES = (
     "gates_by_day",
     "loop_cost_by_day",
@@ -33,7 +33,7 @@ DAYS_MAX = 60
 
 @dataclass(slots=True)
 class Overview:
-    """The page of figures, which are computed anew when the store has changed."""
+    """The page of figures, which are computed again when the store has changed."""
 
     api: GatesApi
     renderer: Renderer
@@ -43,12 +43,12 @@ class Overview:
     _computing: asyncio.Task[None] | None = None
 
     async def show(self, request: Request) -> Response:
-        """Show the figures as they were last computed; what is newer is there the next time."""
+        """Show the last computed figures; newer ones come with the next visit."""
         await self.prepare()
         return await self.renderer.answer(request, "overview.html.j2", **(self._figures or {}))
 
     async def prepare(self) -> None:
-        """Have figures to show: only the first ones are waited for.
+        """Compute figures to show, and wait only for the first ones.
 
         Raises:
             StoreError: if the store cannot be read.
@@ -72,7 +72,7 @@ class Overview:
         answers = ask_each(store_dir, {name: query.sql for name, query in loaded.items()})
         with reader.open_gates(store_dir) as gates:
             metrics = metrics_of(gates, reader.worked(store_dir))
-            open_count = gates.count("open")  # Also of tasks whose turns were deleted.
+            open_count = gates.count("open")  # This includes tasks whose turns were deleted.
         agents = [row for row in answers["agents_that_loop"] if row["looping_tasks"]]
         return {
             "as_of_ns": time.time_ns(),

@@ -1,4 +1,4 @@
-"""Decisions that were not carried out: why, and the form as it was sent, until it is shown."""
+"""Refused decisions: the reason and the sent form, kept until they are shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from looptrace.analyzer.text.times import utc_s
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.store.gates import StoredGate
 
-# Forms that are kept until their page has asked for them; more would be of nobody who still looks.
+# The most forms kept for their pages; older ones have no reader any more.
 _KEPT_MAX = 200
 _KEY_BYTES = 12
 _NEEDS_NOTE = (
@@ -22,7 +22,7 @@ _NEEDS_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class DecisionForm:
-    """What somebody sent to decide on a gate."""
+    """The form with a decision on a gate."""
 
     decision: str = ""
     note: str = ""
@@ -31,7 +31,7 @@ class DecisionForm:
 
     @classmethod
     def of(cls, form: Mapping[str, str]) -> DecisionForm:
-        """Return the fields of a form, with the lines of a note as they were typed."""
+        """Return the fields of a form, with the lines of a note as typed."""
         return cls(
             form.get("decision", ""),
             form.get("note", "").replace("\r\n", "\n"),
@@ -40,7 +40,7 @@ class DecisionForm:
         )
 
     def check(self) -> None:
-        """Refuse to let an agent go on with another approach that nobody has named.
+        """Check that a decision for another approach has a note that names it.
 
         Raises:
             GateError: if the note is missing and was not left out on purpose.
@@ -51,7 +51,7 @@ class DecisionForm:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a decision was not carried out, and the form that asked for it."""
+    """The reason why a decision was refused, and its form."""
 
     why: str = ""
     form: DecisionForm = field(default_factory=DecisionForm)
@@ -62,25 +62,25 @@ NOT_REFUSED = Refusal()
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """The last refusals, each under a key that only the browser that sent the form gets."""
+    """The last refusals, each under a key that only the sending browser gets."""
 
     _kept: BoundedDict[tuple[str, str], Refusal] = field(
         default_factory=lambda: BoundedDict(_KEPT_MAX)
     )
 
     def keep(self, gate_id: str, refusal: Refusal) -> str:
-        """Keep a refusal for the page of its gate; returns the key to it."""
+        """Keep a refusal for the page of its gate; return its key."""
         key = secrets.token_urlsafe(_KEY_BYTES)
         self._kept[gate_id, key] = refusal
         return key
 
     def of(self, gate_id: str, key: str) -> Refusal:
-        """Return a refusal; one that is kept no longer is as good as none."""
+        """Return a refusal; an empty one where it is no longer kept."""
         return self._kept.get((gate_id, key), NOT_REFUSED)
 
 
 def why_late(gate: StoredGate, decision: str) -> str:
-    """Write that a decision came too late, who decided before, what, and when."""
+    """Write that a decision came too late, with the earlier decision, its author and its time."""
     lost = f"Your decision “{decision_text(decision)}” was not carried out"
     if gate.status == "withdrawn":
         return f"{lost}: the gate was withdrawn."

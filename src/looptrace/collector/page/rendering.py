@@ -1,4 +1,4 @@
-"""Answers as HTML: templates, headers that forbid what is not used, and the files beside them."""
+"""Answers as HTML: templates, headers that forbid unused features, and static files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HEADERS = {
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    # Without an origin of its own a form could not be told from that of another site.
+    # Without the header a form could not be distinguished from that of another site.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -55,28 +55,28 @@ PAGES = {
     "Settings": "/settings",
     "Health": "/health",
 }
-# What is shown of a text that somebody unfolds.
+# The most characters of an unfolded text.
 _BLOCK_LENGTH_MAX = 100_000
 _MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 ASSETS = ("page.css", "page.js", "htmx.min.js", "icon.svg")
 _ASSET_KEPT = "public, max-age=31536000, immutable"
 _DIGEST_CHARS = 12
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
-# Breaks of lines and tabs are kept where a text has room.
+# Line breaks and tabs are kept where a text has room.
 _LAYOUT = re.compile(r"[\n\t]")
 
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Makes pages for those who may see them."""
+    """Renders pages for visitors who may see them."""
 
     sessions: Sessions
-    state: Callable[[], str]  # what there is to be seen now, as one text
+    state: Callable[[], str]  # the current state, as one text
 
     def page(
         self, request: Request, name: str, status: int = HTTPStatus.OK, **content: Any
     ) -> Response:
-        """Return a page made of a template."""
+        """Render a page from a template."""
         nonce = self.sessions.nonce_of(request)
         shared = {
             "sign": self.sessions.form_sign(nonce),
@@ -91,17 +91,17 @@ class Renderer:
         return response
 
     async def answer(self, request: Request, name: str, **content: Any) -> Response:
-        """Return a page, made on another thread: spans that come meanwhile do not wait for it."""
+        """Render a page on another thread, so that arriving spans do not wait for it."""
         return await run_in_threadpool(partial(self.page, request, name, **content))
 
     def error(self, request: Request, status: int, why: str) -> Response:
-        """Return a page that says what is wrong."""
+        """Render a page with an error."""
         return self.page(request, "error.html.j2", status, title=HTTPStatus(status).phrase, why=why)
 
 
 @cache
 def environment() -> Environment:
-    """Return the templates of the page, and those of the report that it shares."""
+    """Return the templates of the page, including shared ones of the report."""
     environment = Environment(
         loader=ChoiceLoader(
             [
@@ -143,13 +143,13 @@ def environment() -> Environment:
 
 
 def url(path: str, **query: Any) -> str:
-    """Return a path with a query; what is empty is left out."""
+    """Return a path with a query, without empty parameters."""
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
 
 
 def code_spans(text: str) -> Markup:
-    """Return a text of looptrace's own with what stands between backticks as code."""
+    """Return a text of looptrace's own, with the parts between backticks as code."""
     parts = [escape(part) for part in text.split("`")]
     shown = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
     parts[1::2] = shown
@@ -157,7 +157,7 @@ def code_spans(text: str) -> Markup:
 
 
 def block(text: str) -> str:
-    """Return a text of several lines without what acts on a screen, cut where it is very long."""
+    """Return a text of several lines without control characters, cut where it is very long."""
     shown = text[:_BLOCK_LENGTH_MAX]
     clean = "".join(
         each if each.isprintable() or _LAYOUT.match(each) else "\N{REPLACEMENT CHARACTER}"
@@ -168,7 +168,7 @@ def block(text: str) -> str:
 
 
 def since(now_ns: int, at_ns: int) -> str:
-    """Return how long ago something was: `40 s`, `12 min`, `3 h 5 min`, `2 d 1 h`."""
+    """Return the time since a moment: `40 s`, `12 min`, `3 h 5 min`, `2 d 1 h`."""
     seconds = max(now_ns - at_ns, 0) // NS_PER_S
     minutes, hours, days = (seconds // each for each in (_MINUTE_S, _HOUR_S, _DAY_S))
     if days:
@@ -184,7 +184,7 @@ def instant(at_ns: int) -> str:
 
 
 def asset_url(name: str) -> str:
-    """Return the path of a file, which changes with its content, so that it may be kept."""
+    """Return the path of a file, which changes with its content, so that browsers may cache it."""
     return f"/assets/{_digest(name)}/{name}"
 
 

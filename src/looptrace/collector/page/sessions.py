@@ -1,8 +1,8 @@
-"""Who is signed in, and which form was ours: two cookies, of which neither holds a token.
+"""Sign-in and forms of browsers: two cookies, neither of which contains a token.
 
-A signed-in browser holds the time until which it is, signed with a key that is made of the token:
-whoever takes a token out of use signs all out that signed in with it. A form holds a sign of a
-cookie that no other site can read or set, so that no other site can send it.
+The cookie of a sign-in has its end, signed with a key from the token: removing a token signs out
+all browsers that used it. A form has the signature of a cookie that no other site can read or set,
+so that no other site can send the form.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from looptrace.collector.server.access import Access, known_token, token_of
 from looptrace.collector.store.gates import WHO_CHARS_MAX
 
 SESSION_COOKIE, FORM_COOKIE = "looptrace_session", "looptrace_form"
-# The name that somebody typed with a decision, so that the next form has it.
+# The cookie of the name typed with a decision, which the next form shows.
 NAME_COOKIE = "looptrace_name"
 _SESSION_USE, _FORM_USE = b"looptrace page session ", b"looptrace page form "
 _HOUR_S = 3_600
 _NONCE_BYTES = 18
 _DIGITS_MAX = 12  # of a time in seconds
-# A form that was opened so long ago was opened before the cookie went.
+# Forms older than this were opened before the cookie expired.
 _FORM_S = 400 * 24 * _HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Signs browsers in and out, and knows its own forms.
+    """Signs browsers in and out, and recognises its own forms.
 
-    `key` is the store's, so that a form that is open while the server restarts can be sent.
+    `key` is the store's, so that a form can be sent after a restart of the server.
     """
 
     access: Access
@@ -46,26 +46,26 @@ class Sessions:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a token is asked for at all."""
+        """Whether the server requires a token at all."""
         return bool(self.access.tokens)
 
     def may_enter(self, request: Request, now_s: float) -> bool:
-        """Return whether a request comes with a token, as the API asks for it, or signed in."""
+        """Return whether a request has a token, as for the API, or is signed in."""
         return not self.is_asked or self._token(request, now_s) is not None
 
     def who(self, request: Request, now_s: float) -> str | None:
-        """Return whose request it is, None where its token has no name."""
+        """Return the name of a request's token, None where it has none."""
         return self.access.names.get(self._token(request, now_s) or "") or None
 
     def _token(self, request: Request, now_s: float) -> str | None:
-        """Return the token that a request comes with, or that its browser signed in with."""
+        """Return the token of a request, or the one that its browser signed in with."""
         given = request.headers.getlist("authorization")
         if given and (token := token_of(given, self.access)):
             return token
         until, _, sign = request.cookies.get(SESSION_COOKIE, "").partition(".")
         if not (until.isdecimal() and len(until) <= _DIGITS_MAX and int(until) > now_s):
             return None
-        # Each is compared, so that the time tells nothing.
+        # All tokens are compared, so that the time reveals nothing.
         same = [
             token
             for token in self.access.tokens
@@ -76,7 +76,7 @@ class Sessions:
         return same[0] if same else None
 
     def sign_in(self, response: Response, token: str, now_s: float) -> bool:
-        """Set the cookie of a browser that gives a token; returns whether it is one."""
+        """Set the cookie of a browser that gives a token; return whether the token is valid."""
         own = known_token(token, self.access)
         if own is None:
             return False
@@ -86,18 +86,18 @@ class Sessions:
         return True
 
     def sign_out(self, response: Response) -> None:
-        """Take the cookies away that are of one person."""
+        """Delete the personal cookies."""
         for name in (SESSION_COOKIE, NAME_COOKIE):
             response.delete_cookie(name, **self._attributes())
 
     def form_sign(self, nonce: str) -> str:
-        """Return what a form holds for the browser with this cookie."""
+        """Return the signature in a form for the browser with this cookie."""
         return _sign(self.key, _FORM_USE, nonce)
 
     def is_own_form(self, request: Request, form: Mapping[str, str]) -> bool:
-        """Return whether a form is of a page that this browser was given."""
+        """Return whether a form comes from a page of this browser."""
         nonce, sign = request.cookies.get(FORM_COOKIE, ""), form.get("sign", "")
-        # Browsers name where a form comes from; the server has refused a foreign origin already.
+        # Browsers send the origin of a form; the server has already refused foreign ones.
         site = request.headers.get("sec-fetch-site", "same-origin")
         is_same = hmac.compare_digest(sign.encode(), self.form_sign(nonce).encode())
         return bool(nonce) and is_same and site == "same-origin"
@@ -107,16 +107,16 @@ class Sessions:
         return request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(_NONCE_BYTES)
 
     def keep_nonce(self, request: Request, response: Response, nonce: str) -> None:
-        """Let the browser keep the cookie of forms, where it has none."""
+        """Set the cookie of forms, where the browser has none."""
         if request.cookies.get(FORM_COOKIE) != nonce:
             response.set_cookie(FORM_COOKIE, nonce, _FORM_S, **self._attributes())
 
     def name_of(self, request: Request) -> str:
-        """Return the name that was typed in this browser with the last decision."""
+        """Return the name typed in this browser with the last decision."""
         return plain(unquote(request.cookies.get(NAME_COOKIE, "")), WHO_CHARS_MAX)
 
     def keep_name(self, request: Request, response: Response, name: str) -> None:
-        """Let the browser keep a name that was typed."""
+        """Set the cookie of a typed name."""
         if name and name != self.name_of(request):
             value = quote(name[:WHO_CHARS_MAX].encode("utf-8", "replace"))
             response.set_cookie(NAME_COOKIE, value, _FORM_S, **self._attributes())

@@ -1,4 +1,4 @@
-"""The page as an application: its paths, who is let in, and what every answer forbids."""
+"""The page as an application: its paths, its access, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _logger = logging.getLogger(__name__)
 SIGN_IN, SIGN_OUT, CHANGES = "/sign-in", "/sign-out", "/changes"
 DECIDE = f"{decision_links.PATH}/{{id}}"
 ASSETS = "/assets/{digest}/{name}"
-# What is there before anybody has signed in.
+# The paths that need no sign-in.
 _OPEN = (SIGN_IN, "/assets/", f"{decision_links.PATH}/")
 _FORM = "application/x-www-form-urlencoded"
 _FIELDS_MAX = 20
@@ -82,11 +82,11 @@ class Site:
         self._first_segments = {route.path.split("/")[1] for route in self._routes}
 
     def serves(self, path: str) -> bool:
-        """Return whether a path is one of the page's."""
+        """Return whether a path belongs to the page."""
         return path.split("/")[1] in self._first_segments if path.startswith("/") else False
 
     async def _prepare(self) -> None:
-        """Compute what the first visitor would wait for elsewhere; where it cannot be, log why."""
+        """Compute in advance what the first visitor would wait for; log a failure."""
         try:
             await self._overview.prepare()
             await run_in_threadpool(self._listed.find, TaskFilter(), self._changes.version())
@@ -94,7 +94,7 @@ class Site:
             _logger.warning("the first look at the page will take longer: %s", error)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, to those who may see the page."""
+        """Serve one request to a visitor who may see the page."""
 
         async def send_guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -104,7 +104,7 @@ class Site:
             await send(message)
 
         request = Request(scope)
-        # The path that is routed: that of `request.url` is read out of the Host header as well.
+        # The routed path, because that of `request.url` also depends on the Host header.
         path = scope["path"]
         may_enter = self._sessions.may_enter(request, time.time())
         if may_enter and self._preparing is None:
@@ -116,10 +116,10 @@ class Site:
             await self._turned_away(request)(scope, receive, send_guarded)
 
     def _turned_away(self, request: Request) -> Response:
-        """Ask for a token; a page that another site links to is first asked for anew.
+        """Ask for a token; reload a page first that another site links to.
 
-        The browser gives the cookie only to this site's own links, so that whoever follows a link
-        of a pager seems to be signed out until the page itself links to the same place.
+        The browser sends the cookie only with this site's own links, so that a visitor from the
+        link of a pager seems to be signed out until the page itself links to the same place.
         """
         if request.method not in ("GET", "HEAD"):
             why = "You are signed out, and nothing was changed. Sign in, and send it again."
@@ -164,7 +164,7 @@ class Site:
         ]
 
     def _post(self, path: str, handler: FormHandler) -> Route:
-        """Return the route of a form, which is looked at only where it is one of the page's own."""
+        """Return the route of a form, which accepts only the page's own forms."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -213,10 +213,10 @@ def _get(path: str, handler: Handler) -> Route:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Read a form; of a field that comes twice the last counts.
+    """Read a form; the last value of a repeated field counts.
 
     Raises:
-        ValueError: if it is none, or too long.
+        ValueError: if it is not a form, or too long.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise ValueError(f"it is not {_FORM}")
@@ -225,13 +225,13 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _target(request: Request) -> str:
-    """Return the path and query that were asked for."""
+    """Return the requested path and query."""
     path, query = quote(request.scope["path"]), request.scope["query_string"].decode("latin-1")
     return _own_path(f"{path}?{query}" if query else path)
 
 
 def _own_path(to: str) -> str:
-    """Return a path of this site; what might lead elsewhere leads to the start."""
+    """Return a path of this site; any other address becomes the start page."""
     parts = urlsplit(to)
     is_own = to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable()
     return to if is_own and not (parts.scheme or parts.netloc or "\\" in to) else "/"

@@ -1,4 +1,4 @@
-"""Tasks as a list: one row each out of turns, findings and gates, filtered and searched."""
+"""Tasks as a list: one row each from turns, findings and gates, filtered and searched."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FINDING_COLUMNS = ["task", "rule", "action", "reason", "attempts"]
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """Which tasks are shown; what is empty asks for nothing."""
+    """The filter of tasks; empty fields do not filter."""
 
     q: str = ""
     state: str = ""
@@ -48,7 +48,7 @@ class TaskFilter:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> TaskFilter:
-        """Return what a query asks for; what is no number is the first page."""
+        """Return the filter of a query; an invalid number means the first page."""
         texts = {item.name: query.get(item.name, "") for item in fields(cls) if item.type == "str"}
         page = query.get("page", "")
         return cls(**texts, page=max(int(page), 1) if page.isdecimal() and len(page) < 7 else 1)
@@ -56,7 +56,7 @@ class TaskFilter:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some of the tasks that were asked for, and what can be asked for."""
+    """One page of the matching tasks, and the possible values of the filter."""
 
     rows: list[dict[str, Any]]
     first: int  # tasks before these
@@ -65,13 +65,13 @@ class TaskPage:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are tasks behind these."""
+        """Whether there are tasks after these."""
         return self.first + len(self.rows) < self.total
 
 
 @dataclass(slots=True)
 class TaskList:
-    """The tasks of a store; they are put together anew when `version` says that it has changed."""
+    """The tasks of a store; they are read again when its `version` has changed."""
 
     store_dir: Path
     rules: RuleSet
@@ -80,7 +80,7 @@ class TaskList:
     _table: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def find(self, wanted: TaskFilter, version: Hashable, now_ns: int | None = None) -> TaskPage:
-        """Return a page of the tasks that fit, those that wait for a person first.
+        """Return a page of the matching tasks, those that wait for a person first.
 
         Raises:
             StoreError: if the store cannot be read.
@@ -131,7 +131,7 @@ class TaskList:
         )
 
     def _warming(self, table: pl.DataFrame) -> pl.DataFrame:
-        """Return by task the rule that is one attempt short of a loop, and how far it is."""
+        """Return, by task, the rule that is one attempt short of a loop, and its progress."""
         schema = pl.Schema({"task": pl.String(), "warming": pl.String()})
         few = table.filter((pl.col("action") == "") & (pl.col("turns") <= WARMING_TURNS_MAX))
         tasks = few.sort("last_ns", descending=True)["task"].to_list()
@@ -141,7 +141,7 @@ class TaskList:
 
 
 def _loops_by_task(findings: pl.DataFrame) -> pl.DataFrame:
-    """Return by task its rules, and action and reason of its strongest finding."""
+    """Return, by task, its rules, and the action and reason of its strongest finding."""
     strength = pl.col("action").replace_strict(
         {action: rank for rank, action in enumerate(ACTIONS)}, return_dtype=pl.Int8
     )
@@ -154,7 +154,7 @@ def _loops_by_task(findings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_turns(gates: Sequence[StoredGate], tasks: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of the tasks that wait for a person and whose turns were deleted."""
+    """Return rows for tasks that wait for a person although their turns were deleted."""
     rows = [
         (gate.task, "", [gate.agent] if gate.agent else [], 0, 0, gate.opened_ns, gate.reason)
         for gate in gates
@@ -197,6 +197,6 @@ def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:
 
 
 def _values(column: pl.Series) -> list[str]:
-    """Return what can be chosen; what has control characters would stand in the page as it is."""
+    """Return the values to choose from, without those that have control characters."""
     values = column.drop_nulls().unique().to_list()
     return sorted(value for value in values if value and value.isprintable())

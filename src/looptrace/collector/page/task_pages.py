@@ -1,4 +1,4 @@
-"""Tasks: which there are, and all turns of one with its loops, and why they are some."""
+"""Tasks: their list, the turns of one with its loops, and the reasons for these."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Turns that are shown at once, the newest of them last.
+# The most turns shown at once, the newest last.
 TURNS_A_PAGE = 200
-# Agents that have a lane of their own; of more, the last lane has the rest.
+# The most agents with a lane of their own; the last lane has the rest.
 LANES_MAX = 4
-# An explanation takes as long as hundreds of looks at the task; beyond, the command line does it.
+# An explanation takes as long as hundreds of visits to the task; longer tasks need the command
+# line.
 EXPLAINED_TURNS_MAX = 1_000
 _ROW_DIGITS_MAX = 9
 _NO_TASK = "There is no such task in the store. It may be new, or its days were deleted."
@@ -60,14 +61,14 @@ _NO_TASK = "There is no such task in the store. It may be new, or its days were 
 
 @dataclass(frozen=True, slots=True)
 class TurnLine:
-    """A turn in its lane, and where it is unfolded."""
+    """A turn in its lane, with the address of its details."""
 
     row: TurnRow
     place: int  # among all rows of the task, from 0
     lane: int  # from 1
     seconds: float
     tokens: int
-    decision: str | None  # that the agent's own code recorded of a person, in place of a message
+    decision: str | None  # recorded by the agent's own code for a person, in place of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,11 @@ class TaskPages:
     renderer: Renderer
     links: TraceLinks
     tasks: TaskList
-    version: Callable[[], Hashable]  # of what the store holds
+    version: Callable[[], Hashable]  # of the store's state
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     async def all(self, request: Request) -> Response:
-        """Show the tasks that fit what was asked for."""
+        """Show the tasks that match the filter."""
         wanted = TaskFilter.of(request.query_params)
         state = await run_in_threadpool(self.renderer.state)
         found = await run_in_threadpool(self.tasks.find, wanted, self.version())
@@ -104,7 +105,7 @@ class TaskPages:
         name = request.query_params.get("id", "")
         before = _number(request.query_params.get("before"))
         content = await run_in_threadpool(self._task, name, before)
-        if content is None:  # It may have begun a moment ago; what comes later the page adds.
+        if content is None:  # It may have begun a moment ago; the page adds later turns.
             await self.api.stored()
             content = await run_in_threadpool(self._task, name, before)
         if content is None:
@@ -152,7 +153,7 @@ class TaskPages:
         }
 
     def _standing_of(self, shown: ShownTask, turns: pl.DataFrame) -> str:
-        """Return how a task stands, by its name in `STATES`."""
+        """Return the state of a task, by its name in `STATES`."""
         if shown.status != "active":
             return "waiting"
         idle_ns = self.tasks.rules.counting.idle_s * NS_PER_S
@@ -171,7 +172,7 @@ class TaskPages:
     ) -> list[TurnLine]:
         roles: dict[int, Role] = {}
         places: dict[int, str] = {}
-        for group in reversed(groups):  # What the strongest says of a turn is shown.
+        for group in reversed(groups):  # The strongest finding decides how a turn is shown.
             roles |= {turn.turn: turn.role for turn in group.lead.turns}
             places |= places_in_round(group)
         decided: EventPlaces = {}
@@ -193,7 +194,7 @@ class TaskPages:
         ]
 
     async def turn(self, request: Request) -> Response:
-        """Show all that a turn holds."""
+        """Show all content of a turn."""
         name = request.query_params.get("id", "")
         place = _number(request.query_params.get("row"))
         turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
@@ -210,7 +211,7 @@ class TaskPages:
         )
 
     async def why(self, request: Request) -> Response:
-        """Show how far each rule got in a task, and which setting would change that."""
+        """Show how far each rule got in a task, and the setting that would change it."""
         name = request.query_params.get("id", "")
         turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
         if turns.is_empty() and self.api.shown_task(name, turns) is None:
@@ -232,7 +233,7 @@ class TaskPages:
 
 
 def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
-    """Return an event of a task in the words of the page, with the name of who decided."""
+    """Return an event of a task in the words of the page, with the name of the person."""
     shown = shown_event(event)
     if event.type == "gate_resolved" and event.decision:
         name = who.get(event.gate) or "somebody who gave no name"
@@ -248,7 +249,7 @@ def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
 
 
 def _parts_of(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the texts of a turn under what they are; what the trace does not say is left out."""
+    """Return the texts of a turn by kind, without those that the trace lacks."""
     names = {
         "tool": ("Called with", "Came back", "Said"),
         "model": ("Was given", "Came back", "Said"),

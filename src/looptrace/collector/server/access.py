@@ -1,11 +1,11 @@
-"""Who may speak to the server, and whether it may start as it is configured.
+"""Access to the server, and the check that its configuration is safe.
 
-A server that only this machine reaches asks for nothing. Any other asks for a token or for a
+A server that only this machine reaches requires nothing. Any other requires a token or a
 certificate, or it does not start. Tokens come from a file or from the environment, never from the
 command line, which every user of a machine can read.
 
-No browser may be made to speak to the server for somebody else's page: a request that names a
-foreign origin, or by a foreign name a server that only this machine reaches, is refused.
+No other site may use a browser to reach the server: requests with a foreign origin are refused, and
+so are requests with a foreign host name to a server that only this machine reaches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from looptrace.errors import InputError
 
 TOKEN_CHARS_MIN = 16
 TOKENS_VARIABLE = "LOOPTRACE_TOKENS"
-# In the scope of a request whose it is: the name of its token.
+# The key of the name of a request's token, in its scope.
 WHO = "looptrace.who"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _OPEN_SERVICE = "/grpc.health.v1.Health/"
@@ -48,21 +48,21 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class AccessError(InputError):
-    """The server may not start so; the message is one line that says why, and what to do."""
+    """The server may not start like this; the message is one line that says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the server listens, and what it asks for.
+    """The address on which the server listens, and what it requires.
 
-    Of several tokens each is good, so that one can follow the other, or each person has one. With
-    `client_ca_file` only clients with a certificate of it get in. `hosts` are names under which a
-    server on a loopback address is also called. No representation shows a token.
+    Each of several tokens is valid, so that tokens can be replaced, or each person has one. With
+    `client_ca_file` only clients with a certificate of it are accepted. `hosts` are further names
+    of a server on a loopback address. No representation shows a token.
     """
 
     host: str = "127.0.0.1"
     tokens: tuple[str, ...] = field(default=(), repr=False)
-    names: Mapping[str, str] = field(default_factory=dict, repr=False)  # whose, by token
+    names: Mapping[str, str] = field(default_factory=dict, repr=False)  # names by token
     cert_file: Path | None = None
     key_file: Path | None = None
     client_ca_file: Path | None = None
@@ -70,14 +70,14 @@ class Access:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches the server."""
+        """Whether only this machine can reach the server."""
         return is_loopback(self.host)
 
 
 def read_tokens(file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the tokens of a file, or else those of the environment, each with whose it is.
+    """Return the tokens of a file, or else those of the environment, each with its name.
 
-    A line of a file has a token, or a name and a token; the environment has tokens, by blanks.
+    A line of a file has a token, or a name and a token; the environment has tokens between blanks.
 
     Raises:
         AccessError: if the file cannot be read or holds none.
@@ -101,7 +101,7 @@ def read_tokens(file: Path | None, environ: Mapping[str, str]) -> dict[str, str]
 
 
 def check_access(access: Access) -> None:
-    """Accept a configuration with which the server may start.
+    """Check that the server may start with a configuration.
 
     Raises:
         AccessError: if it may not.
@@ -127,7 +127,7 @@ def check_access(access: Access) -> None:
 
 
 def check_tls(access: Access) -> None:
-    """Accept certificates and keys that can be used.
+    """Check that certificates and keys can be used.
 
     Raises:
         AccessError: if they cannot.
@@ -137,7 +137,7 @@ def check_tls(access: Access) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     file = access.cert_file
     try:
-        # The empty password keeps a key that has one from being asked for on a terminal.
+        # The empty password avoids a prompt in the terminal for the password of a key.
         context.load_cert_chain(access.cert_file, access.key_file, password="")
         if access.client_ca_file:
             file = access.client_ca_file
@@ -150,7 +150,7 @@ def check_tls(access: Access) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a name or an address."""
+    """Return whether only this machine can reach a name or an address."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -195,22 +195,22 @@ def is_allowed(authorization: Iterable[str], access: Access) -> bool:
 
 
 def token_of(authorization: Iterable[str], access: Access) -> str | None:
-    """Return the token that the `Authorization` header holds; None where it is none of those."""
+    """Return the token of the `Authorization` header; None where it is not one of these."""
     given = list(authorization)
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return known_token(token.strip(), access) if scheme.lower() == "bearer" else None
 
 
 def known_token(given: str, access: Access) -> str | None:
-    """Return the token that is given; None where it is none of the server's."""
+    """Return a token; None where the server does not know it."""
     data = given.encode("utf-8", "surrogateescape")
-    # Each is compared, and in full, so that the time tells nothing.
+    # All tokens are compared in full, so that the time reveals nothing.
     same = [token for token in access.tokens if hmac.compare_digest(data, token.encode())]
     return same[0] if same else None
 
 
 def foreign(headers: Mapping[str, list[str]], access: Access) -> str | None:
-    """Return why a request may come from somebody else's page; None where it does not."""
+    """Return why a request may come from the page of another site; None where it does not."""
     hosts, origins = headers.get("host", []), headers.get("origin", [])
     if len(hosts) != 1 or len(origins) > 1:
         return "one Host is due, and at most one Origin"
@@ -223,17 +223,17 @@ def foreign(headers: Mapping[str, list[str]], access: Access) -> str | None:
 
 
 class Page(Protocol):
-    """An application for people, with paths of its own, that lets in whom it has signed in."""
+    """An application for people, with paths of its own and its own sign-in."""
 
     def serves(self, path: str) -> bool:
-        """Return whether a path is one of the page's."""
+        """Return whether a path belongs to the page."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
 
 
 class AccessMiddleware:
-    """Lets through what may pass, and answers the rest as OTLP has it."""
+    """Passes allowed requests on, and answers the others with OTLP's errors."""
 
     def __init__(self, app: App, access: Access, page: Page | None = None) -> None:
         self._app = app
@@ -242,7 +242,7 @@ class AccessMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] == "websocket":  # Nothing here speaks it.
+        if scope["type"] == "websocket":  # Nothing here uses WebSocket.
             await send({"type": "websocket.close"})
             return
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
@@ -265,7 +265,7 @@ class AccessMiddleware:
 
 
 class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Refuses calls without a token, where one is needed; health may be asked by anyone."""
+    """Refuses calls without a token, where one is needed; health checks need none."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -275,13 +275,13 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler:
-        """Pass a call to its handler, or to one that refuses it."""
+        """Pass a call to its handler, or to a handler that refuses it."""
         said = handler_call_details.invocation_metadata
         given = [str(value) for name, value in said if name == "authorization"]
         is_open = handler_call_details.method.startswith(_OPEN_SERVICE)
         if is_open or is_allowed(given, self._access):
             return await continuation(handler_call_details)
-        # As a stream, so that its message is neither read nor unpacked.
+        # A handler of streams neither reads nor unpacks the message.
         return grpc.stream_unary_rpc_method_handler(_refuse_call)
 
 
@@ -299,7 +299,7 @@ async def _refuse(send: Send, headers: Mapping[str, list[str]], status: Status) 
     fields = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
     if status.code == UNAUTHENTICATED:
         fields.append((b"www-authenticate", b"Bearer"))
-    # What the client still sends is not read, so that the connection cannot go on.
+    # The rest of the request is not read, so that the connection cannot go on.
     fields.append((b"connection", b"close"))
     code = _HTTP_STATUS[status.code]
     await send({"type": "http.response.start", "status": code, "headers": fields})

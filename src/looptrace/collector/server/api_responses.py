@@ -1,4 +1,4 @@
-"""What the API of the gates answers, and how it reads what it is sent."""
+"""The responses of the gates' API, and the reading of request bodies."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ async def bounded_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> byt
 
 
 def answer_of(content: Any, status: int = HTTPStatus.OK) -> Response:
-    """Return a response of a body in JSON."""
+    """Return a response with a JSON body."""
     return Response(msgspec.json.encode(content), status, media_type=JSON)
 
 
 def wrong(status: int, error: str) -> Response:
-    """Return a response that says what is wrong."""
+    """Return a response with an error."""
     return answer_of(ApiError(plain(error, _ERROR_LENGTH_MAX)), status)
 
 
@@ -56,7 +56,7 @@ def described(request: Request) -> Response:
 
 
 def _not_served(request: Request, error: Exception) -> Response:
-    """Answer where there is nothing at a path, or not by this method."""
+    """Answer a request for an unknown path or method."""
     status, headers = (HTTPStatus.NOT_FOUND.value, None)
     if isinstance(error, HTTPException):
         status, headers = error.status_code, error.headers
@@ -66,17 +66,17 @@ def _not_served(request: Request, error: Exception) -> Response:
 
 
 def _ambiguous(_request: Request, error: Exception) -> Response:
-    """Answer where a session was asked for that several services have."""
+    """Answer a request for a session that several services have."""
     return wrong(HTTPStatus.CONFLICT, str(error))
 
 
 def error_handlers(
     on_store_error: Callable[[Exception], None],
 ) -> dict[Any, Callable[[Request, Exception], Response]]:
-    """Return what a path answers that raises, or is none."""
+    """Return the handlers of exceptions and of unknown paths."""
 
     def not_usable(_request: Request, error: Exception) -> Response:
-        # Where the store cannot be used concerns whoever runs the server.
+        # The path of the store concerns only the operator of the server.
         _logger.warning("%s", error)
         on_store_error(error)
         message = "the store cannot be used now; try again later"

@@ -26,12 +26,12 @@ _logger = logging.getLogger(__name__)
 
 # Spans that are stored at once: more would take more memory, fewer would take longer in all.
 SPANS_A_ROUND = 20_000
-# Storing may take this share of the time, so that receiving and detection go on.
+# Storing may take this share of the time, so that receiving and detection continue.
 BUSY_SHARE_MAX = 0.2
 # When the log is as full as this, storing may take all of the time, before the log is full.
 URGENT_SHARE = 0.25
 EXPIRE_EVERY_S = 3_600
-# After a failure, such as a full disk, it is tried again.
+# The pause after a failure, such as a full disk.
 RETRY_S = 5.0
 
 
@@ -63,7 +63,7 @@ class Archiver:
     ) -> None:
         """Store the spans of `log` up to the row that `detected_seq` returns.
 
-        `on_ready` is called with the row up to which all is in the store, when that is of these
+        `on_ready` is called with the last stored row, once the store has the findings of these
         settings.
         """
         self.counts = ArchiverCounts()
@@ -76,7 +76,7 @@ class Archiver:
         self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
-        """Lock the store; returns when that is done.
+        """Lock the store; return when it is locked.
 
         Raises:
             StoreError: if the store cannot be used, or another process writes to it.
@@ -89,7 +89,7 @@ class Archiver:
         return self._worker.is_alive
 
     def wake(self) -> None:
-        """Store soon, because somebody waits for a report."""
+        """Store soon, because a client waits for a report."""
         self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
@@ -110,7 +110,7 @@ class Archiver:
     def _is_mended(self, writer: Writer) -> bool:
         """Evaluate the store again if needed, with the spans of the log; return whether it worked.
 
-        Else what the log holds is left to the detector, which judges it beside what comes.
+        Otherwise the detector evaluates the spans of the log, beside new ones.
         """
         is_due = writer.needs_ingest()
         try:
@@ -121,7 +121,7 @@ class Archiver:
             self._failed(error)
             if is_due:
                 return False
-            with suppress(StoreError):  # What is there is of these settings, and can be judged.
+            with suppress(StoreError):  # The stored findings are those of these settings.
                 writer.give_up_ingest()
         return True
 
@@ -180,7 +180,7 @@ class Archiver:
     def set_aside(self, error: DamagedFileError) -> None:
         """Set a damaged file aside, from any thread, so that other files can be read.
 
-        Where it cannot be renamed, whoever meets it tries again.
+        Where it cannot be renamed, the next reader tries again.
         """
         try:
             is_aside = set_aside(self._dir, error.path)

@@ -1,7 +1,7 @@
-"""What a server took before it started: what it has not judged, and what may go on.
+"""The backlog at the start of a server: spans without detection, and tasks that may go on.
 
-Spans that share a trace, a session, a task or a link are judged together, so that what is decided
-of a task rests on all of its turns.
+Spans that share a trace, a session, a task or a link are evaluated together, so that decisions on a
+task depend on all of its turns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.store import reader
 
-# Spans of the log that are held at once.
+# The most spans of the log in memory at a time.
 BACKLOG_SPANS = 200_000
 
 
@@ -33,7 +33,7 @@ def logged_names(log: IngestLog, after_seq: int, end_seq: int) -> set[str]:
 def stored_spans(
     store_dir: Path, traces: Collection[str], since_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read of a store the spans of these traces, and those of others that ended since then.
+    """Read the stored spans of these traces, and those of others that ended since then.
 
     Raises:
         StoreError: if a file cannot be read.
@@ -49,24 +49,24 @@ def stored_spans(
 
 
 class TasksOfTraces:
-    """The tasks of traces, as far as turns have told, and which tasks all of their traces left."""
+    """The tasks of traces as known from turns, and the tasks that all of their traces left."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, set[str]] = {}  # by trace
 
     def replace(self, turns: pl.DataFrame) -> None:
-        """Learn the tasks of traces from all of their turns (`TURN_SCHEMA`)."""
+        """Replace the tasks of traces by those of all their turns (`TURN_SCHEMA`)."""
         for trace_id in turns["trace_id"].unique():
             self._tasks.pop(trace_id, None)
         self.add(turns)
 
     def add(self, turns: pl.DataFrame) -> None:
-        """Learn tasks of traces from some of their turns (`TURN_SCHEMA`)."""
+        """Add the tasks of traces from some of their turns (`TURN_SCHEMA`)."""
         for trace_id, task in turns.select("trace_id", "task").unique().iter_rows():
             self._tasks.setdefault(trace_id, set()).add(task)
 
     def left(self, gates: Iterable[tuple[str, str]]) -> set[str]:
-        """Return of gates, by task and trace, the tasks that have no turns since they moved."""
+        """Return the tasks of gates (task and trace) that have no turns since they moved."""
         with_turns = set[str]().union(*self._tasks.values())
         return {task for task, trace in gates if trace in self._tasks and task not in with_turns}
 
@@ -88,11 +88,11 @@ class Backlog:
         self._parts = {str(name): part for (name,), part in parts.items()}
 
     def names(self) -> set[str]:
-        """Return the traces, sessions and tasks that spans are left of."""
+        """Return the traces, sessions and tasks of the remaining spans."""
         return {name for name, group in self._group_of.items() if group in self._parts}
 
     def take(self, spans_max: int, tied_to: pl.DataFrame) -> pl.DataFrame:
-        """Take the groups that some spans are tied to, and the newest others up to a number."""
+        """Take the groups that are tied to some spans, and the newest others up to a number."""
         named = tie_rows(with_ties(tied_to))
         taken = self._pop(self._group_of.get(name, "") for name in named["tie"])
         taken_spans = sum(part.height for part in taken)

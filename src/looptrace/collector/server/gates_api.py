@@ -1,7 +1,7 @@
 """Gates over HTTP: lists, decisions, and streams.
 
-An answer is JSON. An error is `{"error": "..."}`, one line that says what to do. The stream is one
-of server-sent events: each has the number of the event in the store as its id, and as data a
+An answer is JSON. An error is `{"error": "..."}`, one line that says what to do. The stream has
+server-sent events: the id of each is the number of the event in the store, and its data is a
 `GateNotice`.
 """
 
@@ -73,10 +73,10 @@ _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask
 
 @dataclass(frozen=True, slots=True)
 class GatesApi:
-    """What the routes work with.
+    """The parts of the server that the routes use.
 
     `decided` is called when a person has decided, and `stored` waits a moment until the store has
-    what was judged.
+    the processed spans.
     """
 
     store_dir: Path
@@ -209,7 +209,7 @@ class GatesApi:
         return GateList(gates, sum(each.total for each in listed))
 
     def _task_named(self, name: str, service: str | None) -> ShownTask | None:
-        """Return the task of a name, else that of the session that it names."""
+        """Return the task with a name, else the task of the session with that name."""
         shown = map(self.shown_task, tasks_of(self.store_dir, name, service))
         return next(filter(None, shown), None)
 
@@ -225,7 +225,7 @@ class GatesApi:
             return metrics_of(gates, reader.worked(self.store_dir))
 
     def task_list(self, limit: int = TASKS_MAX) -> TaskList:
-        """Return the tasks that have turns in the store, or of which gates know."""
+        """Return the tasks that have turns in the store, or a state in the gate store."""
         with reader.open_gates(self.store_dir) as gates:
             standing = standing_of(gates)
         table = reader.read_tasks(self.store_dir).join(
@@ -255,10 +255,10 @@ class GatesApi:
     def resolve_gate(
         self, gate_id: str, decision: str, note: str | None, who: str | None
     ) -> StoredGate:
-        """Record what a person decided, and who, and let the agent know at once.
+        """Record the decision of a person, and notify the agent at once.
 
         Raises:
-            GateError: if there is no such gate or decision, or the gate is open no longer.
+            GateError: if there is no such gate or decision, or the gate is no longer open.
         """
         with reader.open_gates(self.store_dir) as gates:
             gate = gates.resolve(gate_id, decision, note, who=who)
@@ -266,7 +266,7 @@ class GatesApi:
         return gate
 
     def gate_details(self, gate_id: str) -> GateDetails:
-        """Return a gate, the event that opened it, and notes on gates like it.
+        """Return a gate, its opening event, and notes on gates like it.
 
         Raises:
             GateError: if there is none with this id.
@@ -299,9 +299,9 @@ class GatesApi:
         finding: Finding | None,
         opinion: Opinion | NoOpinion | None,
     ) -> Escalation | None:
-        """Put together what led to a gate; None where its turns are not in the store.
+        """Return the report on a gate; None where its turns are not in the store.
 
-        Only a gate that an earlier version opened comes without its finding.
+        Only gates that an earlier version opened have no finding.
         """
         finding = finding or self._detected(details)
         turns = None if finding is None else reader.read_turns_around(self.store_dir, finding)
@@ -316,7 +316,7 @@ class GatesApi:
         return next((each for each in findings if each.id == details.event.finding), None)
 
     def shown_task(self, task: str, turns: pl.DataFrame | None = None) -> ShownTask | None:
-        """Return the state of a task; None if neither gates nor turns know it."""
+        """Return the state of a task; None if it has neither gates nor turns."""
         with reader.open_gates(self.store_dir) as gates:
             known, state = gates.tasks(), gates.state(task)
             listed = gates.gates(task=task)

@@ -1,8 +1,8 @@
 """The ingest log: acknowledged spans that are not in the store yet, in SQLite.
 
 Spans are acknowledged when the transaction that holds them is committed and synced. A row has the
-spans of all requests that were gathered in a block. Blocks that come meanwhile share the next
-transaction, so that the disk is asked once for many. A row stays until its spans are judged and in
+spans of all requests that were gathered in a block. Blocks that arrive meanwhile share the next
+transaction, so that many need only one sync. A row stays until its spans were evaluated and are in
 the store's files.
 """
 
@@ -36,9 +36,9 @@ _logger = logging.getLogger(__name__)
 FILE_NAME = f"{NAME}.log.db"
 # Blocks that share a transaction; more would make the first of them wait.
 _BLOCKS_A_COMMIT = 256
-# What is read at once has at most as many bytes, packed as they are.
+# The most bytes of one read, as they are packed.
 _PIECE_BYTES_MAX = 64 << 20
-# How long whoever sends should wait until the store has caught up.
+# The time after which a sender should try again, while the store catches up.
 RETRY_AFTER_S = 5
 
 _TABLES = (
@@ -51,7 +51,7 @@ _TABLES = (
         body BLOB NOT NULL -- an Arrow stream of the span table
     ) STRICT
     """,
-    # What was acknowledged and cannot be read any more, for a person to look at.
+    # Acknowledged rows that can no longer be read, for a person to look at.
     "CREATE TABLE damaged AS SELECT * FROM requests",
 )
 _LOG = Schema(
@@ -78,7 +78,7 @@ SEQ_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class _Append:
-    """Spans that wait for their transaction, and the request that waits for them."""
+    """Spans that wait for their transaction, and the request that waits for it."""
 
     spans: pl.DataFrame
     done: Callable[[Exception | None], None]
@@ -93,7 +93,7 @@ class _Drop:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """Spans of the log, the number of the last row that they came from, and if more rows follow."""
+    """Spans of the log, the number of their last row, and whether more rows follow."""
 
     seq: int
     spans: pl.DataFrame
@@ -101,7 +101,7 @@ class Logged:
 
 
 def spans_waiting(store_dir: Path) -> int:
-    """Return how many spans a server of this store took that may not be in its files yet.
+    """Return the number of spans that a server of this store took and may not have stored yet.
 
     Raises:
         StoreError: if the log cannot be read.
@@ -189,7 +189,7 @@ class IngestLog:
         return seq
 
     def waiting_since_ns(self, after_seq: int) -> int | None:
-        """Return when the oldest row after a number came, None where there is none.
+        """Return the arrival of the oldest row after a number, None where there is none.
 
         Raises:
             StoreError: if the file cannot be read.
@@ -200,8 +200,8 @@ class IngestLog:
     def read(self, after_seq: int, spans_max: int, up_to_seq: int = SEQ_MAX) -> Logged | None:
         """Return the spans after a number, None where there are none.
 
-        They are the spans of one row at least, and of as many more as hold `spans_max` together.
-        Rows that cannot be read are set aside and counted.
+        They are the spans of at least one row, and of more up to `spans_max` in all. Rows that
+        cannot be read are set aside and counted.
 
         Raises:
             StoreError: if the file cannot be read.
@@ -249,7 +249,7 @@ class IngestLog:
     @contextmanager
     def _asking(self) -> Iterator[sqlite3.Connection]:
         with self._reading, explained(self.path, _LOG):
-            if self._is_closed:  # A part of the server takes longer than its end waits for it.
+            if self._is_closed:  # The server ends before a part of it has ended.
                 raise StoreError(
                     f"{self.path}: is closed; the next start goes on with what it has."
                 )
@@ -262,7 +262,7 @@ class IngestLog:
             self._rows(statement, seq)
 
     def _write(self) -> None:
-        """Commit spans as they come, all waiting ones at once."""
+        """Commit spans as they arrive, all waiting ones at once."""
         sql = connect(self.path, _LOG)
         goes_on = True
         while goes_on:
@@ -306,12 +306,12 @@ class IngestLog:
             sql.execute("PRAGMA incremental_vacuum").fetchall()
             self.bytes, self.spans = sql.execute(_SIZES).fetchone()
         except sqlite3.Error as error:
-            # They are in the store already; the next time they go.
+            # They are already in the store, and the next call deletes them.
             _logger.warning("%s: cannot be trimmed (%s)", self.path, error)
 
 
 def _settle(waiting: asyncio.Future[None], error: Exception | None) -> None:
-    if waiting.done():  # Whoever sent has gone.
+    if waiting.done():  # The sender has gone.
         return
     if error is None:
         waiting.set_result(None)

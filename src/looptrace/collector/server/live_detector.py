@@ -1,6 +1,6 @@
 """The live engine of a server: it runs the rules on committed spans, and records events.
 
-It is long because a restart judges by the same steps what was left.
+It is long because a restart takes the same steps for the backlog.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
-# Between two looks at the log, so that spans which come together are judged together. A look that
-# took longer is followed by a pause as long: most of what it costs does not depend on the spans.
+# The pause between two looks at the log, so that spans that arrive together are evaluated together.
+# After a longer look the pause is as long as the look, because most of its cost does not depend on
+# the spans.
 TICK_S = 0.1
-# Decisions that another process wrote into the store are looked for this often.
+# The interval of looking for decisions that another process wrote into the store.
 LOOK_EVERY_S = 1.0
-# Spans that are judged at once; who answers waits while they become rows.
+# Spans that are evaluated at once; request threads wait while they become rows.
 SPANS_A_TICK = 2_000
-# How often idle tasks are looked for.
+# The interval of looking for idle tasks.
 FORGET_EVERY_S = 3_600
-# A trace that was at work this long before a start may go on after it.
+# A trace that was active this long before a start may go on after it.
 TRACES_GO_ON_S = 3_600
 
 
@@ -63,7 +64,7 @@ TRACES_GO_ON_S = 3_600
 class DetectorCounts:
     """Counts of the detector, which other threads read for metrics and for trimming the log."""
 
-    # All that was decided of it is committed.
+    # All decisions up to this row are committed.
     seq: int = number("Row of the log up to which the rules have run.", "gauge")
     spans: int = number("Spans on which the rules have run.")
     turns: int = number("Turns on which the rules have run.")
@@ -85,8 +86,8 @@ class DetectorCounts:
 class LiveDetector:
     """A thread that runs the rules on the spans of the log, and records events.
 
-    The store holds all that was judged before, and what it says of tasks that may go on is read at
-    the start. So a restart tells nothing twice and forgets nothing.
+    The store holds all earlier results, and those of tasks that may go on are read at the start. So
+    a restart repeats no event and forgets nothing.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class LiveDetector:
     ) -> None:
         """Run the rules on the spans of `log`.
 
-        On this thread `on_events` is called when something was told, and `on_damaged` with a file
-        of the store that cannot be read, which it sets aside.
+        This thread calls `on_events` after new events, and `on_damaged` with a file of the store
+        that cannot be read, which it sets aside.
         """
         self._on_damaged = on_damaged
         self.counts = DetectorCounts()
@@ -111,7 +112,7 @@ class LiveDetector:
         self._webhooks = settings.webhooks
 
     def start(self, after_seq: int) -> None:
-        """Begin after this row of the log; the store has the spans before it, with findings."""
+        """Begin after this row of the log; the store has the earlier spans, with findings."""
         self.counts.seq = after_seq
         if not self._worker.is_closing:
             self._worker.start()
@@ -126,7 +127,7 @@ class LiveDetector:
         self._worker.wake()
 
     def close(self, timeout_s: float) -> bool:
-        """Process the committed spans, and end; returns whether there was time for it."""
+        """Process the committed spans, and end; return whether there was time for it."""
         return self._worker.close(timeout_s)
 
     def _run(self) -> Generator[float, None, None]:
@@ -149,7 +150,7 @@ class LiveDetector:
                 self._worker.pause(max(TICK_S, took_s))
 
     def _caught_up(self, gates: GateStore) -> _Judge | None:
-        """Return what is at work, when it has caught up; None where that is to be begun anew."""
+        """Return the working state once caught up; None where catching up must begin again."""
         judge = self._begin(gates)
         try:
             for _ in judge.catch_up():
@@ -166,7 +167,7 @@ class LiveDetector:
 
 
 class _Judge:
-    """What the thread works with."""
+    """The working state of the thread."""
 
     def __init__(
         self,
@@ -190,28 +191,28 @@ class _Judge:
         self._sessions = self._live.traces.groups
         self._sessions.join(gates.session_names())
         self._outages = OutageWatch(settings.outages)
-        self._outages_emitted: dict[str, int] = {}  # by id, when it was known
+        self._outages_emitted: dict[str, int] = {}  # by id, the time at which it was known
         self._goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
         self._stood: BoundedDict[str, TaskState] = BoundedDict(tasks_max)
-        pending = gates.pending()  # Decisions that the store was not judged with.
+        pending = gates.pending()  # Decisions that the stored findings do not include.
         decided = gates.resolutions()
         self._seen = {each.id for each in decided if each.trace_id not in pending}
         self._pending = [each for each in decided if each.trace_id in pending]
-        self._later: list[Fed] = []  # of tasks of which more is in the backlog
+        self._later: list[Fed] = []  # of tasks with more spans in the backlog
         self._replayed = TasksOfTraces()  # until it has caught up
         self._stored = Backlog(SPAN_SCHEMA.to_frame())  # of traces that may go on
         self._is_replay = False
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
     def _recall(self, task: str) -> TaskState:
-        """Return the state of a task that is not in memory; in a replay its turns give it."""
+        """Return the state of a task that is not in memory; in a replay its turns make it."""
         return TaskState(task) if self._is_replay else self._gates.state(task)
 
     def catch_up(self) -> Iterator[None]:
         """Process spans from before the start, beside new ones; yields between steps.
 
-        The log is read in pieces. Of the last one the newest tasks come first, and new spans are
-        judged beside it.
+        The log is read in pieces. In the last one the newest tasks come first, and new spans are
+        evaluated beside it.
         """
         end_seq, read_seq = self._log.last_seq(), self._judged.seq
         self._judged.backlog_spans = self._log.spans
@@ -235,18 +236,18 @@ class _Judge:
         self._seen.update(each.id for each in self._pending)
         self._judged.seq = max(read_seq, self._judged.seq)
         self._judged.is_current = 1
-        self._on_events([])  # What was judged may be stored now.
+        self._on_events([])  # The evaluated spans may be stored now.
 
     def _named(self, end_seq: int) -> set[str]:
-        """Return what the spans of the log, and decisions that are not judged yet, belong to."""
+        """Return the traces, sessions and tasks of spans in the log and of new decisions."""
         pending = {each.trace_id for each in self._pending}
         return pending | logged_names(self._log, self._judged.seq, end_seq)
 
     def _warm(self, names: set[str]) -> pl.DataFrame:
-        """Read what the store holds of tasks and traces that may go on.
+        """Read the stored turns of tasks and traces that may go on.
 
-        All of it was judged and recorded when it was stored. Of tasks that go on in the backlog,
-        which these names say, the spans are returned: more may be known of their turns now.
+        All of them were evaluated and recorded when they were stored. For the named tasks, which go
+        on in the backlog, the spans are returned, because more may be known about their turns now.
         """
         now_ns, decided = time.time_ns(), self._gates.resolutions()
         last_ns = pl.col("end_ns").max()
@@ -265,7 +266,7 @@ class _Judge:
         return touched
 
     def _recall_spans(self, spans: pl.DataFrame) -> None:
-        """Let the engine know what the store holds of traces that these spans are tied to."""
+        """Give the engine the stored spans of traces that are tied to these spans."""
         if self._stored.spans_left and (known := self._stored.take(0, spans)).height:
             self._live.traces.take(known)
 
@@ -273,7 +274,7 @@ class _Judge:
         with self._replaying():
             self._note(self._live.feed(turns).states)
             self._replayed.add(turns)
-            # Those that go on were told before.
+            # The events of tasks that go on were recorded before.
             known = self._outages.feed(turns)
             self._outages_emitted |= {outage.id: outage.known_ns for outage in known}
 
@@ -303,7 +304,7 @@ class _Judge:
         self._judged.spans += spans.height + new.height
 
     def tick(self) -> bool:
-        """Process the waiting spans; returns whether there are more than fit in one step."""
+        """Process the waiting spans; return whether there are more than fit in one step."""
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:
@@ -344,7 +345,7 @@ class _Judge:
         return turns
 
     def _note_fed(self, turns: int, fed: Fed, *, is_whole: bool = True) -> None:
-        """Record the events of turns; those of incomplete tasks are recorded later."""
+        """Record the events of turns, and later those of incomplete tasks."""
         changed = self._note(fed.states)
         if not is_whole:
             self._later.append(replace(fed, states=changed))
@@ -362,7 +363,7 @@ class _Judge:
     def _record_left(self) -> None:
         """Withdraw the gates of tasks whose turns the backlog moved to others.
 
-        Whoever was killed before that had told of them, and the replay knows no more of such tasks.
+        A server that was killed before recorded such gates, and the replay has no such tasks.
         """
         left = self._replayed.left(self._gates.tasks_and_traces())
         self._replayed = TasksOfTraces()
@@ -395,7 +396,7 @@ class _Judge:
             self._on_events(new)
 
     def _tell_outages(self, turns: Sequence[Turn]) -> None:
-        """Log each outage once; tasks get the events of their own failures as always."""
+        """Log each outage once; tasks get the events of their own failures as usual."""
         failed = [turn for turn in turns if turn[AT["failed"]]]
         if not failed:
             return
@@ -404,7 +405,7 @@ class _Judge:
                 self._outages_emitted[outage.id] = outage.known_ns
                 self._judged.outages += 1
                 about = (len(outage.sessions), outage.id, outage.error_kind)
-                # What the failure says is content, and stays in the store.
+                # The text of the failure is content, and stays in the store.
                 _logger.warning("an outage in %d sessions at once: %s, %s", *about)
 
     def _forget_outages(self, now_ns: int) -> None:
@@ -413,7 +414,7 @@ class _Judge:
         self._outages_emitted = {o: at for o, at in self._outages_emitted.items() if at > since_ns}
 
     def _note(self, states: Iterable[TaskState]) -> list[TaskState]:
-        """Return the states that differ from what is recorded."""
+        """Return the states that differ from the recorded ones."""
         changed = []
         for state in states:
             before = self._stood.pop(state.task, None) or self._gates.state(state.task)

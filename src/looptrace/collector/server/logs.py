@@ -1,4 +1,4 @@
-"""Logs as lines of JSON, without content: an exception's message may hold what an agent said."""
+"""Logs as lines of JSON, without content: an exception's message may contain an agent's words."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from looptrace.analyzer.text.times import utc_ms
 from looptrace.rules.vocabulary import NS_PER_S
 
 _LOGGERS = ("looptrace", "uvicorn", "uvicorn.error", "opentelemetry")
-_SILENT = "uvicorn.access"  # It would show paths, with whatever is in them.
+_SILENT = "uvicorn.access"  # It would show paths, and their names may be content.
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line: time, level, logger, message, and where an exception was."""
+    """Writes a record as one line: time, level, logger, message, and the place of an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

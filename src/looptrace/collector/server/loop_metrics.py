@@ -1,6 +1,6 @@
 """Metrics of loops and gates for Prometheus, read from the store, and a log line for each.
 
-Labels are rules, actions and decisions, of which the settings know all.
+Labels are rules, actions and decisions, whose values the settings limit.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
-# Bounds of the histogram of the time until somebody has decided: from at once to over the weekend.
+# The bounds of the histogram of times until a decision: from at once to over the weekend.
 RESOLUTION_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 259_200.0)
-# What loops cost takes a look at every turn of theirs, and changes slowly.
+# The cost of loops takes a look at all of their turns, and changes slowly.
 COST_EVERY_S = 60.0
-# All numbers of one page are of the same look at the gates.
+# All numbers of one page come from the same look at the gates.
 GATES_EVERY_S = 1.0
-# Somebody wrote to the agent, and decided by no word that there is.
+# The label of a person's message to the agent, which is none of the decisions.
 _BY_MESSAGE = "message"
 _COST_QUERY = "loop_cost_by_day"
 
@@ -56,7 +56,7 @@ _GATE_ROWS = pl.Schema(
 
 @dataclass(slots=True)
 class LoopMetrics:
-    """What a store says of loops and gates; it is read when somebody asks for the numbers.
+    """The loops and gates of a store in numbers, which are read on request.
 
     Where the store cannot be read, the numbers are those of the last time.
     """
@@ -232,7 +232,7 @@ def _age_s(since_ns: int | None) -> float:
 
 
 def log_events(events: Iterable[GateEvent]) -> None:
-    """Log a line for each loop, gate and decision; ids alone lead to what the trace says."""
+    """Log a line for each loop, gate and decision, with ids and without the content of traces."""
     for event in events:
         about = (event.type, event.rule or "-", event.action or event.decision or "-")
         _logger.info("%s: rule %s, %s; event %s, gate %s", *about, event.id, event.gate or "-")

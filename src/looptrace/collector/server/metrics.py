@@ -1,7 +1,7 @@
 """The server's own metrics: one set of instruments, for Prometheus and OTLP.
 
-The parts of the server count for themselves, and are read when somebody asks. Names and the keys of
-labels are fixed here, and there are so many label sets and no more, whatever clients send.
+The parts of the server count for themselves, and are read on request. The names and label keys are
+fixed here, and the number of label sets has a limit, whatever clients send.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from looptrace.collector.server.receiver.receiver_metrics import (
 
 _logger = logging.getLogger(__name__)
 
-# Label sets of one instrument; of more those that come first are shown.
+# The most label sets of one instrument; the first ones are shown.
 LABEL_SETS_MAX = 100
-# Beside the bounds of a histogram: the sum of what it counts.
+# The key of a histogram's sum, beside its bounds.
 SUM = "sum"
 _SCOPE = "looptrace"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -65,11 +65,11 @@ class Metrics:
     """The instruments of one server: Prometheus reads them here, and OTLP sends them.
 
     OpenTelemetry's own exporter for Prometheus is not used, because each of its releases needs one
-    release of the SDK, and would keep the SDK of an agent in the same environment from its own.
+    release of the SDK, and an agent in the same environment may need another.
     """
 
     def __init__(self, instruments: Iterable[Instrument], environ: Mapping[str, str]) -> None:
-        """Show the instruments, and send them where the standard variables of `environ` say."""
+        """Show the instruments, and send them as the standard variables of `environ` say."""
         self._instruments = tuple(instruments)
         resource = Resource.create({SERVICE_NAME: environ.get("OTEL_SERVICE_NAME", _SCOPE)})
         self._target = {
@@ -86,7 +86,7 @@ class Metrics:
             _observe(meter, instrument)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield each instrument as Prometheus has it, with what is read now."""
+        """Yield each instrument in the form of Prometheus, with its current values."""
         yield InfoMetricFamily("target", "Target metadata", value=self._target)
         for instrument in self._instruments:
             name = instrument.name.replace(".", "_")
@@ -99,15 +99,15 @@ class Metrics:
             yield family
 
     def describe(self) -> Iterator[Metric]:
-        """Yield nothing: what is there is known without reading it."""
+        """Yield nothing, so that registering reads no values."""
         yield from ()
 
     def page(self) -> bytes:
-        """Return what Prometheus reads."""
+        """Return the page that Prometheus reads."""
         return generate_latest(self._registry)
 
     def close(self, timeout_s: float) -> None:
-        """Send what was not sent yet, and end."""
+        """Send the remaining values, and end."""
         self._provider.shutdown(timeout_s * 1_000)
 
 
@@ -127,7 +127,7 @@ def of_counts(counts: ReceiverCounts) -> list[Instrument]:
 
 
 def of_fields(part: str, state: object) -> list[Instrument]:
-    """Return an instrument for each `counts.number` in a dataclass that a part keeps."""
+    """Return an instrument for each `number` field of a part's dataclass of counts."""
     if not is_dataclass(state):
         raise TypeError(f"{state!r} is no dataclass")
 
@@ -181,7 +181,7 @@ def holds(name: str, check: Check) -> bool:
     try:
         return check()
     except Exception:
-        # Whatever went wrong there, the server is not ready, and says so.
+        # After any failure of a check the server is not ready.
         _logger.exception("the check %s failed", name)
         return False
 
@@ -211,14 +211,14 @@ def _observe(meter: Meter, instrument: Instrument) -> None:
     create: dict[str, Callable[..., Any]] = {
         "counter": meter.create_observable_counter,
         "gauge": meter.create_observable_gauge,
-        # OTLP has no histogram that is read when asked for: counts up to each bound, as a label.
+        # OTLP has no observable histogram, so that the counts have the bounds as a label.
         "histogram": meter.create_observable_counter,
     }
     create[instrument.kind](instrument.name, [callback], description=instrument.doc)
 
 
 def _otlp_readers(environ: Mapping[str, str]) -> list[MetricReader]:
-    """Return what sends by OTLP, where an endpoint is given and nothing says otherwise."""
+    """Return the reader that sends by OTLP, where an endpoint is given and nothing disables it."""
     wanted = environ.get("OTEL_METRICS_EXPORTER", "otlp") == "otlp"
     off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if off or not wanted or not any(environ.get(name) for name in _ENDPOINTS):

@@ -1,7 +1,7 @@
-"""The OpenAPI document of a server, made of its routes, their types and their docstrings.
+"""The OpenAPI document of a server, from its routes, their types and their docstrings.
 
-A handler says by `operation` what it answers. What is not said so, such as OTLP's own paths, is
-left out.
+The decorator `operation` describes the answers of a handler. Handlers without it, such as OTLP's
+own paths, are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOKEN = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the query or a header, which may be left out."""
+    """An optional parameter of the query, or a header."""
 
     name: str
     place: str
@@ -47,7 +47,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is answered with one status: a sentence, and the type of the body by media type."""
+    """The answer with one status: a sentence, and the type of the body by media type."""
 
     doc: str
     contents: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one handler answers."""
+    """The answers of one handler."""
 
     name: str
     answers: Mapping[HTTPStatus, Answer]
@@ -70,9 +70,9 @@ def operation(
     parameters: tuple[Parameter, ...] = (),
     body: type | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Return a decorator that says what a handler answers; its docstring is the summary.
+    """Return a decorator that describes the answers of a handler; its docstring is the summary.
 
-    `answer` is that with status 200, and `errors` say when the others are given.
+    `answer` is the one with status 200, and `errors` describe the others.
     """
     answers = {
         status: Answer(doc, {JSON: ApiError}) if isinstance(doc, str) else doc
@@ -112,7 +112,7 @@ def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
 
 
 def _schemas(operations: Iterable[Operation]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    """Return the schema of each type that is named, and those that they refer to."""
+    """Return the schemas of these types, and of those to which they refer."""
     types: dict[Any, None] = {GateEvent: None}
     for about in operations:
         contents = [answer.contents.values() for answer in about.answers.values()]
@@ -125,11 +125,13 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[Any, Any], dict[str,
         for key, field in component["properties"].items():
             if key.endswith("_ns"):
                 field["description"] = "Nanoseconds since 1970, UTC."
-        if name != DecisionBody.__name__:  # An answer leaves no field out.
+        if name != DecisionBody.__name__:  # Answers have all fields.
             component["required"] = list(component["properties"])
             for field in component["properties"].values():
                 field.pop("default", None)
-    if notice := components.get(GateNotice.__name__):  # An agent's process lacks the types.
+    if notice := components.get(
+        GateNotice.__name__
+    ):  # The types are not installed in an agent's process.
         event = components[GateEvent.__name__]["properties"]
         notice["properties"] |= {key: event[key] for key in ("type", "action")}
     return dict(zip(types, schemas, strict=True)), components

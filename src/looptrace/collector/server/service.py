@@ -1,4 +1,4 @@
-"""The server put together: receiver, ingest log, detector, archiver, dispatcher, exporter."""
+"""The server with its parts: receiver, ingest log, detector, archiver, dispatcher, exporter."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ if sys.platform != "win32":
 
 _logger = logging.getLogger(__name__)
 
-# A stop takes no longer than 5 s in all: HTTP, gRPC and the threads come after one another.
+# A stop takes at most 5 s in all: HTTP, gRPC and the threads end one after the other.
 _REQUESTS_END_S = 1.5
 _PARTS_END_S = 1.3
 _METRICS_END_S = 0.3
@@ -139,7 +139,7 @@ class Service:
         wakes = (self.detector.wake, self.archiver.wake)
         judge = options.judge
         self.judge = GateJudge(options.store_dir, judge, settings.judge, *wakes) if judge else None
-        self.archiver.start()  # All who hear of events are there.
+        self.archiver.start()  # All listeners of events exist now.
         self.dispatcher.start()
         if self.exporter:
             self.exporter.start()
@@ -198,7 +198,7 @@ class Service:
         ]
 
     def on_store_error(self, error: Exception) -> None:
-        """Set a file aside that whoever reads the store finds damaged, from any thread."""
+        """Set a file aside that a reader of the store found damaged, from any thread."""
         if isinstance(error, DamagedFileError):
             self.archiver.set_aside(error)
 
@@ -210,10 +210,10 @@ class Service:
             self.exporter.wake()
         if self.judge:
             self.judge.wake()
-        self.archiver.wake()  # Somebody may ask for a report of it.
+        self.archiver.wake()  # A client may ask for a report on it.
 
     async def _stored(self) -> None:
-        """Wait until the store has the processed spans, if that does not take long."""
+        """Wait until the store has the processed spans, for a limited time."""
         detected, deadline_s = self.detector.counts, time.monotonic() + _STORED_WAIT_S
         while not detected.is_current and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
@@ -223,7 +223,7 @@ class Service:
             await asyncio.sleep(_STORED_LOOK_S)
 
     def close(self) -> None:
-        """Stop all parts; acknowledged spans are on disk, and the next start does the rest."""
+        """Stop all parts; acknowledged spans are on disk, where the next start finds them."""
         self.pipeline.close()
         self.feed.close()
         ends = [self.detector.close, self.dispatcher.close, self.archiver.close]
@@ -250,16 +250,15 @@ def _quick_to_answer() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before_s)
-        gc.unfreeze()  # What is still frozen at the end of a process looks like a leak.
+        gc.unfreeze()  # Objects that are still frozen at the end of a process look like a leak.
 
 
 async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
-    """Serve until SIGTERM or SIGINT comes; a second one ends the process at once.
+    """Serve until SIGTERM or SIGINT; a second signal ends the process at once.
 
     Raises:
-        AccessError: if it is not closed enough for where it listens.
-        ServeError: if a port cannot be opened.
-        StoreError: if the store cannot be used.
+        AccessError: if its address needs tokens or certificates that it does not have. ServeError:
+        if a port cannot be opened. StoreError: if the store cannot be used.
     """
     check_access(options.access)
     check_tls(options.access)
@@ -370,7 +369,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     is_stopping = False
 
-    def heard() -> None:  # Two signals may have come before the first is heard.
+    def heard() -> None:  # Two signals may have come before the first is handled.
         nonlocal is_stopping
         if is_stopping:
             os._exit(1)

@@ -14,14 +14,14 @@ from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Tasks whose rules are run to see which warm up, the last at work first, and turns of one of them.
+# The most tasks to evaluate, the last active ones first, and the most turns of one task.
 WARMING_TASKS_MAX, WARMING_TURNS_MAX = 50, 500
 
 _COLUMNS = ["task", "agent", "service", "end_ns"]
 
 
 def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) -> list[WarmingTask]:
-    """Return the tasks at work that have no loop yet and warm up, the last at work first.
+    """Return the active tasks that are close to their first loop, the last active ones first.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -53,9 +53,9 @@ def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) ->
 def nearest_loops(
     store_dir: Path, rules: RuleSet, tasks: Sequence[str]
 ) -> dict[str, tuple[str, int, int]]:
-    """Return by task the rule that is one attempt short, its attempts, and those it needs.
+    """Return, by task, the rule that is one attempt short, its attempts, and the needed ones.
 
-    Of many tasks only the first are looked at.
+    Only the first of many tasks are evaluated.
     """
     tasks = tasks[:WARMING_TASKS_MAX]
     if not tasks:

@@ -1,4 +1,4 @@
-"""How often tasks loop, how often they are stopped, and how often that was wrong."""
+"""How often tasks loop, how often gates stop them, and how often a gate was wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 CYCLES = ("cycle", "phase_cycle", "agent_cycle", "cross_task_cycle")
 
-# What each mean of several stores is weighted by.
+# The weight of each mean over several stores.
 _MEANS = {
     "loop_detection_rate": "tasks",
     "loops_per_task": "tasks",
@@ -24,7 +24,7 @@ _MEANS = {
     "false_positive_rate": "gates_resolved",
 }
 
-# Several events may tell of the same loop.
+# Several events may report the same loop.
 _TOLD = """
     SELECT DISTINCT task, agent, rule, finding FROM events
     WHERE type IN ('loop_detected', 'pivot_issued', 'gate_opened')
@@ -51,7 +51,7 @@ _STANDING_SCHEMA = pl.Schema(
 
 @dataclass(frozen=True, slots=True)
 class AgentMetrics:
-    """How often an agent loops; the loops of a whole task are those of its only agent."""
+    """The loops of an agent; the loops of a whole task count for its only agent."""
 
     agent: str
     tasks: int
@@ -62,10 +62,10 @@ class AgentMetrics:
 
 @dataclass(frozen=True, slots=True)
 class GateMetrics:
-    """What was told, in numbers. A share or mean of nothing is None.
+    """The recorded events in numbers. A share or mean of nothing is None.
 
-    A loop is a finding that was told of. `loops_before_gate` is the mean loop count of gates, and
-    `false_positive_rate` the share of resolved gates that a person called no loop.
+    A loop is a finding with an event. `loops_before_gate` is the mean loop count of gates, and
+    `false_positive_rate` the share of resolved gates that a person resolved as `not_a_loop`.
     """
 
     tasks: int
@@ -83,11 +83,11 @@ class GateMetrics:
     visits_blocked: int
     transitions_blocked: int
     cycles_detected: int
-    agents: tuple[AgentMetrics, ...]  # those that loop most come first
+    agents: tuple[AgentMetrics, ...]  # the agents with the most loops come first
 
 
 def standing_of(store: GateStore) -> pl.DataFrame:
-    """Return how each task stands of which a gate store holds a state.
+    """Return the status of each task with a state in a gate store.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -96,12 +96,12 @@ def standing_of(store: GateStore) -> pl.DataFrame:
 
 
 def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:
-    """Count what a gate store holds, where `worked` are the pairs of `task` and `agent`.
+    """Count the contents of a gate store; `worked` has the pairs of `task` and `agent`.
 
     Raises:
         StoreError: if the store cannot be read.
     """
-    # A task that turned out to be a part of another is counted no longer.
+    # A task that became a part of another is no longer counted.
     loops, gates = (
         store.table(sql, schema).join(worked, on="task", how="semi")
         for sql, schema in ((_TOLD, _LOOPS), (_OPENED, _GATES))
@@ -128,7 +128,7 @@ def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:
 
 
 def together(parts: Sequence[GateMetrics]) -> GateMetrics:
-    """Return the figures of several stores, of which each has tasks of its own."""
+    """Return the figures of several stores with separate tasks."""
 
     def total(name: str) -> int:
         return sum(getattr(part, name) for part in parts)
@@ -154,7 +154,7 @@ def together(parts: Sequence[GateMetrics]) -> GateMetrics:
 
 
 def _by_agent(loops: pl.DataFrame, worked: pl.DataFrame) -> tuple[AgentMetrics, ...]:
-    """Count by agent; a loop of a whole task with several agents is nobody's alone."""
+    """Count by agent; a loop of a whole task with several agents counts for none of them."""
     alone = worked.filter(pl.len().over("task") == 1).rename({"agent": "only"})
     named = loops.join(alone, on="task", how="left").with_columns(
         agent=pl.when(pl.col("agent") == "").then("only").otherwise("agent")

@@ -1,4 +1,4 @@
-"""The tables of a store's gates, what is asked of them, and the connection of gates and outbox."""
+"""The tables of a store's gates, their queries, and the connection of gates and outbox."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OUTBOX = (
     ) STRICT
     """,
 )
-# What a judge thinks of a gate: the three answers and why, or why there is no opinion.
+# The opinion of a judge on a gate: the three answers and the reason, or why there is none.
 _OPINIONS = """
     CREATE TABLE opinions (
         gate TEXT PRIMARY KEY REFERENCES gates (id),
@@ -52,7 +52,7 @@ _SESSION_NAMES = (
     """,
     "CREATE INDEX session_names_of_task ON session_names (task)",
 )
-# A gate is shown with who resolved it, and with the newest notes that resolved others.
+# A gate is shown with the person who resolved it, and with the newest notes of other gates.
 _INDEXES_OF_GATES = (
     "CREATE INDEX resolutions_of_gate ON resolutions (gate, at_ns)",
     """
@@ -133,10 +133,10 @@ _TABLES = (
 
 # The statements that bring a file of a version to the next one.
 _STEPS = {
-    # The outbox had a row an event, and knew no endpoint that one could have been sent to.
+    # The outbox had one row for each event, without an endpoint.
     1: ("DROP TABLE outbox", *_OUTBOX),
     2: ("ALTER TABLE gates ADD COLUMN finding TEXT",),
-    # Loops no longer hold how many attempts a pivot has dealt with; the next judging counts anew.
+    # Loops no longer hold how many attempts a pivot has covered; the next detection counts again.
     3: (
         """
         UPDATE tasks SET state = json_set(state, '$.loops', (
@@ -166,16 +166,16 @@ class GateFile(SqliteFile):
     schema = GATES
 
 
-# What `GateStore` asks and writes.
+# The statements of `GateStore`.
 ADD_EVENT = """
     INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 """
-# A name that comes late: what was recorded of a task or an agent is of another, and is the same.
+# A late name: the records of a task or an agent get another name, and stay the same otherwise.
 RENAME_EVENT = """
     UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1 AND (task, agent) <> (?2, ?3)
 """
-# Of two open gates that come to one task the task's state says which is open.
+# Where two open gates come to one task, the task's state says which is open.
 PARK_GATE = """
     UPDATE gates SET status = 'withdrawn'
     WHERE event = ?1 AND status = 'open' AND EXISTS (
@@ -240,7 +240,7 @@ RESOLUTIONS = """
     JOIN events ON events.id = gates.event
     ORDER BY resolutions.at_ns, resolutions.id
 """
-# A resolution that is in effect lies after its gate's opening, and the gate is open no longer.
+# A resolution in effect is later than its gate's opening, and the gate is no longer open.
 _GATES = """
     SELECT gates.id, gates.task, gates.rule, gates.signature, gates.why, events.agent,
         json_extract(events.body, '$.reason') AS reason, gates.loop_count, gates.opened_ns,
@@ -256,7 +256,7 @@ _GATES = """
         AND gates.status = 'open'
 """
 GATE = f"{_GATES} WHERE gates.id = ?"
-# Of an id that is whole, only this one, although it may begin others.
+# A whole id matches only itself, although it may also begin others.
 IDS_OF_PREFIX = """
     SELECT id FROM gates
     WHERE id BETWEEN ?1 AND ?1 || char(0x10FFFF) AND substr(id, 1, length(?1)) = ?1 AND ?1 <> ''
@@ -264,7 +264,7 @@ IDS_OF_PREFIX = """
 """
 _LISTED = "(?1 IS NULL OR status = ?1) AND (?2 IS NULL OR task = ?2)"
 _LISTED_ORDER = "status <> 'open', opened_ns DESC, id"
-# The rows are chosen before their texts are read out of events.
+# Rows are chosen before their texts are read from events.
 LISTED_GATES = f"""
     {_GATES} WHERE gates.id IN (
         SELECT id FROM gates WHERE {_LISTED} ORDER BY {_LISTED_ORDER} LIMIT ?3

@@ -1,7 +1,7 @@
-"""What was decided, as SQL sees it: events, gates, pivots, opinions and tasks, out of SQLite.
+"""The decisions as SQL views: events, gates, pivots, opinions and tasks, copied from SQLite.
 
-DuckDB's extension for SQLite is none of its wheel and would be fetched, so that the tables are
-read by Python and handed over whole; they are few beside the turns.
+DuckDB's wheel does not contain its extension for SQLite, which would be downloaded. So Python reads
+the tables and hands them over whole; they are small beside the turns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DECISION = f"decision of a person: {_names(Decision)}"
 
 
 class View(NamedTuple):
-    """One view: what SQLite is asked for, and the columns of the answer."""
+    """One view: its query for SQLite, and its columns."""
 
     sql: str
     columns: tuple[Column, ...]
@@ -145,7 +145,7 @@ GATE_VIEWS = {
 
 
 def create_gate_views(connection: duckdb.DuckDBPyConnection, stores: Iterable[Path]) -> None:
-    """Copy the tables of stores' gates into a DuckDB; empty ones where nothing was decided.
+    """Copy the gate tables of stores into a DuckDB; empty ones where nothing was decided.
 
     Raises:
         StoreError: if the file of the gates cannot be read.
@@ -159,7 +159,7 @@ def create_gate_views(connection: duckdb.DuckDBPyConnection, stores: Iterable[Pa
                     frames[name].append(gates.table(view.sql, schemas[name]))
     for name, parts in frames.items():
         frame = pl.concat(parts)
-        # The stream itself, because DuckDB reads a frame by pyarrow, which is not asked for.
+        # DuckDB takes the stream itself, because it would need pyarrow to read a frame.
         connection.register("frame", frame.__arrow_c_stream__())
         connection.execute(f"CREATE TEMP TABLE {name} AS FROM frame")
         connection.unregister("frame")

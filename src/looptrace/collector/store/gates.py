@@ -1,10 +1,9 @@
-"""The gate store: what was told of loops, how tasks stand, and what people decided, in SQLite.
+"""The gate store: events of loops, states of tasks, and decisions of people, in SQLite.
 
-An event comes with all that follows from it, its pivot, its gate and its row in the outbox, and
-with the state of its task, in one transaction: whatever is killed when, none is there without the
-others. Events are only ever added, each once by its id, so that recording the same turns again
-changes nothing. What is told lasts; how a task stands is what was judged last. It is long because
-all of that is one transaction.
+One transaction records an event with its pivot, its gate, its row in the outbox, and the state of
+its task; a kill at any time leaves all of them or none. Events are only ever added, each once by
+its id, so that recording the same turns again changes nothing. Events stay; the state of a task is
+that of the last detection. It is long because all of this is one transaction.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from looptrace.collector.store.task_names import TaskNames
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 
-# Notes of earlier gates that are shown with a gate, out of so many of the newest.
+# The notes of earlier gates that a gate shows, and the newest notes from which they are chosen.
 NOTES_MAX = 10
-# Why a gate ends that nobody decided on.
+# The reason of a gate that ends without a decision.
 WITHDRAWN = "late spans, or other settings, show no loop here"
-WHO_CHARS_MAX = 100  # of the name of who resolved a gate
-_PERSON = "person"  # why a gate ends on which somebody decided
+WHO_CHARS_MAX = 100  # of the name of the person who resolved a gate
+_PERSON = "person"  # the reason of a gate that ends by a decision
 _JUDGE = "judge"
 _NOTES_COMPARED_MAX = 1_000
 _EVENTS_A_BATCH = 1_000
@@ -55,10 +54,11 @@ _IDS_SHOWN_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class StoredGate:
-    """A gate as it stands.
+    """The current state of a gate.
 
-    `withdrawn` is a gate of which later judging, with late spans or other settings, knows nothing.
-    An open gate with a decision was resolved by a person, which takes effect with the next judging.
+    A gate is `withdrawn` when a later detection, with late spans or other settings, does not open
+    it. An open gate with a decision was resolved by a person; this takes effect with the next
+    detection.
     """
 
     id: str
@@ -74,15 +74,15 @@ class StoredGate:
     resolved_ns: int | None
     decision: str | None
     note: str | None
-    resolved_by: str | None = None  # whose name the token or the form had
+    resolved_by: str | None = None  # the name from the token or the form
 
 
 @dataclass(frozen=True, slots=True)
 class GateDetails:
-    """A gate, the event that opened it with the failures before, and notes that worked.
+    """A gate, its opening event with the failures before, and notes that worked.
 
-    The notes are those of resolved gates with the same signature, then with one of the same type,
-    then with one that means the same; of each the newest first.
+    The notes are those of resolved gates with the same signature, then those of the same type of
+    failure, then those with the same meaning; the newest come first in each group.
     """
 
     gate: StoredGate
@@ -93,7 +93,7 @@ class GateDetails:
 class GateStore(TaskNames):
     """One connection to a gate store. Several processes may each have one.
 
-    What it records goes to the outbox of these webhooks.
+    Recorded events go to the outbox of these webhooks.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class GateStore(TaskNames):
 
     @classmethod
     def open(cls, path: Path, webhooks: Sequence[Webhook] = ()) -> Self:
-        """Open a gate store; it is made where there is none.
+        """Open a gate store, or create it.
 
         Raises:
             StoreError: if the file is something else, of a newer version, or cannot be used.
@@ -118,12 +118,12 @@ class GateStore(TaskNames):
         now_ns: int,
         openings: Mapping[str, Finding] = MappingProxyType({}),
     ) -> list[GateEvent]:
-        """Record what was told, and how tasks stand, in one transaction; returns what was new.
+        """Record events and the states of tasks in one transaction; return the new events.
 
-        `openings` has by gate the finding as it stood when the gate opened.
+        `openings` has, by gate, the finding at the time when the gate opened.
 
-        Which gates are open is what the states say, so that whoever judges a task again must judge
-        all of its turns so far before it records.
+        The states decide which gates are open. So a caller that evaluates a task again must
+        evaluate all of its turns so far before it records.
 
         Raises:
             StoreError: if the file cannot be written; then nothing of it is recorded.
@@ -142,9 +142,9 @@ class GateStore(TaskNames):
     def _add(
         self, event: GateEvent, now_ns: int, openings: Mapping[str, Finding], parked: set[str]
     ) -> bool:
-        """Add an event and what follows from it; says whether it was new.
+        """Add an event and its consequences; return whether it was new.
 
-        Gates whose new task has an open one are `parked`, until its state says which is open.
+        Gates whose new task has an open gate are `parked` until its state says which is open.
         """
         if not self._insert(event):
             parked.update(self._rename(event))
@@ -161,7 +161,9 @@ class GateStore(TaskNames):
             is_known = self._rows(queries.RESOLVED_SO, event.gate, event.decision)
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
-            if is_known:  # Of two decisions in tasks that became one, the other ends the gate now.
+            if (
+                is_known
+            ):  # Where two decided tasks became one, the other decision ends the gate now.
                 return True
         self._send_on(event, now_ns)
         return True
@@ -172,9 +174,9 @@ class GateStore(TaskNames):
         return self._sql.execute(queries.ADD_EVENT, row).rowcount > 0
 
     def _rename(self, event: GateEvent) -> list[str]:
-        """Give a known event the names of its task and agent that came late; return parked gates.
+        """Give a known event the late names of its task and agent; return parked gates.
 
-        A gate is parked that would be the second open one of its new task.
+        A gate that would be the second open one of its new task is parked.
         """
         names = (event.id, event.task, event.agent, _json(event))
         if not self._sql.execute(queries.RENAME_EVENT, names).rowcount:
@@ -187,19 +189,20 @@ class GateStore(TaskNames):
         """Put an event into the outbox of the webhooks that want it."""
         if not self._webhooks:
             return
-        # Whoever was told of a gate is told of its end, which does not say so much of itself.
+        # The end of a gate goes to the webhooks that got its opening, whose fields the filter
+        # needs.
         about = self._opening(event.gate) if event.type == "gate_resolved" else event
         wanting = [webhook for webhook in self._webhooks if webhook.wants(about)]
         enqueue(self._sql, event.id, wanting, len(self._webhooks), now_ns)
 
     def _put(self, state: TaskState, opened: Collection[str], now_ns: int) -> None:
-        """Let a task stand so, and its gate be the one that is open; `opened` are those told now.
+        """Write the state of a task, and open its gate; `opened` are the gates opened now.
 
-        Whoever was told of a gate is told when judging anew knows it no more, and when it does
-        again.
+        Webhooks that got the opening of a gate also hear when a later detection withdraws it or
+        opens it again.
         """
         body = msgspec.to_builtins(state)
-        body["granted"] = sorted(state.granted)  # A set has no order of its own.
+        body["granted"] = sorted(state.granted)  # Sets are unordered.
         columns = (state.task, state.status, state.pivots, state.loop_count, _json(body))
         self._sql.execute(queries.PUT_STATE, columns)
         gate = state.gate
@@ -213,7 +216,7 @@ class GateStore(TaskNames):
                 self._tell_again(self._opening(gate.id), now_ns)
 
     def _end(self, gate_id: str, now_ns: int) -> None:
-        """End a gate that judging anew knows no more: as was decided on it, else as withdrawn."""
+        """End a gate that a later detection did not open: by its decision, else as withdrawn."""
         for at_ns, decision, note in self._rows(queries.DECIDED, gate_id):
             self._sql.execute(queries.RESOLVE_GATE, (at_ns, decision, note, gate_id))
             self._tell_end(gate_id, now_ns, decision, note, _PERSON)
@@ -231,7 +234,7 @@ class GateStore(TaskNames):
         )
 
     def _tell_again(self, event: GateEvent, now_ns: int) -> None:
-        """Add an event of a gate that follows from no turn, but from judging turns anew."""
+        """Add an event of a gate that follows from a later detection and not from a turn."""
         event = replace(event, id=digest(f"{event.type} {event.gate} {self.last_seq()}"))
         self._insert(event)
         self._send_on(event, now_ns)
@@ -241,7 +244,7 @@ class GateStore(TaskNames):
         return {task for (task,) in self._rows("SELECT task FROM tasks")}
 
     def state(self, task: str) -> TaskState:
-        """Return how a task stands; one that is not known is active."""
+        """Return the state of a task; an unknown one is active."""
         rows = self._rows("SELECT state FROM tasks WHERE task = ?", task)
         return read_json(rows[0][0], TaskState, self.path, GATES) if rows else TaskState(task)
 
@@ -262,7 +265,7 @@ class GateStore(TaskNames):
     def gates(
         self, status: GateStatus | None = None, task: str | None = None, limit: int = -1
     ) -> list[StoredGate]:
-        """Return gates, the open ones first, then the newest; all, or the first of them."""
+        """Return gates, the open ones first, then the newest; all, or the first ones."""
         rows = self._rows(queries.LISTED_GATES, status, task, limit)
         return [StoredGate(*row) for row in rows]
 
@@ -271,7 +274,7 @@ class GateStore(TaskNames):
         return int(self._rows(queries.COUNT_GATES, status, task)[0][0])
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
-        """Return the gate of an id, or of its beginning; notes are compared by meaning if given.
+        """Return the gate of an id or of its beginning; `meaning` compares notes, if given.
 
         Raises:
             GateError: if there is none with this id, or several begin with it.
@@ -280,7 +283,7 @@ class GateStore(TaskNames):
         return details
 
     def details(self, ids: Sequence[str], meaning: Meaning | None = None) -> list[GateDetails]:
-        """Return the gates of whole ids; the notes are read once for all of them."""
+        """Return the gates of whole ids; their notes are read together."""
         notes = self._past_notes()
         details: list[GateDetails] = []
         for gate_id in ids:
@@ -305,9 +308,9 @@ class GateStore(TaskNames):
         return read_json(opening, GateEvent, self.path, GATES)
 
     def finding(self, gate_id: str) -> Finding | None:
-        """Return the finding of a gate as it stood at the opening, of the task as it is named now.
+        """Return the finding of a gate at its opening, with the current name of the task.
 
-        None where there is no such gate, or a version opened it that did not keep its finding.
+        None where there is no such gate, or where the version that opened it kept no finding.
         """
         sql = "SELECT finding, task FROM gates WHERE id = ? AND finding NOT NULL"
         for finding, task in self._rows(sql, gate_id):
@@ -319,13 +322,13 @@ class GateStore(TaskNames):
     ) -> tuple[ResolutionNote, ...]:
         """Return the notes that resolved other gates of loops like that of an opening.
 
-        Those of the same signature come first, then those of the same type, then those that mean
-        the same where a meaning is given; of each the newest first.
+        Those of the same signature come first, then those of the same type, then those with the
+        same meaning where `meaning` is given; the newest come first in each group.
         """
         return _notes_for(opening, self._past_notes(), meaning)
 
     def _past_notes(self) -> list[tuple[ResolutionNote, Signs]]:
-        """Return the newest notes that resolved gates, each with what their loop is known by."""
+        """Return the newest notes that resolved gates, each with the signs of its loop."""
         rows = self._rows(queries.NOTES, _NOTES_COMPARED_MAX)
         return [
             (ResolutionNote(*note), Signs(signature, coarse)) for *note, signature, coarse in rows
@@ -339,13 +342,13 @@ class GateStore(TaskNames):
         at_ns: int | None = None,
         who: str | None = None,
     ) -> StoredGate:
-        """Record what a person decided, by default now, and who did; returns the gate.
+        """Record the decision of a person, by default as of now; return the gate.
 
-        It holds from after the gate's opening on, also where the agent's clock runs ahead, and
-        takes effect when the task's turns are judged with `resolutions`.
+        It applies after the gate's opening, also where the agent's clock runs ahead, and takes
+        effect when the task's turns are evaluated with `resolutions`.
 
         Raises:
-            GateError: if there is no such gate or decision, or the gate is open no longer.
+            GateError: if there is no such gate or decision, or the gate is no longer open.
             StoreError: if the file cannot be written.
         """
         check_decision(decision, note)
@@ -363,22 +366,22 @@ class GateStore(TaskNames):
         self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None
     ) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
-        # A part of a terminal's bytes may be no text.
+        # Some bytes from a terminal may not be text.
         words = note and note.encode("utf-8", "replace").decode()
         row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, words)
         name = plain(who, WHO_CHARS_MAX) if who else None
         self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*row, name))
 
     def unjudged(self) -> list[StoredGate]:
-        """Return the open gates that stand on no exact match and that no judge was asked about."""
+        """Return the open gates without an exact match that no judge has seen."""
         return [self.gate(gate_id).gate for (gate_id,) in self._rows(queries.UNJUDGED)]
 
     def add_opinion(
         self, gate_id: str, opinion: Opinion | NoOpinion, *, resolves: bool = False
     ) -> bool:
-        """Record what a judge thinks of a gate, and let it resolve one that is still open.
+        """Record the opinion of a judge on a gate; it may resolve a gate that is still open.
 
-        Returns whether it did. It takes effect as a person's decision does.
+        Returns whether it did. The resolution takes effect like a person's decision.
 
         Raises:
             StoreError: if the file cannot be written.
@@ -396,26 +399,26 @@ class GateStore(TaskNames):
         return resolves
 
     def opinions(self, gate_id: str | None = None) -> dict[str, Opinion | NoOpinion]:
-        """Return by gate what a judge thinks, of one gate or of all."""
+        """Return the opinions of judges by gate, for one gate or all."""
         return {
             gate: NoOpinion(why) if why is not None else Opinion(bool(a), bool(b), bool(c), words)
             for gate, a, b, c, words, why in self._rows(queries.OPINIONS, gate_id)
         }
 
     def pending(self) -> set[str]:
-        """Return the traces with a gate whose resolution is recorded and not yet in effect."""
+        """Return the traces with a gate whose resolution is recorded but not yet in effect."""
         return {trace_id for (trace_id,) in self._rows(queries.PENDING)}
 
     def tasks_and_traces(self) -> list[tuple[str, str]]:
-        """Return of each gate that was not withdrawn its task, and the trace in which it opened."""
+        """Return the task and the opening trace of each gate that was not withdrawn."""
         return [(task, trace_id) for task, trace_id in self._rows(queries.GATE_TRACES)]
 
     def resolutions(self) -> list[Resolution]:
-        """Return what people decided, in the order of time."""
+        """Return the decisions of people, in the order of time."""
         return [Resolution(*row) for row in self._rows(queries.RESOLUTIONS)]
 
     def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
-        """Return the answer to a query as a table."""
+        """Return the result of a query as a table."""
         return pl.DataFrame(self._rows(sql), schema, orient="row")
 
 

@@ -13,7 +13,7 @@ _KEY_FILE = f"{NAME}.key"
 
 
 def content_key(store_dir: Path) -> bytes:
-    """Return the key of a store's hashes; it is drawn when it is first asked for.
+    """Return the key of a store's hashes; the first call draws it.
 
     Raises:
         StoreError: if it cannot be read or written.
@@ -33,7 +33,7 @@ def content_key(store_dir: Path) -> bytes:
 
 
 def _draw_key(path: Path) -> None:
-    """Write a new key whole or not at all, and never over one that is there."""
+    """Write a new key whole or not at all, and never over an existing one."""
     aside = path.with_name(f"{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}")
     with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
         file.write(secrets.token_bytes(KEY_BYTES))

@@ -1,4 +1,4 @@
-"""What lies where in a store, and how to tell a store."""
+"""The files of a store, and the check that a folder is one."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from pathlib import Path
 from looptrace.collector.store.locks import MARKER, NAME, StoreError, sync_folder
 from looptrace.collector.store.parquet import BUCKETS
 
-UNFINISHED_FILE = f"{NAME}.unfinished"  # There while turns and findings may lag behind the spans.
+UNFINISHED_FILE = (
+    f"{NAME}.unfinished"  # This file exists while turns and findings may lag behind the spans.
+)
 
 
 RULES_FILE = f"{NAME}.rules"  # Hash of the settings that findings and gates come from.
 
 
-JUDGED_FILE = f"{NAME}.judged"  # By what the findings of each bucket were made, and of how much.
+JUDGED_FILE = f"{NAME}.judged"  # The source of each bucket's findings, and its number of rows.
 
 
 GATES_FILE = f"{NAME}.gates.db"
 
 
 SCHEMA_VERSION = 3
-# What can be read; an earlier one is migrated when it is written to.
+# The versions that can be read; writers migrate an earlier one.
 _VERSIONS_READ = range(1, SCHEMA_VERSION + 1)
 
 
@@ -35,7 +37,7 @@ def require_store(store_dir: Path) -> int:
     """Check that a folder is a store that this version can read; returns the store's schema.
 
     Raises:
-        StoreError: if it is none, or one of a newer version.
+        StoreError: if it is not a store, or one of a newer version.
     """
     marker = store_dir / MARKER
     if not marker.is_file():

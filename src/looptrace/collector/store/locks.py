@@ -1,8 +1,8 @@
-"""Who may touch a store at the same time: one ingest, and any number of readers.
+"""Locks of a store: one ingest at a time, and any number of readers.
 
-A file that is replaced stays whole, but an engine opens a file several times while it reads it, and
-would mix the old one with the new one. So looptrace's own readers keep files from being replaced
-for as long as one query or one bucket takes. The system frees every lock when its process ends.
+A replaced file is always whole, but an engine opens a file several times while it reads, and would
+mix the old one with the new one. So looptrace's own readers prevent that files are replaced during
+one query or one bucket. The system frees every lock when its process ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from looptrace.errors import LooptraceError
 if sys.platform != "win32":
     import fcntl
 
-# The name of all files of a store that are no table's.
+# The prefix of all files of a store that belong to no table.
 NAME = "looptrace-store"
 MARKER = f"{NAME}.json"  # Marks a folder as a store; readers and replacers lock it.
 _INGESTING = f"{NAME}.lock"
@@ -68,14 +68,14 @@ def ingesting(store_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(store_dir: Path) -> Iterator[None]:
-    """Keep the files of a store as they are meanwhile."""
+    """Prevent changes to the files of a store meanwhile."""
     with _marker_locked(store_dir, alone=False):
         yield
 
 
 @contextmanager
 def replacing(store_dir: Path) -> Iterator[None]:
-    """Wait until nobody reads, and keep readers waiting meanwhile."""
+    """Wait until there are no readers, and make new ones wait meanwhile."""
     with _marker_locked(store_dir, alone=True):
         yield
 
@@ -93,7 +93,7 @@ def _marker_locked(store_dir: Path, *, alone: bool) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Let what was made, renamed and deleted in a folder outlast a loss of power.
+    """Make the files created, renamed and deleted in a folder survive a loss of power.
 
     Raises:
         OSError: if that cannot be written.
@@ -108,7 +108,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, so that they outlast a loss of power.
+    """Make a folder, and those above it, so that they survive a loss of power.
 
     Raises:
         OSError: if that cannot be written.

@@ -1,4 +1,4 @@
-"""The store of an earlier version, brought up to date by the next one who writes to it."""
+"""Migration of the store of an earlier version by its next writer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from looptrace.collector.store.parquet import rewrite
 
 
 def migrate(store_dir: Path) -> None:
-    """Bring a store up to `SCHEMA_VERSION`; whoever calls it is the one who writes.
+    """Bring a store up to `SCHEMA_VERSION`; the caller is its only writer.
 
-    Schema 1 had what ties a span's trace to others in one list, `ties`; schema 2 had turns without
-    `TURN_COLUMNS_ADDED`. A migration that was killed
-    goes on with the next call, and readers see whole files meanwhile.
+    Schema 1 had the ties of a span's trace to others in one list, `ties`; schema 2 had turns
+    without `TURN_COLUMNS_ADDED`. A migration that was killed goes on with the next call, and
+    readers see whole files meanwhile.
 
     Raises:
-        StoreError: if it is no store, one of a newer version, or a file cannot be read or written.
+        StoreError: if it is not a store, of a newer version, or a file cannot be read or written.
     """
     if require_store(store_dir) < SCHEMA_VERSION:
         rewrite(store_dir, "spans", SPAN_SCHEMA, with_ties)

@@ -1,7 +1,7 @@
-"""The outbox: what is still to be sent to which endpoint, and how the endpoints are.
+"""The outbox: the events still to be sent to each endpoint, and the state of the endpoints.
 
-A row is written in the transaction of its event and goes when a receiver has answered, so that
-whatever is killed in between sends the event once more and loses none.
+A row is written in the transaction of its event and deleted when a receiver has answered, so that a
+kill in between sends the event once more and loses none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from looptrace.collector.store.gate_tables import GATES, GateFile
 from looptrace.collector.store.sqlite_file import read_json
 from looptrace.rules.vocabulary import NS_PER_S
 
-# What waits for all endpoints together; each has its share, so that none takes that of another.
+# The most rows that wait for all endpoints together; each has its own share.
 ROWS_MAX = 100_000
-# Dead letters are kept so long, and what still waits becomes one.
+# Dead letters are kept this long, and rows that wait longer become dead letters.
 KEPT_S = 30 * 86_400
 
 _COUNT = "SELECT count(*) FROM outbox WHERE endpoint = ? AND dead_ns IS NULL"
@@ -44,7 +44,7 @@ _TRIED = """
     WHERE event = ? AND endpoint = ?
 """
 _FAILING = "UPDATE endpoints SET failing_ns = coalesce(failing_ns, ?) WHERE name = ?"
-# What was never tried is due at once.
+# A row that was never tried is due at once.
 _RESCHEDULE = """
     UPDATE outbox SET next_try_ns = CASE tries
         WHEN 0 THEN min(next_try_ns, ?2) ELSE min(next_try_ns + ?3, ?2 + ?4)
@@ -74,16 +74,16 @@ _ENDPOINTS = """
 
 @dataclass(frozen=True, slots=True)
 class GateBackground:
-    """What the store knows of the gate of an event, beside what the event says."""
+    """The store's data about the gate of an event, beside the event itself."""
 
     opened_ns: int
-    finding: Finding | None = None  # as it stood at the opening
+    finding: Finding | None = None  # at the opening
     resolved_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event that is to be sent to an endpoint, and how often that was tried."""
+    """An event to be sent to an endpoint, and the number of tries."""
 
     event: GateEvent
     endpoint: str
@@ -94,17 +94,17 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How an endpoint is; counts are of events."""
+    """The state of an endpoint; it counts events."""
 
     name: str
     pending: int = 0
     dead: int = 0
     delivered: int = 0
-    dropped: int = 0  # there was no room for them
+    dropped: int = 0  # no room was left for them
     failing_ns: int | None = None  # since when every try failed
     disabled_ns: int | None = None
     disabled_why: str | None = None
-    error: str | None = None  # of a try, the latest that is known
+    error: str | None = None  # of the latest known try
 
 
 def enqueue(
@@ -112,7 +112,7 @@ def enqueue(
 ) -> None:
     """Add an event to the outbox of each webhook, within the transaction that records it.
 
-    An endpoint whose share of the rows (one of `endpoints`) waits already gets no more; that is
+    An endpoint whose share of the rows (one of `endpoints`) is full gets no more; these events are
     counted.
     """
     for webhook in webhooks:
@@ -132,7 +132,7 @@ class Outbox(GateFile):
     """
 
     def next(self, endpoint: str) -> Delivery | None:
-        """Return what is to be tried next at an endpoint, be it due or not; None is nothing."""
+        """Return the next delivery for an endpoint, due or not, or None."""
         for body, tries, next_try_ns, opened_ns, found, who in self._rows(_DUE, endpoint):
             event = read_json(body, GateEvent, self.path, GATES)
             finding = found and read_json(found, Finding, self.path, GATES)
@@ -141,17 +141,17 @@ class Outbox(GateFile):
         return None
 
     def failing_ns(self, endpoint: str) -> int | None:
-        """Return since when every try of an endpoint failed; None where the last one did not."""
+        """Return the start of an endpoint's failing tries; None if the last one succeeded."""
         rows = self._rows(_STATE, endpoint)
         return rows[0][0] if rows else None
 
     def is_disabled(self, endpoint: str) -> bool:
-        """Tell whether nothing is to be sent to an endpoint."""
+        """Return whether an endpoint is disabled."""
         rows = self._rows(_STATE, endpoint)
         return bool(rows) and rows[0][1] is not None
 
     def delivered(self, delivery: Delivery) -> None:
-        """Take out what a receiver has accepted."""
+        """Delete a delivery that a receiver has accepted."""
         with self._transaction():
             # Another process may have sent it, too.
             if self._sql.execute(_TAKE, (delivery.event.id, delivery.endpoint)).rowcount:
@@ -166,7 +166,7 @@ class Outbox(GateFile):
         next_try_ns: int | None,
         disabled_why: str | None,
     ) -> None:
-        """Note a try that failed: when the next one is (None: it is dead), and what it ends."""
+        """Record a failed try: the time of the next one (None: a dead letter), and what it ends."""
         dead_ns = now_ns if next_try_ns is None else None
         row = (error, next_try_ns or delivery.next_try_ns, dead_ns)
         with self._transaction():
@@ -176,26 +176,26 @@ class Outbox(GateFile):
                 self._sql.execute(_DISABLE, (now_ns, disabled_why, delivery.endpoint))
 
     def reschedule(self, endpoint: str, now_ns: int, jump_ns: int, wait_ns_max: int) -> None:
-        """Move the times of an endpoint by as much as the clock jumped.
+        """Move the times of an endpoint by the jump of the clock.
 
-        Nothing waits for longer than `wait_ns_max`, whatever the clock was when it was planned.
+        No row waits longer than `wait_ns_max`, whatever the clock was when it was planned.
         """
         with self._transaction():
             self._sql.execute(_RESCHEDULE, (endpoint, now_ns, jump_ns, wait_ns_max))
             self._sql.execute(_FAILING_SINCE, (endpoint, now_ns, jump_ns))
 
     def enable(self, endpoint: str) -> bool:
-        """Let an endpoint be tried again; says whether there is one of this name."""
+        """Enable an endpoint again; return whether there is one of this name."""
         with self._transaction():
             return bool(self._sql.execute(_ENABLE, (endpoint,)).rowcount)
 
     def replay(self, endpoint: str | None, since_ns: int, now_ns: int) -> int:
-        """Put dead letters that died since then back into the outbox; returns how many."""
+        """Put the dead letters since a time back into the outbox; return their number."""
         with self._transaction():
             return self._sql.execute(_REPLAY, (now_ns, since_ns, endpoint)).rowcount
 
     def sweep(self, now_ns: int) -> None:
-        """Forget dead letters that are too old, and let die what waited for too long."""
+        """Delete old dead letters, and turn rows that waited too long into dead letters."""
         oldest_ns = now_ns - KEPT_S * NS_PER_S
         with self._transaction():
             self._sql.execute("DELETE FROM outbox WHERE dead_ns < ?", (oldest_ns,))
@@ -205,10 +205,10 @@ class Outbox(GateFile):
             )
 
     def endpoints(self) -> list[Endpoint]:
-        """Return all endpoints that an event was ever to be sent to."""
+        """Return all endpoints that ever had an event."""
         return [Endpoint(*row) for row in self._rows(_ENDPOINTS, None)]
 
     def endpoint(self, name: str) -> Endpoint:
-        """Return how an endpoint is."""
+        """Return the state of an endpoint."""
         rows = self._rows(_ENDPOINTS, name)
         return Endpoint(*rows[0]) if rows else Endpoint(name)

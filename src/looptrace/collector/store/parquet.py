@@ -1,6 +1,6 @@
 """The files of a store: one Parquet file for each table, day and bucket.
 
-Files are written aside, synced and renamed, and never deleted: readers find whole files only.
+Files are written aside, synced and renamed, so that readers find only whole files.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from looptrace.collector.store.locks import (
 )
 from looptrace.collector.store.objects.snapshot import fetch, rows_absent
 
-# What ties a span's trace to others, kept with the span, tells where the trace belongs without
-# reading what it did.
+# The ties of a span's trace to others are stored with the span, so that the place of a trace is
+# known without reading its content.
 STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, **SPAN_TIES_SCHEMA})
 
-# What a schema before the third has no columns for; unknown of its turns.
+# The columns that schemas before the third lack; they are unknown for such turns.
 TURN_COLUMNS_ADDED = frozenset({"phase_start_ns", "iteration", "metrics"})
 
 TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
 
 # Few enough that a small store has few files, and enough that one bucket of a large one fits into
-# memory. Never changed: it decides where a task lies.
+# memory. It never changes, because it decides the place of a task.
 BUCKETS = 16
 
 DATA = "data.parquet"  # The name of every file with rows.
@@ -47,11 +47,11 @@ _ASIDE = f".{DATA}.tmp-"
 _DAMAGED = ".damaged"
 _MADE_WITH = "looptrace.made_with"  # A note in a file's metadata.
 _FIRST_DAY = "1970-01-01"
-_FILE = "looptrace file"  # A column for the file that a row came from.
+_FILE = "looptrace file"  # The column with the file of a row.
 _ALL = pl.lit(value=True)
 
 
-# Polars panics over some damaged files, which is no Exception.
+# Polars panics over some damaged files; a panic is not an Exception.
 _BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
@@ -63,7 +63,7 @@ def files_pattern(store_dir: Path, table: str) -> str:
 def read_bucket(
     store_dir: Path, table: str, bucket: int, columns: list[str] | None = None
 ) -> pl.DataFrame:
-    """Read the rows of a bucket, all columns or some, in the order of their days.
+    """Read the rows of a bucket, with all columns or some, in the order of their days.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
@@ -76,9 +76,9 @@ def read_bucket(
 def read_where(
     store_dir: Path, table: str, which: pl.Expr, columns: list[str] | None = None
 ) -> pl.DataFrame:
-    """Read the rows of a table that fulfil a condition, of files only the parts that are needed.
+    """Read the rows of a table that fulfil a condition, and only the needed parts of files.
 
-    Whole rows are few of many: first the files are found that have some.
+    Few rows fulfil it, so that the files with some are found first.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
@@ -90,10 +90,10 @@ def read_where(
         if not columns:
             rows = scan(paths, include_file_paths=_FILE)
             files = rows.filter(which).select(pl.col(_FILE).unique()).collect()
-            # One file gives the columns where none has such a row.
+            # Where no file has such a row, one file gives the columns.
             paths = [Path(path) for path in sorted(files[_FILE])] or paths[:1]
         return scan(paths).filter(which).select(names).collect()
-    except _BAD_PARQUET:  # Bucket by bucket it is found out which file it is.
+    except _BAD_PARQUET:  # Reading bucket by bucket shows which file it is.
         parts = [read_bucket(store_dir, table, bucket) for bucket in range(BUCKETS)]
         return pl.concat(part.filter(which).select(names) for part in parts)
 
@@ -104,7 +104,7 @@ def rewrite(
     earlier: pl.Schema,
     complete: Callable[[pl.DataFrame], pl.DataFrame] = lambda rows: rows,
 ) -> None:
-    """Write the files of a table's earlier schema anew, with the columns that `complete` adds.
+    """Rewrite the files of a table's earlier schema with the columns that `complete` adds.
 
     Raises:
         StoreError: if a file is not what looptrace wrote, or cannot be written.
@@ -123,7 +123,7 @@ def write_bucket(
     start_ns: pl.Series,
     made_with: str = "",
 ) -> None:
-    """Make these rows the bucket's, each on the day of its start; equal files are left alone.
+    """Replace the rows of a bucket, each on the day of its start; equal files are not written.
 
     Files note what their rows were `made_with`, for `bucket_made_with`.
 
@@ -147,7 +147,7 @@ def write_bucket(
 
 
 def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
-    """Return what all rows of a bucket were made with; None where files differ or do not say.
+    """Return what all rows of a bucket were made with; None where files differ or lack the note.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
@@ -157,13 +157,13 @@ def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
 
 
 def scan_bucket(store_dir: Path, table: str, bucket: int) -> pl.LazyFrame:
-    """Return the rows of a bucket before they are read, with all columns of its table."""
+    """Return the rows of a bucket as a lazy frame with all columns of its table."""
     paths, schema = bucket_files(store_dir, table, bucket), TABLES[table]
     return _scan(paths, schema).drop(_FILE) if paths else schema.to_frame().lazy()
 
 
 def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
-    """Return how many rows a bucket has, as its files say at their ends.
+    """Return the number of rows of a bucket, from the footers of its files.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
@@ -172,11 +172,11 @@ def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
     try:
         return sum(map(file_rows, paths)) + rows_absent(store_dir, table, bucket, paths)
     except _BAD_PARQUET:
-        return read_bucket(store_dir, table, bucket, []).height  # Says which file it is.
+        return read_bucket(store_dir, table, bucket, []).height  # This names the file.
 
 
 def prepare_files(store_dir: Path) -> None:
-    """Write an empty file for each table: it gives it its columns before there is a row.
+    """Write an empty file for each table, which gives it columns before there is a row.
 
     Raises:
         StoreError: if a file cannot be written.
@@ -186,9 +186,9 @@ def prepare_files(store_dir: Path) -> None:
 
 
 def expire(store_dir: Path, days_max: int, bytes_max: int) -> list[str]:
-    """Delete the days before the last `days_max` days, and the oldest until the rest is smaller.
+    """Delete the days before the last `days_max` days, then the oldest until the rest fits.
 
-    The last day stays. Returned are the days that went.
+    The last day stays. Returns the deleted days.
 
     Raises:
         StoreError: if a file cannot be deleted.
@@ -228,9 +228,9 @@ def _delete(store_dir: Path, days: list[str]) -> None:
 
 
 def set_aside(store_dir: Path, path: Path) -> bool:
-    """Give a damaged file a name that nobody reads; returns whether it was still damaged.
+    """Give a damaged file a name that nobody reads; return whether it was still damaged.
 
-    Another one may lie there since somebody else met the damage.
+    Another thread may have found the damage first and replaced the file.
 
     Raises:
         StoreError: if it cannot be renamed.
@@ -250,7 +250,7 @@ def set_aside(store_dir: Path, path: Path) -> bool:
 
 
 def sweep(store_dir: Path) -> None:
-    """Delete the files that a killed ingest had begun to write aside."""
+    """Delete the unfinished files of a killed ingest."""
     for table in TABLES:
         for aside in store_dir.glob(f"{table}/day=*/bucket=*/{_ASIDE}*"):
             aside.unlink()
@@ -289,7 +289,7 @@ def _write_files(store_dir: Path, files: dict[Path, pl.DataFrame], made_with: st
 def read_slices(
     slices: Sequence[tuple[Path, int, int | None]], columns: pl.Schema, which: pl.Expr = _ALL
 ) -> pl.DataFrame:
-    """Read of each file so many rows from one on, None all, that fulfil a condition.
+    """Read slices of files, a start and a number of rows each (None: all), under a condition.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
@@ -302,12 +302,12 @@ def read_slices(
         return found.select(columns.names()).collect()
     except _BAD_PARQUET:
         for path, _, _ in slices:
-            _read([path], columns)  # Says which file it is.
+            _read([path], columns)  # This names the file.
         raise
 
 
 def _scan(paths: list[Path], columns: pl.Schema) -> pl.LazyFrame:
-    """Scan files, with what an earlier schema lacks and a column for where each row came from."""
+    """Scan files, with the columns that an earlier schema lacks, and one for each row's file."""
     scan = pl.scan_parquet(paths, glob=False, hive_partitioning=False, include_file_paths=_FILE)
     absent = TURN_COLUMNS_ADDED.intersection(columns) - {*_schema(paths[0])}
     unknown = (pl.lit(None, columns[name]).alias(name) for name in absent)
@@ -315,7 +315,7 @@ def _scan(paths: list[Path], columns: pl.Schema) -> pl.LazyFrame:
 
 
 def _read(paths: list[Path], columns: pl.Schema) -> pl.DataFrame:
-    """Read files together, with a column for where each row came from; if one is bad, name it."""
+    """Read files together, with a column for each row's file; name a bad one."""
     expected = pl.Schema({**columns, _FILE: pl.String()})
     if not paths:
         return expected.to_frame()
@@ -351,13 +351,13 @@ def _schema(path: Path) -> pl.Schema:
 
 
 def bucket_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
-    """Return the files of a bucket, in the order of their days; those elsewhere are fetched."""
+    """Return the files of a bucket in the order of their days; remote ones are fetched."""
     fetch(store_dir, table, bucket)
     return _present_files(store_dir, table, bucket)
 
 
 def table_files(store_dir: Path, table: str) -> list[Path]:
-    """Return the files of a table; those elsewhere are fetched."""
+    """Return the files of a table; remote ones are fetched."""
     fetch(store_dir, table)
     return sorted((store_dir / table).glob(f"day=*/bucket=*/{DATA}"))
 
@@ -371,12 +371,12 @@ def _file(store_dir: Path, table: str, day: str, bucket: int) -> Path:
 
 
 def _template(store_dir: Path, table: str) -> Path:
-    """Return the file that gives a table its columns; it may have rows, too."""
+    """Return the file that gives a table its columns; it may also have rows."""
     return _file(store_dir, table, _FIRST_DAY, 0)
 
 
 def _has_rows(path: Path) -> bool:
-    """Return whether a file has rows, as one has that cannot be read."""
+    """Return whether a file has rows; an unreadable file counts as one with rows."""
     try:
         return file_rows(path) > 0
     except _BAD_PARQUET:
@@ -384,7 +384,7 @@ def _has_rows(path: Path) -> bool:
 
 
 def file_rows(path: Path) -> int:
-    """Return how many rows a file has, as it says at its end."""
+    """Return the number of rows of a file, from its footer."""
     return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
 
 

@@ -1,15 +1,15 @@
-"""Which bucket a trace belongs to, and how its spans get there."""
+"""The bucket of each trace, and the moves of spans to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.engine.span_spool import SpanSpool, write_spans
+from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
 from looptrace.analyzer.normalize.span_ties import tie_rows
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped, distinct_spans
@@ -34,10 +34,10 @@ Traces = set[str] | None  # of a bucket; None stands for all
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The buckets that changed, with the traces that spans came to; None stands for all.
+    """The changed buckets, with the traces that got spans; None stands for all.
 
-    Of the given spans so many are `new`, and so many were `known` before. `skipped` lost against
-    another span with the same id.
+    `new` and `known` count the given spans; `skipped` are spans that lost against another with the
+    same id.
     """
 
     touched: dict[int, Traces]
@@ -48,16 +48,16 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class _Arriving:
-    """Spans that belong in a bucket, in tables or in files that have them."""
+    """Spans that belong in a bucket, in tables or in files."""
 
     bucket: int
-    given: list[pl.DataFrame | Path] = field(default_factory=list)
+    given: Sequence[pl.DataFrame | Path] = ()
     moved: list[pl.DataFrame] = field(default_factory=list)  # from other buckets
 
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """What came to a bucket; `is_plain` where every one is now there, beside those before."""
+    """The spans added to a bucket; `is_plain` where all of them are new in it."""
 
     bucket: int
     traces: set[str]
@@ -74,31 +74,32 @@ def place(
     engine: Engine = map,
     on_left: Callable[[set[int]], None] = lambda _: None,
 ) -> Placed:
-    """Bring every span, of these (with their ties) or stored, to the bucket of its trace.
+    """Bring every span, given (with its ties) or stored, to the bucket of its trace.
 
-    What comes anew can tie stored traces together, or untie them by replacing a span, so stored
-    traces can move. They are added to the one bucket before they are taken from the other, so
-    that a kill loses none; it may leave them in both, which the next call puts right. `on_left` is
-    told of the buckets that traces move from, before they do.
+    New spans can tie stored traces together, or untie them by replacing a span, so stored traces
+    can move. They are added to the one bucket before they are deleted from the other, so that a
+    kill loses none; it may leave them in both, which the next call corrects. `on_left` gets the
+    buckets that traces move from, before they move.
 
-    Of the spool one table is in memory at a time, and of the store the buckets that an engine
-    works on, beside the traces that move.
+    Memory holds one table of the spool, the buckets that an engine works on, and the traces that
+    move.
     """
     placed = Placed({}, 0, 0, [])
-    ties = [tie_rows(spans) for spans in spool.tables()]
-    tables = spool.taken()
+    ties = list(spool.each(tie_rows, engine))
+    is_first = True
     while True:
         stored = _stored_ties(store_dir)
         buckets = _buckets_of(pl.concat([stored.drop("bucket"), *ties]).unique())
-        strays = stored.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("target"))
+        strays = stored.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("place"))
         strays = strays.select("bucket", "trace_id").unique()
         left = set(strays["bucket"])
         if left:
             on_left(left)
-        arriving = _sorted_out(tables, buckets, None if spool.is_in_memory else spool.folder)
+        given = spool.split(buckets, engine) if is_first else {}
+        arriving = {bucket: _Arriving(bucket, spans) for bucket, spans in given.items()}
         for bucket in left:
             moved = _split(store_dir, bucket, strays)[0]
-            for target, part in _by_bucket(moved, buckets):
+            for target, part in split_spans(moved, buckets):
                 arriving.setdefault(target, _Arriving(target)).moved.append(part)
         added = list(engine(partial(_add, store_dir), arriving.values()))
         for bucket in left:
@@ -106,7 +107,7 @@ def place(
         placed = _placed(placed, added, left)
         if not left and all(each.is_plain for each in added):
             return placed
-        ties, tables = [], iter(())
+        ties, is_first = [], False
 
 
 def _placed(before: Placed, added: Sequence[_Added], left: set[int]) -> Placed:
@@ -123,26 +124,6 @@ def _placed(before: Placed, added: Sequence[_Added], left: set[int]) -> Placed:
     )
 
 
-def _sorted_out(
-    tables: Iterable[pl.DataFrame], buckets: pl.DataFrame, folder: Path | None
-) -> dict[int, _Arriving]:
-    """Sort spans by bucket, in memory or into files of a folder."""
-    arriving: dict[int, _Arriving] = {}
-    for number, spans in enumerate(tables):
-        for bucket, part in _by_bucket(spans, buckets):
-            given: pl.DataFrame | Path = part
-            if folder is not None:
-                given = write_spans(part, folder / f"{bucket}-{number}.bucket").path
-            arriving.setdefault(bucket, _Arriving(bucket)).given.append(given)
-    return arriving
-
-
-def _by_bucket(spans: pl.DataFrame, buckets: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
-    targeted = spans.join(buckets, on="trace_id", maintain_order="left")
-    parts = targeted.partition_by("target", as_dict=True, include_key=False)
-    return ((int(bucket), part) for (bucket,), part in parts.items())
-
-
 def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     """Merge spans into a bucket."""
     empty = STORED_SPAN_SCHEMA.to_frame()
@@ -150,7 +131,7 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     given, clashes = distinct_spans(pl.concat([empty, *tables]))
     before = pl.concat([read_bucket(store_dir, "spans", arriving.bucket), *arriving.moved])
     known = given.join(before.select(_ROW_KEY), on=_ROW_KEY, how="semi").height
-    # The same span may have been stored by a version that saw other ties.
+    # An earlier version that read other ties may have stored the same span.
     every = pl.concat([before, given])
     both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
     kept, replaced = distinct_spans(both)
@@ -170,7 +151,7 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
 
 
 def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read a bucket's spans: those of traces that belong elsewhere, and the others."""
+    """Read a bucket's spans: those of traces that belong to other buckets, and the rest."""
     spans = read_bucket(store_dir, "spans", bucket)
     traces = strays.filter(pl.col("bucket") == bucket)["trace_id"]
     leaves = spans["trace_id"].is_in(traces.implode())
@@ -178,7 +159,7 @@ def _split(store_dir: Path, bucket: int, strays: pl.DataFrame) -> tuple[pl.DataF
 
 
 def _stored_ties(store_dir: Path) -> pl.DataFrame:
-    """Return the pairs of all stored traces, with the bucket in which they stand."""
+    """Return the tied pairs of all stored traces, with their current bucket."""
     return pl.concat(
         tie_rows(
             read_bucket(store_dir, "spans", bucket, ["trace_id", *SPAN_TIES_SCHEMA])
@@ -188,15 +169,15 @@ def _stored_ties(store_dir: Path) -> pl.DataFrame:
 
 
 def _buckets_of(ties: pl.DataFrame) -> pl.DataFrame:
-    """Return the bucket (`target`) of every trace: the same for all that are tied together."""
+    """Return the bucket (`place`) of every trace: the same for all that are tied together."""
     group = groups(ties.iter_rows())
     traces = ties["trace_id"].unique()
     targets = [_bucket_of(group[trace]) for trace in traces]
-    return pl.DataFrame([traces, pl.Series("target", targets, dtype=pl.Int32)])
+    return pl.DataFrame([traces, pl.Series("place", targets, dtype=pl.Int32)])
 
 
 def _bucket_of(group: str) -> int:
-    """Hash a group's name in a way that is the same in every version and on every machine."""
+    """Hash a group's name; the hash is the same in every version and on every machine."""
     return int(digest(group, size_bytes=_BUCKET_HASH_BYTES), 16) % BUCKETS
 
 
@@ -206,7 +187,7 @@ def buckets_with(store_dir: Path, traces: set[str]) -> set[int]:
 
 
 def tied_traces(spans: pl.DataFrame, traces: Traces) -> Traces:
-    """Return the traces of a bucket that are tied to these, and these."""
+    """Return these traces, and the traces of the bucket that are tied to them."""
     if traces is None:
         return None
     group = groups(tie_rows(spans).iter_rows())

@@ -1,4 +1,4 @@
-"""What a store holds: turns, spans, counts."""
+"""Readers of a store: turns, spans, counts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TOKEN_COLUMNS = ["input_tokens", "output_tokens"]
 
 @dataclass(frozen=True, slots=True)
 class StoreCounts:
-    """How much a store holds."""
+    """The size of a store."""
 
     spans: int
     sessions: int
@@ -100,9 +100,9 @@ def read_turns_in(store_dir: Path, bucket: int) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket of a store, and the files that it has where the work is given out.
+    """A bucket of a store, and the files that it has on the machine that distributes the work.
 
-    Of a store on object storage each machine fetches them itself, as they were in the `snapshot`.
+    For a store on object storage each machine fetches them itself, as of the `snapshot`.
     """
 
     store_dir: Path
@@ -112,7 +112,7 @@ class Bucket:
 
 
 def buckets(store_dir: Path) -> Iterator[Bucket]:
-    """Yield the buckets of a store, under a path that holds in other processes.
+    """Yield the buckets of a store, under a path that is valid in other processes.
 
     Raises:
         StoreError: if the folder is no store.
@@ -126,12 +126,12 @@ def buckets(store_dir: Path) -> Iterator[Bucket]:
 
 @contextmanager
 def reading_bucket(bucket: Bucket) -> Iterator[Bucket]:
-    """Keep the files of a bucket as they are, in whatever process or on whatever machine.
+    """Prevent changes to the files of a bucket, in any process and on any machine.
 
-    Yields the bucket where this machine has it.
+    Yields the bucket at its place on this machine.
 
     Raises:
-        StoreError: if the files are not where this process looks.
+        StoreError: if this process cannot find the files.
     """
     if missing := next((path for path in bucket.files if not path.is_file()), None):
         raise StoreError(f"{missing}: is not there; each machine needs the store at the same path.")
@@ -142,7 +142,7 @@ def reading_bucket(bucket: Bucket) -> Iterator[Bucket]:
 def compared_parts(
     bucket: Bucket, sameness: Sameness, tasks: Collection[str] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the turns of whole tasks part by part, of some tasks or all, as they compare by this.
+    """Yield the turns of whole tasks part by part, for some tasks or all, compared by `sameness`.
 
     Raises:
         StoreError: if a file cannot be read.
@@ -155,19 +155,19 @@ def compared_parts(
 
 @dataclass(frozen=True, slots=True)
 class BucketWork(Generic[R]):
-    """What is done with the turns of a bucket, part by part.
+    """Work on the turns of a bucket, part by part.
 
-    The turns compare by what is declared as the same.
+    Turns are compared by the declared equivalence.
     """
 
     sameness: Sameness
     work: Callable[[pl.DataFrame], R]
 
     def __call__(self, bucket: Bucket) -> list[R]:
-        """Return what the work makes of each part; parts are whole tasks.
+        """Return the result of the work for each part; parts are whole tasks.
 
         Raises:
-            StoreError: if the files are not where this process looks, or cannot be read.
+            StoreError: if this process cannot find the files, or they cannot be read.
         """
         with reading_bucket(bucket) as here:
             return [self.work(turns) for turns in compared_parts(here, self.sameness)]
@@ -183,11 +183,11 @@ def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
 
 
 def tasks_of_session(store_dir: Path, session: str) -> list[str]:
-    """Return the task that is this session of a service; none where the store has no turn of it.
+    """Return the tasks of this session of a service; none where the store has no turn of it.
 
     Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-        SeveralServicesError: if it is that of several services.
+        StoreError: if the folder is no store, or a file in it cannot be read. SeveralServicesError:
+        if several services have such a session.
     """
     turns = read_rows(store_dir, "turns", pl.col("session") == session, ["task"])
     return session_task(session, turns["task"].unique())
@@ -205,7 +205,7 @@ def read_turns_of_tasks(store_dir: Path, tasks: Collection[str]) -> pl.DataFrame
 
 
 def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Finding]:
-    """Read the findings of some tasks as they stand in the store, by task and first turn.
+    """Read the stored findings of some tasks, by task and first turn.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
@@ -216,9 +216,9 @@ def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Find
 
 
 def read_tasks(store_dir: Path) -> pl.DataFrame:
-    """Read each task that has turns: a row with what is counted of these.
+    """Read each task that has turns: a row with their counts.
 
-    `tokens` is null where no turn says how many it took.
+    `tokens` is null where no turn has a number of tokens.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
@@ -240,7 +240,7 @@ def read_tasks(store_dir: Path) -> pl.DataFrame:
 def read_rows(
     store_dir: Path, table: str, which: pl.Expr, columns: list[str] | None = None
 ) -> pl.DataFrame:
-    """Read the rows of a table that fulfil a condition, all columns or some.
+    """Read the rows of a table that fulfil a condition, with all columns or some.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
@@ -251,16 +251,16 @@ def read_rows(
 
 
 def finding_of_row(row: dict[str, Any]) -> Finding:
-    """Return a finding out of its row in the table of findings."""
+    """Return a finding from its row in the table of findings."""
     cost = Cost(**{field.name: row.pop(f"cost_{field.name}") for field in fields(Cost)})
     turns = tuple(LoopTurn(**turn) for turn in row.pop("turns"))
     return Finding(**row, turns=turns, cost=cost)
 
 
 def read_turns_around(store_dir: Path, finding: Finding) -> pl.DataFrame | None:
-    """Return the turns of a finding's task, None until all that it names are stored.
+    """Return the turns of a finding's task; None until all turns of the finding are stored.
 
-    Its task may have got its name after the finding was made; here it has that of the finding.
+    The task may have got its name after the finding was made; these turns have that of the finding.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
@@ -292,7 +292,7 @@ def read_spans(store_dir: Path) -> Iterator[pl.DataFrame]:
 
 
 def worked(store_dir: Path) -> pl.DataFrame:
-    """Read which agents (`agent`) took turns in which tasks (`task`).
+    """Read the pairs of `task` and `agent` that have turns.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
@@ -306,7 +306,7 @@ def worked(store_dir: Path) -> pl.DataFrame:
 
 
 def open_gates(store_dir: Path, webhooks: Sequence[Webhook] = ()) -> GateStore:
-    """Open the gates of a store; what is recorded goes to the outbox of these webhooks.
+    """Open the gates of a store; recorded events go to the outbox of these webhooks.
 
     Raises:
         StoreError: if the folder is no store, or its gates cannot be read or were never written.

@@ -1,4 +1,4 @@
-"""The store as SQL sees it: its tables in a DuckDB that can read the store and nothing else."""
+"""A store in SQL: its tables in a DuckDB that can read the store and nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _THREADS = 2
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": _MEMORY_MAX,
     "threads": _THREADS,
-    "temp_directory": "",  # Nothing is spilled, so that no query fills a disk.
+    "temp_directory": "",  # Nothing is spilled to disk, so that no query fills it.
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
@@ -46,14 +46,14 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 # rows are read, and the memory limit holds for it.
 _ANSWER = "CREATE OR REPLACE TEMP TABLE answer AS "
 
-# DuckDB itself refuses in `query()` whatever is not one statement that reads. The type of a
-# statement would not do: a WITH that holds a COPY ... TO counts as a SELECT.
+# DuckDB itself refuses in `query()` everything but one statement that reads. The type of a
+# statement would not suffice: a WITH that contains a COPY ... TO counts as a SELECT.
 _READ_ONLY = "SELECT * FROM query($sql)"
 _TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 
 
 class QueryError(InputError):
-    """SQL that DuckDB refuses, or that takes too much; the message is one line."""
+    """DuckDB refuses the SQL, or it takes too much; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +68,19 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
     """Open `spans`, `turns` and `findings` of stores, as if they were one, and its `GATE_VIEWS`.
 
     The connection reads no file outside the stores and loads no extension, and its settings cannot
-    be changed. Its SQL could still write into a store's folder: `ask_typed` keeps it from that.
+    be changed. Its SQL could still write into a store's folder, which `ask_typed` prevents.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     tables: Mapping[str, Iterable[str]] = TABLES
-    if min(map(require_store, stores)) < SCHEMA_VERSION:  # It may be migrated meanwhile.
+    if min(map(require_store, stores)) < SCHEMA_VERSION:  # It may have been migrated meanwhile.
         known = (name for name in TURN_SCHEMA if name not in TURN_COLUMNS_ADDED)
         tables = {**TABLES, "spans": SPAN_SCHEMA, "turns": known}
     folders = [store_dir.resolve() for store_dir in stores]
     connection = duckdb.connect(config=_CONFIG)
     create_gate_views(connection, folders)
-    # DuckDB compares the patterns of files, too, with the folders that are allowed.
+    # DuckDB also compares patterns of files with the allowed folders.
     names = [str(folder) for folder in folders]
     allowed = ", ".join(map(_quoted, {*names, *map(glob.escape, names)}))
     connection.execute(f"SET allowed_directories = [{allowed}]")
@@ -89,7 +89,7 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
         with _reading_all(folders):
             for table, columns in tables.items():
                 for folder in folders:
-                    table_files(folder, table)  # They are there from here on.
+                    table_files(folder, table)  # The tables exist from here on.
                 patterns = [files_pattern(folder, table) for folder in folders]
                 files = connection.read_parquet(patterns, hive_partitioning=True)
                 files.select(*columns, "day", "bucket").create_view(table)
@@ -115,7 +115,7 @@ def ask(
 ) -> Iterator[QueryResult]:
     """Run one of looptrace's own queries on a store, or several, with values of its parameters.
 
-    The whole answer is computed first, so that the store's files are needed no longer.
+    The whole answer is computed first, so that the store's files are no longer needed.
 
     Raises:
         QueryError: if DuckDB refuses it, or it takes too much time or memory.
@@ -127,7 +127,7 @@ def ask(
 
 
 def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """Run several of looptrace's own queries, by name; returns the rows of each.
+    """Run several of looptrace's own queries by name; return the rows of each.
 
     Raises:
         QueryError: if DuckDB refuses one, or it takes too much time or memory.
@@ -148,7 +148,7 @@ def _answered(
     sql: str,
     values: Mapping[str, str],
 ) -> QueryResult:
-    """Compute the whole answer, so that the stores' files are needed no longer."""
+    """Compute the whole answer, so that the stores' files are no longer needed."""
     with _reading_all(stores):
         _heard(connection, lambda: connection.execute(f"{_ANSWER}{sql}", dict(values)))
     answer = connection.execute("FROM answer")
@@ -161,12 +161,12 @@ def _answered(
 
 
 def ask_typed(stores: Path | Sequence[Path], sql: str) -> AbstractContextManager[QueryResult]:
-    """Run SQL that somebody typed: one statement, which can only read. Raises what `ask` does."""
+    """Run a user's SQL: one statement, which can only read. Raises what `ask` does."""
     return ask(stores, _READ_ONLY, {"sql": sql})
 
 
 def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) -> None:
-    """Run DuckDB on another thread, because it misses Ctrl-C on this one."""
+    """Run DuckDB on another thread, because it ignores Ctrl-C on this one."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         future = pool.submit(work)
         try:
@@ -178,14 +178,14 @@ def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) ->
         except duckdb.Error as error:
             raise _explained(error) from error
         finally:
-            # What has not begun yet cannot be interrupted, so that once may be too early.
+            # A query that has not begun cannot be interrupted, so that one try may be too early.
             while not future.done():
                 connection.interrupt()
                 wait([future], timeout=_INTERRUPT_AGAIN_S)
 
 
 def _explained(error: duckdb.Error) -> QueryError | StoreError:
-    """Return DuckDB's message as one line, without its excerpt of SQL that nobody typed."""
+    """Turn DuckDB's error into one line, without its excerpt of SQL that the user did not type."""
     message = " ".join(str(error).partition("\n\nLINE ")[0].split())
     if DATA in message:
         return StoreError(f"{message}; move that file away and ingest the traces of its day again.")

@@ -1,4 +1,4 @@
-"""SQLite files: whose they are, their versions, and a connection with errors in one line."""
+"""SQLite files: their kinds and versions, and a connection with errors in one line."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _PRIMARY_CODE = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The tables of one kind of file; `steps` are statements by the version that they start from.
+    """The tables of one kind of file; `steps` are statements by the version from which they start.
 
-    `if_damaged` says what to do with a file that cannot be read. A file that `shrinks` gives the
-    space of deleted rows back.
+    `if_damaged` says what to do with a file that cannot be read. A file that `shrinks` returns the
+    space of deleted rows.
     """
 
-    application_id: int  # says whose file it is
+    application_id: int  # identifies the kind of file
     version: int
     tables: tuple[str, ...]
     if_damaged: str
@@ -39,7 +39,7 @@ class Schema:
 
 
 class SqliteFile:
-    """One connection to a file of a kind that a subclass names."""
+    """One connection to a file; a subclass names its kind."""
 
     schema: ClassVar[Schema]
 
@@ -49,7 +49,7 @@ class SqliteFile:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a file; it is made where there is none.
+        """Open a file, or create it.
 
         Raises:
             StoreError: if the file is something else, of a newer version, or cannot be used.
@@ -83,7 +83,7 @@ class SqliteFile:
 
 
 def connect(path: Path, schema: Schema, *, one_thread: bool = True) -> sqlite3.Connection:
-    """Connect to a file; it is made where there is none.
+    """Connect to a file, or create it.
 
     Raises:
         StoreError: if the file is something else, of a newer version, or cannot be used.
@@ -101,7 +101,7 @@ def connect(path: Path, schema: Schema, *, one_thread: bool = True) -> sqlite3.C
 
 
 def read_json(body: str, kind: type[T], path: Path, schema: Schema) -> T:
-    """Read what a column holds as JSON.
+    """Decode the JSON of a column.
 
     Raises:
         StoreError: if it is something else.
@@ -115,7 +115,7 @@ def read_json(body: str, kind: type[T], path: Path, schema: Schema) -> T:
 
 @contextmanager
 def explained(path: Path, schema: Schema) -> Iterator[None]:
-    """Return why the file cannot be used, as one line.
+    """Turn errors of SQLite into one line.
 
     Raises:
         StoreError: in place of an error of SQLite, unless the statement itself is wrong.
@@ -137,14 +137,14 @@ def explained(path: Path, schema: Schema) -> Iterator[None]:
 
 
 def _prepare(path: Path, sql: sqlite3.Connection, schema: Schema) -> None:
-    """Check whose file it is, make the tables where it is nobody's yet, and bring it up to date."""
+    """Check the kind of a file, make the tables of a new one, and migrate an old one."""
     if _is_new(sql):
         if schema.shrinks:
             sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
         sql.execute("PRAGMA journal_mode = WAL")
         with sql:
             sql.execute("BEGIN IMMEDIATE")
-            if _is_new(sql):  # Another process may have made it meanwhile.
+            if _is_new(sql):  # Another process may have created it meanwhile.
                 _run(sql, schema.tables, schema.version)
                 sql.execute(f"PRAGMA application_id = {schema.application_id}")
     if _pragma(sql, "application_id") != schema.application_id:

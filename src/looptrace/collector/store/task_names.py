@@ -1,4 +1,4 @@
-"""By which names the tasks of a store are asked for: their own, or those of their sessions."""
+"""The names of the tasks of a store: their own, or those of their sessions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _PUT = """
     INSERT INTO session_names VALUES (?, ?)
     ON CONFLICT (name) DO UPDATE SET task = excluded.task
 """
-# A name is the session, "@" and the service, and "A" comes after "@". A name that has another task
-# since services share the session is none any more.
+# A name is the session, "@" and the service, and "A" comes after "@". A name is no longer valid
+# when its session has another task because services share it.
 _OF_SESSION = """
     SELECT task FROM tasks WHERE task > ?1 || '@' AND task < ?1 || 'A'
         AND task NOT IN (SELECT name FROM session_names)
@@ -24,7 +24,7 @@ class TaskNames(GateFile):
     """The names of the tasks that gates know."""
 
     def add_session_names(self, joined: Mapping[str, str]) -> None:
-        """Record the tasks of sessions that several services share, by their other names.
+        """Record the other names of tasks whose session several services share.
 
         Raises:
             StoreError: if the file cannot be written.
@@ -35,7 +35,7 @@ class TaskNames(GateFile):
             self._sql.executemany(_PUT, joined.items())
 
     def session_names(self) -> dict[str, str]:
-        """Return the tasks of sessions that several services share, by their other names."""
+        """Return the tasks whose session several services share, by their other names."""
         return dict(self._rows("SELECT name, task FROM session_names"))
 
     def names_of(self, task: str) -> list[str]:
@@ -44,7 +44,7 @@ class TaskNames(GateFile):
         return [name for (name,) in rows]
 
     def tasks_named(self, name: str, service: str | None = None) -> list[str]:
-        """Return the tasks that a name may mean: that of the name, and that of the session.
+        """Return the tasks that a name may mean: the task of that name, and that of the session.
 
         Raises:
             SeveralServicesError: if several services have such a session, and none is given.

@@ -1,10 +1,11 @@
 """The store: spans, turns and findings as Parquet files that any engine can read.
 
 A store is a folder with a marker file and, for each table, files by day and by bucket. A bucket
-holds whole tasks, and whatever else their turns depend on, so that it is the unit of work.
+holds whole tasks, and everything on which their turns depend, so that it is the unit of work.
 
-Spans and what people decided are the truth, and turns, findings and gates are made from them. So a
-killed ingest costs nothing: the next one brings every span to its bucket and makes the rest anew.
+Spans and decisions are the source of truth, and turns, findings and gates are derived from them. So
+a killed ingest costs nothing: the next one brings every span to its bucket and derives the rest
+again.
 """
 
 from __future__ import annotations
@@ -62,19 +63,19 @@ from looptrace.collector.store.placement import Placed, Traces, buckets_with, pl
 from looptrace.collector.store.reader import count_rows
 from looptrace.processes import Engine, Processes
 
-# What the file of an unfinished `add` begins with, before the buckets that traces were moved from.
+# The first line in the file of an unfinished `add`, before the buckets that traces were moved from.
 _ADDING = "adding"
 
 
-OnJudged = Callable[[int, int], None]  # buckets judged, and those in all
+OnJudged = Callable[[int, int], None]  # derived buckets, and all buckets
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What one ingest did, and how many turns, findings and open gates the store holds after it.
+    """The result of an ingest, and the turns, findings and open gates in the store after it.
 
-    `spans_known` were there before. `seq_before` is the number of the last event before those that
-    this ingest recorded. `skipped` are the spans that lost against another with the same id.
+    `spans_known` were stored before. `seq_before` is the number of the last event before this
+    ingest. `skipped` are the spans that lost against another with the same id.
     """
 
     spans_new: int
@@ -88,7 +89,7 @@ class Ingested:
 
 
 def prepare(store_dir: Path) -> None:
-    """Make a store where there is none.
+    """Create a store where there is none.
 
     Raises:
         StoreError: if the folder is something else, or another process writes to it.
@@ -117,9 +118,9 @@ def writing(
     webhooks: Sequence[Webhook] = (),
     processes: Processes | None = None,
 ) -> Iterator[Writer]:
-    """Be the one who writes to a store, which is made where there is none.
+    """Open a store, or create it, as its only writer.
 
-    `processes` share the work where there is much.
+    `processes` share large amounts of work.
 
     Raises:
         StoreError: if the folder is something else than a store, a file cannot be read or
@@ -127,13 +128,13 @@ def writing(
     """
     with _locked(store_dir):
         if not (store_dir / GATES_FILE).exists():
-            (store_dir / UNFINISHED_FILE).touch()  # What the spans say of gates is not in it.
+            (store_dir / UNFINISHED_FILE).touch()  # It does not have the gate events of spans.
         with GateStore.open(store_dir / GATES_FILE, webhooks) as gates:
             yield Writer(store_dir, policy, gates, processes or Processes(1))
 
 
 class Writer:
-    """The one who writes to a store."""
+    """The only writer of a store."""
 
     def __init__(
         self, store_dir: Path, policy: DetectionPolicy, gates: GateStore, processes: Processes
@@ -142,7 +143,7 @@ class Writer:
         self._policy = policy
         self._gates = gates
         self._processes = processes
-        self._resolution_ids: set[str] = set()  # decisions that the turns hold
+        self._resolution_ids: set[str] = set()  # decisions in the turns
 
     def ingest(
         self,
@@ -150,15 +151,14 @@ class Writer:
         content: Content = "full",
         on_judged: OnJudged = lambda _done, _all: None,
     ) -> Ingested:
-        """Add spans (`SPAN_SCHEMA`), and decide on gates; buckets judged are told as they are.
+        """Add spans (`SPAN_SCHEMA`), and decide on gates; progress is reported by bucket.
 
-        As much of their content is stored as the policy says. The spool is used up.
+        The policy decides how much of their content is stored. The spool is consumed.
 
-        What the tables hold afterwards depends only on the set of all spans ever ingested and on
-        what people decided, and the findings on the rules of the last ingest. Events of gates are
-        only ever added, and new ones go to the outbox of the webhooks. One bucket for each process,
-        or some small ones, are in memory at a time. Whatever a writer that was killed left behind
-        is repaired.
+        The tables depend only on the set of all spans ever ingested and on the decisions, and the
+        findings on the rules of the last ingest. Events of gates are only ever added, and new ones
+        go to the outbox of the webhooks. One bucket for each process, or some small ones, are in
+        memory at a time. The state left by a killed writer is repaired.
 
         Raises:
             StoreError: if a file cannot be read or written.
@@ -201,7 +201,7 @@ class Writer:
         content: Content = "full",
         on_left: Callable[[set[int]], None] = lambda _: None,
     ) -> Placed:
-        """Bring spans to their buckets; those of a large spool by all processes."""
+        """Bring spans to their buckets; all processes share a large spool."""
         key = b"" if content == "full" else content_key(self._dir)
         is_large = self._processes.jobs > 1 and not spool.is_in_memory
         engine: Engine = self._processes.map if is_large else map
@@ -209,27 +209,26 @@ class Writer:
         return place(self._dir, spool, engine, on_left)
 
     def has_decisions(self) -> bool:
-        """Return whether the turns lack a decision that people made."""
+        """Return whether the turns lack a person's decision."""
         return any(each.id not in self._resolution_ids for each in self._gates.resolutions())
 
     def needs_ingest(self) -> bool:
-        """Return whether the store must be judged anew before spans may be added to it.
+        """Return whether the store must be evaluated again before spans may be added to it.
 
-        It must be where other settings judged it or an ingest was killed, not where an `add` was.
+        It must be after other settings or a killed ingest, but not after a killed `add`.
         """
         unfinished = self._dir / UNFINISHED_FILE
         was_ingesting = unfinished.exists() and not unfinished.read_bytes()
         return was_ingesting or not _is_of(self._dir, _hash(self._policy))
 
     def give_up_ingest(self) -> None:
-        """Let an ingest that failed be none, where the store did not need it."""
+        """Undo the mark of a failed ingest, where the store did not need one."""
         write_note(self._dir / UNFINISHED_FILE, _ADDING)
 
     def add(self, spans: pl.DataFrame) -> None:
-        """Add spans, and what people decided, where somebody else decides on gates.
+        """Add spans and decisions, where another part decides on gates.
 
-        The store was ingested into before. The spans of an `add` that was killed are to be added
-        again.
+        The store has had an ingest before. The caller adds the spans of a killed `add` again.
 
         Raises:
             StoreError: if a file cannot be read or written.
@@ -253,15 +252,15 @@ class Writer:
                 touched[bucket] = None
         judged = read_judged(self._dir)
         for _ in self._derive(touched, judged):
-            pass  # Somebody else decides.
+            pass  # Another part decides on gates.
         self._resolution_ids.update(each.id for each in resolutions)
         write_judged(self._dir, judged)
         unfinished.unlink()
 
     def expire(self, days_max: int, bytes_max: int) -> list[str]:
-        """Delete the days before the last `days_max`, and the oldest where that is not enough.
+        """Delete the days before the last `days_max`, and more of the oldest if needed.
 
-        Returned are the days. Gates and what people decided are kept.
+        Returns the deleted days. Gates and decisions are kept.
 
         Raises:
             StoreError: if a file cannot be deleted.
@@ -269,7 +268,7 @@ class Writer:
         noted = read_judged(self._dir).items()
         judged = {b: each for b, each in noted if each == judged_of(self._dir, b, each.source)}
         days = expire(self._dir, days_max, bytes_max)
-        if days:  # What is left of a task is seen by its first turn.
+        if days:  # The first turn of a task shows what is left of it.
             left = {b: judged_of(self._dir, b, each.source) for b, each in judged.items()}
             write_judged(self._dir, left)
         return days
@@ -277,9 +276,9 @@ class Writer:
     def _derive(
         self, touched: Mapping[int, Traces], judged: dict[int, Judged]
     ) -> Iterator[Derived]:
-        """Make the turns and findings of traces anew from their spans, bucket by bucket.
+        """Derive the turns and findings of traces again from their spans, bucket by bucket.
 
-        What is noted as `judged` of the buckets is brought up to date.
+        The notes in `judged` are updated.
         """
         buckets = [ChangedBucket(*each) for each in sorted(touched.items())]
         resolutions = self._gates.resolutions()
@@ -297,7 +296,7 @@ class Writer:
             yield derived
 
     def _decide(self, derived: Derived) -> int:
-        """Record what was detected; returns how many gates opened."""
+        """Record the detected loops; return the number of opened gates."""
         detection = derived.detection
         loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in detection.states}
         states = [*detection.states, *map(TaskState, sorted(loops_no_more))]
@@ -307,7 +306,7 @@ class Writer:
 
 @contextmanager
 def _locked(store_dir: Path) -> Iterator[None]:
-    """Make the store where there is none, and keep other ingests out meanwhile."""
+    """Create the store where there is none, and keep other ingests out meanwhile."""
     try:
         make_folder(store_dir)
         names = {entry.name for entry in store_dir.iterdir()} - set(TABLES)
@@ -328,7 +327,7 @@ def _as_stored(content: Content, key: bytes, spans: pl.DataFrame) -> pl.DataFram
 
 
 def _prepare(store_dir: Path) -> None:
-    """Sweep what a killed ingest left; migrate a store, or make a new one's marker, last."""
+    """Delete the remains of a killed ingest; then migrate the store, or mark a new one."""
     sweep(store_dir)
     if is_store(store_dir):
         migrate(store_dir)
@@ -338,13 +337,13 @@ def _prepare(store_dir: Path) -> None:
 
 
 def _stale(store_dir: Path, settings: str) -> set[int]:
-    """Return the buckets whose findings may be none of these settings, or lag behind the spans."""
+    """Return the buckets whose findings may be of other settings, or lag behind the spans."""
     whole = not (store_dir / UNFINISHED_FILE).exists()
     return set() if whole and _is_of(store_dir, settings) else set(range(BUCKETS))
 
 
 def _is_of(store_dir: Path, settings: str) -> bool:
-    """Return whether these settings judged the store the last time."""
+    """Return whether the store's findings are those of these settings."""
     noted = store_dir / RULES_FILE
     return noted.is_file() and noted.read_bytes() == settings.encode()
 
@@ -359,13 +358,13 @@ def _hash(policy: DetectionPolicy) -> str:
 
 
 def _tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
-    """Return the recorded tasks that turned out to be parts of others, or got another name."""
+    """Return the recorded tasks that became parts of others, or got another name."""
     buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
     return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
 
 
 def _decided_or_renamed(store_dir: Path, gates: GateStore) -> set[int]:
-    """Return the buckets with gates that were resolved, or whose task was named, since judging."""
+    """Return the buckets with gates that were resolved, or renamed, since the detection."""
     gone = _tasks_gone(store_dir, gates)
     renamed = {trace_id for task, trace_id in gates.tasks_and_traces() if task in gone}
     traces = gates.pending() | renamed

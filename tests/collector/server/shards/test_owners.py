@@ -1,4 +1,4 @@
-"""Who has a session while the number of servers changes, and what is on its way then."""
+"""The owner of a session while the number of servers changes, and spans on their way."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_is_forwarded_goes_round_in_no_settings() -> None:
 
 @contextmanager
 def former_server(folder: Path, held: Collection[str]) -> Iterator[tuple[Shards, IngestLog]]:
-    """Open the first of three servers of which there are four now."""
+    """Open the first of three servers, which are four now."""
     log = IngestLog(folder / "own.db", MIB)
     shards = Shards(folder, GROWN, URLS[0], None, log, Limits(), "full", held)
     try:
@@ -87,7 +87,7 @@ def former_server(folder: Path, held: Collection[str]) -> Iterator[tuple[Shards,
 
 
 def moved_away() -> Iterator[str]:
-    """Yield sessions that the first server would have had before, and another one has now."""
+    """Yield sessions that the first server had before, and another one has now."""
     before, now = Ring(GROWN.former_ring), Ring(GROWN.ring)
     return (key for key in KEYS if before.owner(key) == 0 != now.owner(key))
 
@@ -124,7 +124,7 @@ def trace_of(session: str) -> Trace:
 
 
 def test_sessions_go_on_that_were_at_work_today_or_wait_at_a_gate(tmp_path: Path) -> None:
-    """Those of the log, of the store, and old ones whose gate is open; others begin anew anyway."""
+    """Those of the log, of the store, and old ones with an open gate; others begin again anyway."""
     today = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
     log = IngestLog(tmp_path / "own.db", MIB)
     asyncio.run(log.accept(decoded(looping("logged", 1).request())))

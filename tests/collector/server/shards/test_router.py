@@ -134,7 +134,7 @@ def test_by_trace_a_trace_stays_whole_whatever_its_spans_name(tmp_path: Path) ->
 
 
 def test_where_too_much_waits_nothing_of_a_request_is_taken(tmp_path: Path) -> None:
-    """Senders are told to come back, as where this server's own log is full."""
+    """Senders should try again, as when this server's own log is full."""
     full = Limits(log_bytes_max=MIB)
     with sharing(tmp_path, limits=full) as (shards, log):
         for forwarder in shards._forwarders.values():
@@ -149,7 +149,7 @@ def test_where_too_much_waits_nothing_of_a_request_is_taken(tmp_path: Path) -> N
 def test_a_server_keeps_what_is_forwarded_and_refuses_what_was_reduced_otherwise(
     tmp_path: Path,
 ) -> None:
-    """It forwards nothing again, whoever has it."""
+    """It forwards nothing again, whoever the owner is."""
     trace = Trace(keys_of(THEIRS, 1)[0])
     trace.span("a")
     with sharing(tmp_path) as (shards, log), TestClient(Starlette(routes=shards.routes())) as web:

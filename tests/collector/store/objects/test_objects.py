@@ -1,4 +1,4 @@
-"""A store on a real server of S3 or Azure: as on disk, and whole whoever is killed when."""
+"""A store on a real server of S3 or Azure: the same as on disk, whole at any moment and kill."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def tables(folder: Path) -> dict[str, str]:
 
 
 def sessions_at(url: str) -> set[str]:
-    """Return the sessions of a store, whose every table is read and says the same."""
+    """Return the sessions of a store, after reading every table, which must agree."""
     with folder_of(stored_at(url)) as folder:
         turns = reader.read_rows(folder, "turns", pl.lit(value=True))
         findings = reader.read_rows(folder, "findings", pl.lit(value=True))
@@ -246,7 +246,7 @@ def test_many_writers_at_once_lose_nothing(url: str) -> None:
 
 
 def test_a_reader_at_work_keeps_its_state(url: str) -> None:
-    """Who began to read before a writer replaced files reads on what it began with."""
+    """A reader that began before a writer replaced files keeps its state."""
     ingest(url, "old")
     before = stored_at(url)
     with folder_of(before) as folder:
@@ -282,7 +282,7 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(
         told = [int([0, *(victim.stdout or ())][-1]) for victim in victims]
     for at, last in zip(urls, told, strict=True):
         sessions = sessions_at(at)
-        # The last one may have been published, and not told of.
+        # The last one may have been published without an answer.
         assert sessions == {f"s{number}" for number in range(len(sessions))}
         assert len(sessions) - (last + 1) in (0, 1)
         left = left_overs(stored_at(at))
@@ -296,7 +296,7 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(
 def test_a_writer_that_ends_at_any_put_leaves_the_state_before(
     url: str, monkeypatch: pytest.MonkeyPatch, stops_at: str
 ) -> None:
-    """What was written by then is read by nobody, is named, and is deleted a day later."""
+    """Nobody reads its objects; `looptrace doctor` names them, and they are deleted a day later."""
 
     class KilledError(BaseException):
         pass
@@ -349,9 +349,9 @@ def test_an_answer_that_is_lost_is_looked_up(url: str, proxy: Proxy) -> None:
 def test_a_server_that_ignores_conditions_is_refused(
     proxy: Proxy, s3_only: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With it two writers would lose each other's work, and nobody would be told.
+    """With it two writers would lose each other's work without notice.
 
-    What the proxy takes away is signed, so that it is a bucket that asks for no signature.
+    The proxy removes signed headers, so that the bucket requires no signature.
     """
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     url = f"s3://{OPEN_BUCKET}/store"
@@ -378,7 +378,7 @@ def told(*arguments: str) -> str:
 def test_a_wrong_bucket_or_address_is_told_in_a_line(
     examples: str, server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has mistyped one of them is told which, within a bounded time."""
+    """The error names the mistyped one, within a bounded time."""
     at = f"{server.scheme}://"
     assert f"{at}loops/nothing: is not a store" in told("analyze", f"{at}loops/nothing")
     store = ("ingest", str(TRACES / "flaky_import_loop.jsonl"), "--store")
@@ -554,7 +554,7 @@ def test_an_object_that_is_damaged_or_gone_is_named(
 def test_a_manifest_names_no_file_outside_the_folder(
     url: str, server: S3Server | AzureServer, prefix: str, name: str
 ) -> None:
-    """Whoever can write to the bucket can write to no other place of a reader's machine."""
+    """A writer to the bucket cannot write to other places of a reader's machine."""
     ingest(url, "one")
     found = read_manifest(Objects(url))
     assert found
@@ -598,7 +598,7 @@ def test_a_large_file_goes_in_parts_and_comes_back_whole(url: str, tmp_path: Pat
 def test_what_others_have_below_the_address_is_left_alone(
     url: str, server: S3Server | AzureServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Left-overs are told by their names, and other objects are nobody's business."""
+    """Left-overs are recognised by their names, and other objects are left alone."""
     bucket = server.bucket(prefix)
     obstore.put(bucket, "notes.txt", b"mine")
     obstore.put(bucket, "turns/mine.parquet", b"mine")

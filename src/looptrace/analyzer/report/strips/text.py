@@ -12,12 +12,12 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.strip import BARS, MARKS, mark_of
 from looptrace.analyzer.schema.turns import IS_STEP
 
-# Steps of a round that have a letter each; turns of a longer round all have the first.
+# The most steps of a round with a letter each; all turns of a longer round have the first.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LABELS_WIDTH = len("decided ")
-# A turn that lies between those of a loop.
+# A turn between those of a loop.
 _BETWEEN = "·"
-# Of several turns in one column the last of these is drawn, as in the drawing.
+# A column of several turns has the last of these kinds, as in the drawing.
 _RANKS = ("model", "progress", "attempt", "handoff", "tool")
 
 
@@ -66,7 +66,7 @@ def text_strip(
         place = at[number]
         kinds[place] = max(kind, kinds[place] or _RANKS[0], key=_RANKS.index)
         failed[place] = failed[place] or (signs.failed if is_failed else "")
-    for finding in reversed(findings):  # What the strongest says of a turn is shown.
+    for finding in reversed(findings):  # The strongest finding decides how a turn is shown.
         for place, letter in _letters(finding, at):
             loops[place] = letter
     order = list(MARKS)
@@ -86,8 +86,7 @@ def text_strip(
 def loop_strip(finding: Finding, failed: Collection[int], width: int) -> list[str]:
     """Return the stretch of a loop in lines of at most so many columns, without its turns.
 
-    What lies between the turns of the loop is only counted; `failed` are turns known to have
-    failed.
+    Turns between those of the loop are only counted; `failed` are turns known to have failed.
     """
     count = finding.turn_last - finding.turn_first + 1
     per_column = -(-count // max(1, width - _LABELS_WIDTH))
@@ -115,7 +114,7 @@ def _lines(rows: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _letters(finding: Finding, at: dict[int, int]) -> Iterable[tuple[int, str]]:
-    """Return the letters of a loop's columns: of its first turns large, of the repeats small."""
+    """Return the letters of a loop's columns: capitals for the first turns, small for repeats."""
     period = finding.period if finding.period <= len(_LETTERS) else 1
     for index, turn in reversed(list(enumerate(finding.turns))):
         if (place := at.get(turn.turn)) is not None:

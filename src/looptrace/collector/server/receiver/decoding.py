@@ -33,16 +33,16 @@ PACKINGS = ("gzip", "deflate", "zstd")
 
 # How much is unpacked at once.
 CHUNK_BYTES = MIB
-# Below this a high ratio of unpacked to packed bytes says nothing.
+# Below this size a high ratio of unpacked to packed bytes means nothing.
 TRUSTED_BYTES = MIB
-# A body is one stream; a few after each other are allowed, as they are in files.
+# A body is one stream; a few after each other are allowed, as in files.
 STREAMS_MAX = 64
-# A zstd stream says itself how much memory it needs; what all decoders must support is 8 MiB.
+# A zstd stream declares how much memory it needs; all decoders must support 8 MiB.
 _ZSTD_OPTIONS = {int(zstd.DecompressionParameter.window_log_max): 23}
 _GZIP_WBITS, _ZLIB_WBITS, _DEFLATE_WBITS = 31, 15, -15
 _ZLIB_METHOD, _ZLIB_CHECK = 8, 31  # The low bits of its first byte, and what divides the first two.
 
-# How much an error message says: over gRPC it is a header, in which some clients take 8 KiB.
+# The most bytes of an error message: over gRPC it is a header, and some clients accept 8 KiB.
 SHOWN_MAX = 3
 SHOWN_CHARS_MAX = 300
 
@@ -137,7 +137,7 @@ class _Zstd:
 def decompress(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[int], None]) -> bytes:
     """Return an unpacked body; `packing` is one of PACKINGS, or empty.
 
-    `on_bytes` is told of the bytes that are held, before there are more. Raises RefusalError.
+    `on_bytes` gets the number of held bytes before there are more. Raises RefusalError.
     """
     most = min(limits.unpacked_bytes_max, max(limits.unpacked_ratio_max * len(body), TRUSTED_BYTES))
     parts, size = [], 0
@@ -168,7 +168,7 @@ def decode_traces(body: bytes, form: WireFormat, limits: Limits) -> DecodedReque
 
 
 def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest:
-    """Decode a request of logs to the spans that agents tell of in them.
+    """Decode a request of logs to the spans that agents report in them.
 
     A bad record costs only itself, unless there are no good ones. Raises RefusalError.
     """
@@ -249,7 +249,7 @@ def _stream(data: bytes, packing: str) -> _Stream:
         return _Zstd()
     if packing == "gzip":
         return _Inflate(_GZIP_WBITS)
-    # By the standard it is zlib's form; some clients leave its head out.
+    # The standard form is zlib's; some clients omit its header.
     head = int.from_bytes(data[:2], "big")
     has_head = data[:1] != b"" and data[0] & 0xF == _ZLIB_METHOD and head % _ZLIB_CHECK == 0
     return _Inflate(_ZLIB_WBITS if has_head else _DEFLATE_WBITS)

@@ -1,7 +1,6 @@
-"""The spans of many requests, gathered into blocks by time and bytes, and brought to the sink.
+"""The spans of many requests, gathered into blocks by time and bytes for the sink.
 
-What making, reducing and committing a table costs is paid once for a block, and no longer for each
-request.
+Making, reducing and committing a table costs once for a block instead of once for each request.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _MS_PER_S = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """The spans of a request, how many bytes they were, and who waits until they are on disk."""
+    """The spans of a request, their bytes, and the request that waits until they are on disk."""
 
     rows: Sequence[SpanRow]
     size: int
@@ -42,14 +41,14 @@ class Gatherer:
         reduce_content: Callable[[pl.DataFrame], pl.DataFrame],
         threads: Executor,
     ) -> None:
-        """Bring blocks to `sink`, which are made and reduced on `threads`."""
+        """Send blocks to `sink`, which are made and reduced on `threads`."""
         self._sink = sink
         self._limits = limits
         self._reduce_content = reduce_content
         self._threads = threads
         self._waiting: list[_Waiting] = []
         self._bytes = 0
-        self._is_full = asyncio.Event()  # of the event loop that gathers
+        self._is_full = asyncio.Event()  # belongs to the event loop that gathers
         self._work: asyncio.Task[None] | None = None
 
     async def commit(self, rows: Sequence[SpanRow], size: int) -> None:
@@ -70,7 +69,7 @@ class Gatherer:
         await waiting.done
 
     async def _gather(self) -> None:
-        """Commit block after block until nobody waits."""
+        """Commit block after block until no request waits."""
         try:
             while self._waiting:
                 await self._until_full()
@@ -89,7 +88,7 @@ class Gatherer:
             return
 
     async def _bring(self, block: Sequence[_Waiting]) -> None:
-        """Commit a block, and tell whoever waits for it."""
+        """Commit a block, and notify the waiting requests."""
         loop = asyncio.get_running_loop()
         try:
             spans = await loop.run_in_executor(self._threads, self._table, block)
@@ -100,7 +99,7 @@ class Gatherer:
             if len(block) == 1:
                 _settle(block, error)
                 return
-            for each in block:  # One that cannot be read costs only itself.
+            for each in block:  # An unreadable one costs only itself.
                 await self._bring([each])
         else:
             _settle(block, None)
@@ -112,7 +111,7 @@ class Gatherer:
 
 def _settle(block: Sequence[_Waiting], error: Exception | None) -> None:
     for each in block:
-        if each.done.done():  # Whoever sent has gone.
+        if each.done.done():  # The sender has gone.
             continue
         if error is None:
             each.done.set_result(None)

@@ -1,7 +1,7 @@
 """OTLP over gRPC: the export services of traces, logs and metrics, for `grpc.aio`.
 
-Messages come from the transport as they were sent, so that the pipeline unpacks them within the
-limits that hold for HTTP.
+The transport hands over messages as they were sent, so that the pipeline unpacks them within the
+same limits as for HTTP.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _MS_PER_S = 1_000
 # Requests at once on one connection; exporters have one.
 _STREAMS_MAX = 100
-# Messages that are being read may take this share of what may be in flight.
+# Messages that are being read may take this share of the bytes in flight.
 _READING_SHARE = 2
-# How often one that waits looks for room.
+# The interval at which a waiting message looks for room.
 _LOOK_S = 0.01
-# How a packed message begins. The transport does not say it; no request of OTLP begins so.
+# A packed message begins like this. The transport does not report it; no OTLP request begins so.
 _GZIP_HEAD, _ZLIB_HEAD = b"\x1f\x8b", b"\x78"
 
 
@@ -54,7 +54,7 @@ def grpc_server(
     most = limits.in_flight_bytes_max // limits.body_bytes_max // _READING_SHARE
     reads = asyncio.Semaphore(max(1, most))
     for signal, service in _SERVICES.items():
-        # On the wire, one message is a stream of one; as a stream it is not read beforehand.
+        # On the wire, one message is a stream of one; a stream is not read beforehand.
         export = grpc.stream_unary_rpc_method_handler(partial(_export, pipeline, reads, signal))
         handlers = grpc.method_handlers_generic_handler(service, {"Export": export})
         server.add_generic_rpc_handlers((handlers,))
@@ -70,7 +70,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.absolute_max_metadata_size", limits.header_bytes_max),
         ("grpc.max_concurrent_streams", _STREAMS_MAX),
         ("grpc.max_connection_idle_ms", limits.idle_s * _MS_PER_S),
-        # Else a second server on the same port would silently take half of the requests.
+        # Otherwise a second server on the same port would silently take half of the requests.
         ("grpc.so_reuseport", 0),
     ]
 
@@ -82,7 +82,7 @@ async def _export(
     _: AsyncIterator[bytes],
     context: grpc.aio.ServicerContext[bytes, bytes],
 ) -> bytes:
-    """Take one request; ends the call with a status where it is refused."""
+    """Process one request; end the call with a status where it is refused."""
     try:
         with pipeline.in_flight.claim() as claim:
             async with _slot(reads, pipeline.limits, claim):
@@ -100,7 +100,7 @@ async def _export(
 async def _slot(reads: asyncio.Semaphore, limits: Limits, claim: Claim) -> AsyncIterator[None]:
     """Wait for one of the messages that may be read at once; raises RefusalError.
 
-    How large a message is shows when it was read, so that the most it may be is claimed until then.
+    The size of a message is known after reading it, so that the maximum is claimed until then.
     """
     most = min(limits.body_bytes_max, limits.in_flight_bytes_max)
     try:
@@ -137,7 +137,9 @@ async def _message(context: grpc.aio.ServicerContext[bytes, bytes], limits: Limi
             message = await context.read()
     except TimeoutError as error:
         raise RefusalError(Reason.SLOW, f"the message took over {limits.body_s} s") from error
-    if not isinstance(message, bytes):  # It ended without one, or with one that is too large.
+    if not isinstance(
+        message, bytes
+    ):  # The call ended without a message, or with one that is too large.
         raise RefusalError(Reason.CLIENT_GONE, "the request has no message")
     return message
 

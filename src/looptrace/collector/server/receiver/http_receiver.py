@@ -1,6 +1,6 @@
 """OTLP over HTTP: `/v1/traces`, `/v1/logs` and `/v1/metrics`, for Starlette and uvicorn.
 
-Only POST is answered; pages of other origins get nothing that would let them send (no CORS).
+Only POST is answered; pages of other origins get no headers that would let them send (no CORS).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from looptrace.collector.server.receiver.receiver_metrics import Reason
 from looptrace.collector.server.receiver.strangers import KNOWN, Strangers
 
 _FORMS = {form.value: form for form in WireFormat}
-# Headers that each say where a body ends.
+# The headers that determine the end of a body.
 _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 _NO_PACKING = ("", "identity")
 _ALIASES = {"x-gzip": "gzip"}
@@ -35,7 +35,7 @@ def otlp_routes(pipeline: Pipeline) -> list[Route]:
 
 
 def otlp_endpoint(pipeline: Pipeline, signal: Signal) -> ASGIApp:
-    """Return what answers the requests of one signal."""
+    """Return the application that answers the requests of one signal."""
     return _Endpoint(pipeline, signal)
 
 
@@ -57,9 +57,9 @@ def uvicorn_options(limits: Limits) -> dict[str, Any]:
 
 
 class _BoundedHttp(H11Protocol):
-    """uvicorn's HTTP/1.1, with a time for headers, which it waits for without end.
+    """uvicorn's HTTP/1.1 with a time limit for headers, for which uvicorn waits forever.
 
-    The same time holds for the rest of a body whose request was refused before all of it came.
+    The same limit applies to the rest of a body whose request was refused early.
     """
 
     header_s: int
@@ -72,7 +72,7 @@ class _BoundedHttp(H11Protocol):
 
     @property
     def is_known(self) -> bool:
-        """Whether a request on it was let pass."""
+        """Whether a request on it was accepted."""
         return self._was_known or (self.scope is not None and KNOWN in self.scope)
 
     def drop(self) -> None:
@@ -95,7 +95,8 @@ class _BoundedHttp(H11Protocol):
     def handle_events(self) -> None:
         super().handle_events()
         if self.scope is not None and _LENGTHS.issubset(name for name, _ in self.headers):
-            # Whoever is in between may have read another length, so that nothing follows this.
+            # A proxy in between may have read another length, so that no request may follow this
+            # one.
             self.headers.append(CLOSE_HEADER)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -134,7 +135,7 @@ class _Endpoint:
         await answer(scope, receive, send)
 
     async def _accepted(self, request: Request, form: WireFormat | None) -> Response:
-        """Take a request in; raises RefusalError."""
+        """Process a request; raises RefusalError."""
         if request.method != "POST":
             raise RefusalError(Reason.METHOD, "send telemetry with POST")
         if form is None:
@@ -147,7 +148,7 @@ class _Endpoint:
         return Response(content, media_type=form.value)
 
     async def _body(self, request: Request, claim: Claim) -> list[bytes]:
-        """Read a body in parts, in time, and no more than may be; raises RefusalError."""
+        """Read a body in parts, within the limits of time and size; raises RefusalError."""
         limits = self._pipeline.limits
         why = f"the body has more than {limits.body_bytes_max:,} bytes; send smaller batches"
         declared = request.headers.get("content-length", "")

@@ -55,7 +55,7 @@ def status(refusal: RefusalError) -> Status:
 
 
 def retry_info(retry_after_s: int) -> RetryInfo:
-    """Return when to try again, as gRPC says it."""
+    """Return the time of the next try in the form of gRPC."""
     info = RetryInfo()
     info.retry_delay.seconds = retry_after_s
     return info

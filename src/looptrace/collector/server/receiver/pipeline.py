@@ -58,7 +58,7 @@ class InFlight:
     def take(self, claim: Claim, size: int) -> None:
         """Reserve bytes; raises RefusalError where there is no room for them."""
         with self._lock:
-            if claim.is_over:  # Its client went away while a thread unpacks.
+            if claim.is_over:  # The client went away while a thread unpacks.
                 raise RefusalError(Reason.CLIENT_GONE, "the client went away")
             if self.bytes_held + size > self._limits.in_flight_bytes_max:
                 why = "too much is being received at once; try again later"
@@ -151,7 +151,7 @@ class Pipeline:
     def _decoded(
         self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
     ) -> DecodedRequest | RefusalError:
-        """Decode a body; a refusal is returned, because one that is raised keeps all it passed."""
+        """Decode a body; return a refusal, because a raised one would keep all frames in memory."""
         try:
             return self._decode(signal, form, packing, parts, claim)
         except RefusalError as refusal:
@@ -170,5 +170,5 @@ class Pipeline:
         except SinkFull as full:
             raise RefusalError(Reason.SINK_FULL, str(full), full.retry_after_s) from full
         except StoreError as error:
-            why = "the spans cannot be kept now; try again later"  # The disk is not theirs.
+            why = "the spans cannot be kept now; try again later"  # Clients cannot free this disk.
             raise RefusalError(Reason.STORE_ERROR, why, self.limits.retry_after_s) from error

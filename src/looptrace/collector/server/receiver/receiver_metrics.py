@@ -15,7 +15,7 @@ Values = Mapping[tuple[str, ...], float]
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A number that is read when it is asked for: a counter only grows, a gauge comes and goes.
+    """A number that is read on request: a counter only grows, a gauge rises and falls.
 
     `read` gives a value for each set of values of `labels`, in their order.
     """
@@ -28,7 +28,7 @@ class Instrument:
 
 
 def number(doc: str, kind: InstrumentKind = "counter") -> Any:
-    """Return a field of what a part of the server counts of itself: 0 at first, told with `doc`."""
+    """Return a field of a part's counts: 0 at first, described by `doc`."""
     return field(default=0, metadata={"doc": doc, "kind": kind})
 
 
@@ -121,7 +121,7 @@ TAKEN = {
     "metrics_requests": "Requests of metrics, which are ignored.",
 }
 REFUSED = {f"refused_{reason.value.name}": reason.value.doc for reason in Reason}
-# Every name there is, with a sentence.
+# All names, with a sentence each.
 NAMES: Mapping[str, str] = TAKEN | REFUSED
 
 

@@ -1,6 +1,6 @@
 """Connections without an accepted request yet: few, and the oldest is closed first.
 
-So whoever opens connections and says nothing on them keeps no agent from being served.
+So silent connections do not prevent agents from being served.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Protocol
 
 from looptrace.analyzer.settings.server_limits import Limits
 
-# Set in the scope of a request that may pass.
+# Set in the scope of an accepted request.
 KNOWN = "looptrace.known"
-# Of all connections, strangers may be this part.
+# The largest share of strangers among all connections.
 _SHARE = 2
 
 
 class Connection(Protocol):
-    """A connection as an HTTP server holds it."""
+    """A connection of an HTTP server."""
 
     @property
     def is_known(self) -> bool:
@@ -28,7 +28,7 @@ class Connection(Protocol):
 
 
 class Strangers:
-    """The connections of one server that are not known, by address, oldest first."""
+    """The unknown connections of one server, by address, oldest first."""
 
     def __init__(self, limits: Limits) -> None:
         self._of_address_max = limits.strangers_max
@@ -40,7 +40,7 @@ class Strangers:
         return len(self._all)
 
     def add(self, connection: Connection, address: str) -> None:
-        """Add a new connection; if there are too many, the oldest is closed."""
+        """Add a new connection; close the oldest if there are too many."""
         self._all[connection] = address
         self._of[address][connection] = None
         while len(self._of[address]) > self._of_address_max:
@@ -49,7 +49,7 @@ class Strangers:
             self._let_go(next(iter(self._all)))
 
     def remove(self, connection: Connection) -> None:
-        """Forget one that ended."""
+        """Remove a connection that ended."""
         address = self._all.pop(connection, None)
         if address is None:
             return

@@ -1,1 +1,1 @@
-"""Several servers as one: which server has a span, and how it gets there."""
+"""Several servers as one: the server of each span, and the forwarding of spans."""

@@ -1,4 +1,4 @@
-"""Spans on their way to another server: from a log of their own, again and again until taken."""
+"""Spans on their way to another server: sent from their own log until they are accepted."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from looptrace.errors import UnavailableError
 
 _logger = logging.getLogger(__name__)
 
-# Spans that are sent at once; a request of those that a server takes may have ten times as many.
+# Spans of one request; a server accepts ten times as many.
 SPANS_A_REQUEST = 1_000
 FORWARDED_PATH = "/v1/forwarded/traces"
-# Says with which key and policy contents were reduced, as the receiver's own must be.
+# The header with the key and policy that reduced contents; the receiver's must be the same.
 REDUCED_HEADER = "looptrace-reduced"
-# Says that the receiver keeps the spans, whatever its own settings say.
+# The header of spans that the receiver must keep, whatever its own settings are.
 LAST_HEADER = "looptrace-last"
 _LOOK_S = 1.0
 _RETRY_S, _RETRY_S_MAX = 0.25, 5.0
 _ANSWER_S = 30.0
-# What half of the spans may pass where all of them do not.
+# The statuses for which half of the spans may be accepted where all of them are not.
 _NOT_SO = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
 
 class ForwardError(UnavailableError):
-    """A server does not take spans now; the message says why."""
+    """A server does not accept spans now; the message says why."""
 
 
 @dataclass(slots=True)
@@ -49,13 +49,13 @@ class Sender:
     refused: int = 0
 
     def send(self, spans: pl.DataFrame, *, is_last: bool) -> None:
-        """Send spans, which the other keeps if it is the last; returns when they are on its disk.
+        """Send spans and return when they are on the other's disk; the `last` server keeps them.
 
-        A request that the other finds wrong is halved, so that one bad span costs only itself; that
-        one is counted and logged.
+        A request that the other rejects is halved, so that one bad span costs only itself; it is
+        counted and logged.
 
         Raises:
-            ForwardError: if the other cannot be reached, or does not take them now.
+            ForwardError: if the other cannot be reached, or does not accept them now.
         """
         status, why = self._post(json_request(spans), is_last=is_last)
         if status == HTTPStatus.OK:
@@ -86,11 +86,11 @@ class Sender:
 class Forwarder:
     """A thread that delivers the spans of a log, oldest first, until it is closed.
 
-    What is not delivered stays in the log, also over a restart.
+    Undelivered spans stay in the log, also over a restart.
     """
 
     def __init__(self, path: Path, bytes_max: int, deliver: Callable[[pl.DataFrame], None]) -> None:
-        """Open the log; `deliver` returns when spans are on a disk where they belong.
+        """Open the log; `deliver` returns when spans are on the disk of their server.
 
         Raises:
             StoreError: if the log cannot be used.
@@ -101,7 +101,7 @@ class Forwarder:
         self._worker.start()
 
     def close(self, timeout_s: float) -> bool:
-        """End; returns whether there was time for it."""
+        """End; return whether there was time for it."""
         ended = self._worker.close(timeout_s)
         if ended:
             self.log.close()
@@ -121,11 +121,11 @@ class Forwarder:
                 yield 0.0
 
     def _next(self, after_seq: int) -> int | None:
-        """Deliver the oldest spans after a row; returns their last row, None where there are none.
+        """Deliver the oldest spans after a row; return their last row, None where there are none.
 
         Raises:
-            ForwardError: if they are not taken now.
-            StoreError: if a log cannot be read or written.
+            ForwardError: if they are not accepted now. StoreError: if a log cannot be read or
+            written.
         """
         piece = self.log.read(after_seq, SPANS_A_REQUEST)
         if piece is None:

@@ -1,7 +1,7 @@
-"""Which of several servers has a session, also while their number changes.
+"""The server of each session among several, also while their number changes.
 
-A session that one of the former servers has stays there with its turns and its gates for as long as
-the settings name those: what is for it goes to its former server, which knows whether it has it.
+A session of a former server stays there with its turns and gates for as long as the settings name
+that server: its spans go to the former server, which knows whether it has the session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = ("session", "task", "subtask", "trace_id")
 
 
 class Why(Enum):
-    """Why a server has a session."""
+    """The reason why a server has a session."""
 
     NOW = "it is its own as the servers are now"
     STAYED = "it began here, before their number changed"
@@ -35,17 +35,17 @@ class Why(Enum):
 
 
 class Owner(NamedTuple):
-    """The server, by its number, and why it is that one."""
+    """The number of a server, and the reason for it."""
 
     server: int
     why: Why
 
 
 class Owners:
-    """Servers, those of now first, then those of before that are no more."""
+    """Servers, first the current ones, then the former ones that are gone."""
 
     def __init__(self, settings: ShardSettings, url: str, held: Collection[str]) -> None:
-        """Share sessions; `held` are the names of those that the server at `url` has."""
+        """Share sessions; `held` are the names of sessions at the server with `url`."""
         gone = [
             (url, name)
             for url, name in zip(settings.former_urls, settings.former_ring, strict=True)
@@ -60,7 +60,7 @@ class Owners:
         self._former = [self.urls.index(url) for url in settings.former_urls]
 
     def of(self, key: str) -> Owner:
-        """Return who has what is shared by a key."""
+        """Return the owner of a key."""
         now, before = self._ring.owner(key), self._before(key)
         if before is None or before == now:
             return Owner(now, Why.NOW)
@@ -69,9 +69,10 @@ class Owners:
         return Owner(before, Why.STAYED) if key in self._held else Owner(now, Why.PASSED)
 
     def of_forwarded(self, key: str) -> Owner:
-        """Return who has what another server has forwarded to this one: it, or the one of now.
+        """Return the owner of spans that were forwarded to this server: itself, or the current one.
 
-        Only what this one would have had before goes on; with other settings it would go round.
+        Only spans that this server would have had before go on; under other settings they would
+        circulate.
         """
         return self.of(key) if self._before(key) == self.own else Owner(self.own, Why.NOW)
 
@@ -80,14 +81,14 @@ class Owners:
 
 
 def held_names(store_dir: Path, log: IngestLog, idle_s: int) -> set[str]:
-    """Return the sessions, tasks and traces of a server that go on.
+    """Return the sessions, tasks and traces of a server that may go on.
 
-    They were silent for no longer than counts last, or a gate of theirs is open.
+    They were silent for less than the life of counts, or have an open gate.
 
     Raises:
         StoreError: if the store or the log cannot be read.
     """
-    # The log first: what is stored meanwhile is in either.
+    # The log is read first, because spans stored meanwhile are then in one of both.
     names = logged_names(log, 0, log.last_seq())
     with reader.open_gates(store_dir) as gates:
         waiting = [gate.task for gate in gates.gates("open")]

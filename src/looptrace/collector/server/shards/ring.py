@@ -1,7 +1,7 @@
-"""A ring of servers: which of them has a session.
+"""A ring of servers, which maps sessions to servers.
 
-It is the ring of the Collector's load-balancing exporter, so that what one sends by session arrives
-where it belongs. Of N servers, one more takes about 1/(N + 1) of the sessions from the others.
+It is the ring of the Collector's load-balancing exporter, so that spans that it shares by session
+arrive at their server. One more server takes about 1/(N + 1) of the sessions of N servers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from zlib import crc32
 
-# Both are the exporter's; others would send nearly every span to another server than it does.
+# Both numbers are the exporter's; others would send nearly every span to another server.
 _POINTS_A_SERVER = 100
 POSITIONS = 36_000
 
@@ -19,9 +19,9 @@ class Ring:
     """Servers by their names, each at many points of a circle."""
 
     def __init__(self, names: Sequence[str], attribute: str = "") -> None:
-        """Place servers; where two have a point in common it is the first one's.
+        """Place servers; a point of two servers belongs to the first.
 
-        Where an attribute is named, the exporter counts its name with each value.
+        With an attribute, the exporter hashes its name together with each value.
         """
         self._attribute = attribute
         points: dict[int, int] = {}
@@ -32,16 +32,16 @@ class Ring:
         self._servers = [points[point] for point in self._points]
 
     def owner(self, key: str) -> int:
-        """Return the number of the server that has a key."""
+        """Return the number of the server of a key."""
         return self.at(position_of(f"{self._attribute}={key}|" if self._attribute else key))
 
     def at(self, position: int) -> int:
-        """Return the number of the server that has a position: that of the next point."""
+        """Return the number of the server of a position, which is that of the next point."""
         return self._servers[bisect_left(self._points, position) % len(self._servers)]
 
 
 def position_of(key: str) -> int:
-    """Return where on the circle a key is."""
+    """Return the position of a key on the circle."""
     return _position(key.encode("utf-8", "surrogatepass"))
 
 

@@ -1,7 +1,8 @@
-"""The sink of one of several servers: it keeps what is its own, and forwards the rest once.
+"""The sink of one of several servers: it keeps its own spans, and forwards the rest once.
 
-What comes from another server is kept, whoever it belongs to: nothing is forwarded twice. While the
-number of servers changes, what a former server does not have goes on once to the one of now.
+Spans from another server are kept, whoever owns them, so that nothing is forwarded twice. While the
+number of servers changes, a former server sends spans of sessions that it does not have to the
+current one, once.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from looptrace.collector.store.locks import NAME
 from looptrace.errors import InputError
 
 _FILES = f"{NAME}.forward-*.db"
-# Of each span the first that it says.
+# The first of these that a span has.
 _KEY = {
     "session": pl.coalesce("session", "task_parent", "task", "trace_id"),
     "trace": pl.col("trace_id"),
@@ -51,11 +52,11 @@ _KEY = {
 
 
 class ShardError(InputError):
-    """A server that cannot be one of several; the message is one line that says why."""
+    """The server cannot be one of several; the message is one line that says why."""
 
 
 class Shards:
-    """Brings spans to the server that has their session: this one's log, or another one."""
+    """Brings spans to the server of their session: to this one's log, or to another server."""
 
     def __init__(
         self,
@@ -68,14 +69,13 @@ class Shards:
         reduced: str,
         held: Collection[str] = (),
     ) -> None:
-        """Forward to the others what `log` is not for; this server is the one at `url`.
+        """Forward the spans of other servers; `log` is for those of this server, at `url`.
 
-        `reduced` says how contents were reduced: what other servers reduced otherwise is refused.
-        `held` are the names of sessions that stay here where they would move to another server.
+        `reduced` identifies the reduction of contents: spans with another one are refused. `held`
+        are the names of sessions that stay here although they would move to another server.
 
         Raises:
-            ShardError: if `url` is none of the servers.
-            StoreError: if a log cannot be used.
+            ShardError: if `url` is not one of the servers. StoreError: if a log cannot be used.
         """
         urls = (*settings.urls, *settings.former_urls)
         if url not in urls:
@@ -94,7 +94,7 @@ class Shards:
         paths = {n: store_dir / _FILES.replace("*", digest(names[n])) for n in self.senders}
         open_log = partial(Forwarder, bytes_max=limits.log_bytes_max, deliver=self._deliver)
         self._forwarders = {number: open_log(path) for number, path in paths.items()}
-        # Those of servers that are no more: what they hold is delivered as it is shared now.
+        # The logs for servers that are gone: their spans are delivered to the current owners.
         self._left = [open_log(p) for p in store_dir.glob(_FILES) if p not in paths.values()]
         self._counts = ReceiverCounts()
         self._pipeline = Pipeline(log, limits, self._counts)
@@ -106,7 +106,7 @@ class Shards:
         return [Route(FORWARDED_PATH, _OfOthers(last, asked, self._reduced))]
 
     def instruments(self) -> list[Instrument]:
-        """Return the instruments of what is forwarded."""
+        """Return the instruments of forwarding."""
         labels = ("url",)
         return [
             Instrument(
@@ -143,23 +143,25 @@ class Shards:
         ]
 
     async def accept(self, spans: pl.DataFrame) -> None:
-        """Commit spans to the logs of those who have them; see `Sink`."""
+        """Commit spans to the logs of their owners; see `Sink`."""
         await self._commit(spans, self._owners.of)
 
     async def accept_forwarded(self, spans: pl.DataFrame) -> None:
-        """Commit spans that another server asks about; see `Sink`."""
+        """Commit spans of sessions that may be here; see `Sink`."""
         await self._commit(spans, self._owners.of_forwarded)
 
     async def _commit(self, spans: pl.DataFrame, owner_of: Callable[[str], Owner]) -> None:
         shared = await asyncio.to_thread(lambda: list(self._shared(spans, owner_of)))
         logs = [(self._log_of(owner.server), part) for owner, part in shared]
         if any(log.bytes > log.bytes_max for log, _ in logs):
-            raise SinkFull(RETRY_AFTER_S)  # Before some of them are taken and others are not.
+            raise SinkFull(
+                RETRY_AFTER_S
+            )  # Checked before some spans are accepted and others are not.
         await asyncio.gather(*(log.accept(part) for log, part in logs))
         self._stayed += sum(part.height for owner, part in shared if owner.why is Why.STAYED)
 
     def close(self, timeout_s: float) -> bool:
-        """End; what is not forwarded stays in its log. Returns whether there was time for it."""
+        """End; return whether there was time for it. Unforwarded spans stay in their log."""
         self._pipeline.close()
         self._asked.close()
         every = [*self._forwarders.values(), *self._left]
@@ -169,7 +171,7 @@ class Shards:
     def _shared(
         self, spans: pl.DataFrame, owner_of: Callable[[str], Owner]
     ) -> Iterator[tuple[Owner, pl.DataFrame]]:
-        """Yield each owner with the spans that it has."""
+        """Yield each owner with its spans."""
         keys = with_ties(spans).select(key=_KEY[self._by])["key"]
         owners = {key: owner_of(key) for key in keys.unique()}
         every = list(dict.fromkeys(owners.values()))
@@ -183,7 +185,7 @@ class Shards:
         return self._log if server == self._owners.own else self._forwarders[server].log
 
     def _deliver(self, spans: pl.DataFrame) -> None:
-        """Bring spans of a log to those who have them now, which may be this server."""
+        """Bring spans of a log to their current owners, one of which may be this server."""
         for owner, part in self._shared(spans, self._owners.of):
             if owner.server == self._owners.own:
                 asyncio.run(self._log.accept(part))
@@ -200,11 +202,11 @@ def shards_of(
     content: Content,
     key: bytes,
 ) -> Shards | None:
-    """Return what brings spans to the other servers, which know the same tokens; None for one.
+    """Return the sink for several servers with the same tokens; None for one server.
 
     Raises:
-        ShardError: if this server, at `url`, is none of them.
-        StoreError: if a log cannot be used.
+        ShardError: if this server, at `url`, is not one of them. StoreError: if a log cannot be
+        used.
     """
     if not settings.shards.urls:
         return None
@@ -216,21 +218,21 @@ def shards_of(
 
 
 class _Asked:
-    """The sink of what other servers ask this one about."""
+    """The sink of spans of sessions that may be at this former server."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
     async def accept(self, spans: pl.DataFrame) -> None:
-        """Keep what stays here, and send the rest on; see `Sink`."""
+        """Keep the spans that stay here, and send the rest on; see `Sink`."""
         await self._shards.accept_forwarded(spans)
 
 
 class _OfOthers:
-    """Takes spans whose contents were reduced as this server does it; an ASGI application."""
+    """Accepts spans with the same reduction of contents as this server's; an ASGI application."""
 
     def __init__(self, last: ASGIApp, asked: ASGIApp, reduced: str) -> None:
-        """Hand on to `last` what is kept here whatever it is, and to `asked` the rest."""
+        """Pass spans that must be kept here to `last`, and the rest to `asked`."""
         self._last = last
         self._asked = asked
         self._reduced = reduced

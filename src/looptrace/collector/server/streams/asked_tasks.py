@@ -1,4 +1,4 @@
-"""Which tasks a request means: by a task's own id, or by a session's id and its service."""
+"""The tasks of a request: by a task's own id, or by a session's id and its service."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from looptrace.collector.store import reader
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked for: tasks, sessions without their service, and traces, or all.
+    """The request of a follower: tasks, sessions without their service, and traces, or all.
 
-    Of each such session the task is named, None where no gate knows it so far.
+    Each such session has its task, None where no gate knows it so far.
     """
 
     tasks: tuple[str, ...] = ()
@@ -26,12 +26,12 @@ class Asked:
 def asked_of(
     store_dir: Path, names: Iterable[str], service: str | None, *, refuses: bool = True
 ) -> Asked:
-    """Return what names ask for of a store's gates.
+    """Return the request for names among a store's gates.
 
-    Where it does not refuse, a session of several services is none that is asked for.
+    Where it does not refuse, a session of several services is left out.
 
     Raises:
-        SeveralServicesError: if one is a session of several services, and no service is given.
+        SeveralServicesError: if a name is a session of several services, and no service is given.
         StoreError: if the store cannot be read.
     """
     tasks: list[str] = []
@@ -52,7 +52,7 @@ def asked_of(
 
 
 def tasks_of(store_dir: Path, name: str, service: str | None) -> list[str]:
-    """Return the tasks that a name may mean, of gates and of turns, that of a session first.
+    """Return the tasks that a name may mean, from gates and turns, the task of a session first.
 
     Raises:
         SeveralServicesError: if it is a session of several services, and no service is given.

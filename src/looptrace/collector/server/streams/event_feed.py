@@ -1,6 +1,6 @@
 """Gate events for followers: each is read once, and passed to the followers of its task.
 
-What an event costs goes by those whom it concerns, however many others follow.
+The cost of an event depends on its own followers, and not on the number of others.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from looptrace.collector.store.gates import GateStore
 
 T = TypeVar("T")
 
-# A stream says that it is there at least this often; clients wait four times as long.
+# A stream sends a sign of life at least this often; clients wait four times as long.
 SILENCE_S = 15.0
-# Whoever is so many events behind is let go, and comes back with the number of the last one.
+# A follower that is so many events behind is disconnected, and returns with the last number.
 EVENTS_WAITING_MAX = 1_000
-# Of events so many are kept in memory, for whoever asks for their trace a moment after them.
+# The events kept in memory for followers that ask for their trace a moment later.
 RECENT_MAX = 2_000
-# Whoever asks for more on one stream is let go.
+# A follower that asks for more on one stream is disconnected.
 STREAM_KEYS_MAX = 5_000
-# What a follower waits for: a task or trace, a session whose service was not named, or all (None).
+# A follower waits for a task or trace, a session without its service, or all (None).
 _SESSION = "session"
 _Key = str | tuple[str, str | None] | None
 _HERE, _STILL_HERE = ": here\n\n", ": still here\n\n"
 
 
 class Changes:
-    """Wakes the followers of gates when there are new events; made on the event loop."""
+    """Wakes the followers of gates on new events; made on the event loop."""
 
     def __init__(self) -> None:
         self.is_over = False
-        self.count = 0  # of news so far
+        self.count = 0  # news so far
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
 
     def tell(self) -> None:
-        """Wake all who wait; from any thread."""
+        """Wake all waiting followers, from any thread."""
         self._loop.call_soon_threadsafe(self._wake)
 
     def end(self) -> None:
@@ -59,7 +59,7 @@ class Changes:
         self._wake()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for new events, or for so long; returns whether there are any."""
+        """Wait for new events up to a time; return whether there are any."""
         try:
             return await asyncio.wait_for(self._news.wait(), timeout_s)
         except TimeoutError:
@@ -78,13 +78,13 @@ class _News:
     seq: int
     id: str
     task: str
-    session: str | None  # whose task it is, where it belongs to a service
+    session: str | None  # of the task, where it belongs to a service
     keys: frozenset[_Key]
-    body: str  # as it is sent, without its number
+    body: str  # as sent, without its number
 
     @property
     def text(self) -> str:
-        """Return it as it is sent."""
+        """Return the event as it is sent."""
         return f"id: {self.seq}\n{self.body}"
 
 
@@ -133,7 +133,7 @@ class _Follower:
     is_over: bool = False
 
     def put(self, news: _News) -> None:
-        """Take an event; of a second service with a session that it asked for, it takes none."""
+        """Take an event, unless it is of a second service with a requested session."""
         if news.session in self.sessions:
             self.is_over |= self.sessions[news.session] not in (None, news.task)
             self.sessions[news.session] = news.task
@@ -143,7 +143,7 @@ class _Follower:
         self.news.set()
 
     async def take(self) -> list[str]:
-        """Return the waiting events; after SILENCE_S also none."""
+        """Return the waiting events, none after SILENCE_S."""
         try:
             async with asyncio.timeout(SILENCE_S):
                 await self.news.wait()
@@ -158,28 +158,28 @@ class EventFeed:
     """The events of one store; made and used on the event loop."""
 
     def __init__(self, store_dir: Path, changes: Changes, directives: Directives) -> None:
-        """Read the gates of a store when `changes` tells of news."""
+        """Read the gates of a store when `changes` reports news."""
         self._store_dir = store_dir
         self._changes = changes
         self._directives = directives
         self._thread = ThreadPoolExecutor(1, "looptrace-feed")
         self._gates: GateStore | None = None  # used on the thread alone
-        self._seq = 0  # of the last event that was handed on
+        self._seq = 0  # of the last event that was passed on
         self._recent = _Recent()
         self._work: asyncio.Task[None] | None = None
         self._followers: dict[_Key, set[_Follower]] = defaultdict(set)
         self._all: set[_Follower] = set()
-        self._streams: dict[str, _Follower] = {}  # those that may change what they ask for
+        self._streams: dict[str, _Follower] = {}  # followers that may change their request
 
     async def follow(
         self, asked: Asked, after_seq: int | None, stream_id: str = ""
     ) -> AsyncGenerator[str, None]:
-        """Yield server-sent events of what is asked for, after a number.
+        """Yield server-sent events for a request, after a number.
 
-        They begin with the gates that are open now, but for those who follow all after a number;
-        without a number also with what was told lately of the traces. They end where a second
-        service turns out to have a session that was asked for without a service. By its id a stream
-        changes what it asks for.
+        They begin with the open gates, except for followers of all after a number; without a number
+        they also have recent events of the traces. They end where a second service turns out to
+        have a session that was requested without a service. The id of a stream allows to change its
+        request.
         """
         follower = _Follower()
         try:
@@ -193,7 +193,8 @@ class EventFeed:
                 for text in texts:
                     yield text
                 if not texts and not follower.is_over:
-                    # Whoever comes back begins after the last event that was not its own.
+                    # A follower that returns begins after the last event, even if that was not its
+                    # own.
                     yield (_STILL_HERE if follower.waiting else f"id: {self._seq}\n{_STILL_HERE}")
         finally:
             follower.is_over = True
@@ -202,16 +203,19 @@ class EventFeed:
             self._forget(follower, follower.keys)
 
     async def change(self, stream_id: str, asked: Asked, dropped: Collection[str]) -> bool:
-        """Let a stream ask for more, and for some traces no longer; return whether there is it.
+        """Add to the request of a stream, and remove some traces; return whether the stream exists.
 
-        What is asked for begins as a stream does.
+        The added part begins like a stream.
         """
         follower = self._streams.get(stream_id)
         if follower is None:
             return False
         self._forget(follower, follower.keys & {*dropped})
         texts = await self._add(follower, asked, None)
-        follower.waiting += [*texts, _STILL_HERE]  # Not before: it is another list by now.
+        follower.waiting += [
+            *texts,
+            _STILL_HERE,
+        ]  # The list is read here, because it is another one by now.
         follower.is_over |= len(follower.keys) > STREAM_KEYS_MAX
         follower.news.set()
         return True
@@ -222,10 +226,10 @@ class EventFeed:
         self._thread.shutdown()
 
     async def _add(self, follower: _Follower, asked: Asked, after_seq: int | None) -> list[str]:
-        """Let a follower ask for more; return what its stream begins with, up to a comment.
+        """Add to the request of a follower; return the beginning of its stream, up to a comment.
 
-        That is, in this order, what was told after the number, or lately of the traces; the gates
-        that are open; and what was told since these were read. What is told from now on waits.
+        In this order: the events after the number, or recent ones of the traces; the open gates;
+        and the events since these were read. Later events wait for the follower.
         """
         keys = _keys_of(asked)
         opens = after_seq is None or not asked.is_all
@@ -238,11 +242,11 @@ class EventFeed:
             before = self._recent.after_seq
             old += await self._in_thread(self._between, since, before, keys)
             since = before
-        # Nothing is awaited from here on, so that nothing is told in between.
+        # Nothing is awaited from here on, so that no event comes in between.
         if follower.is_over:
             return []
         old += self._recent.of(asked.traces if since is None else keys, since or 0)
-        # Of a task that is followed already what is told now must not be older than what was.
+        # For a task that is already followed, events must not be older than the ones sent before.
         old = [each for each in old if each.keys.isdisjoint(follower.keys)]
         self._register(follower, asked, keys)
         ids = {each.id for each in old}
@@ -252,7 +256,7 @@ class EventFeed:
         if since is not None:
             texts = [each.text for each in old] + [each.body for each in opened]
             return [*texts, *(each.text for each in new), f"id: {self._seq}\n"]
-        # Whoever is cut off before the last one comes back with the number of before.
+        # A follower that is cut off before the last event returns with the earlier number.
         *bodies, last = [each.body for each in (*old, *opened, *new)] or [""]
         return [*bodies, f"id: {self._seq}\n{last}"]
 
@@ -277,7 +281,7 @@ class EventFeed:
         for each in news:
             if each.seq <= self._seq:
                 continue
-            if each.seq > self._seq + 1:  # While nobody followed.
+            if each.seq > self._seq + 1:  # These came while there were no followers.
                 self._recent.begin(each.seq - 1)
             self._seq = each.seq
             self._recent.add(each)
@@ -312,7 +316,7 @@ class EventFeed:
             self._gates.close()
 
     def _begin(self, asked: Asked, seq: int) -> tuple[int, list[_News], list[_News]]:
-        """Return a number, the gates that are open as of it, and what came after another one."""
+        """Return a number, the gates open at it, and the events after another number."""
         gates = self._store()
         opened_at = gates.last_seq()
         wanted = [None] if asked.is_all else asked.tasks

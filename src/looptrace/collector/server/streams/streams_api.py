@@ -1,4 +1,4 @@
-"""Streams of gate events over HTTP: of all tasks, of some, or of what a process runs."""
+"""Streams of gate events over HTTP: for all tasks, for some, or for those that a process runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SEVERAL = "Several services have such a session, which the answer names; give `s
 SERVICE = Parameter(
     "service", "query", "Service (`service.name`) of the sessions that are asked for."
 )
-# Tasks that one stream may ask for.
+# The most tasks that one stream may ask for.
 STREAM_TASKS_MAX = 100
-# Of the number of an event, so that it fits a column.
+# The most digits of an event's number, so that it fits a column.
 _SEQ_DIGITS_MAX = 18
 _LAST_EVENT = Parameter(
     "Last-Event-ID",
@@ -36,14 +36,14 @@ _LAST_EVENT = Parameter(
     "open.",
 )
 _STREAM = "text/event-stream"
-# Only who began a stream knows its id.
+# Only the client that began a stream knows its id.
 _STREAM_ID_BYTES = 16
 _FOLLOW_BYTES_MAX = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsApi:
-    """What the routes of streams work with."""
+    """The parts of the server that the routes of streams use."""
 
     store_dir: Path
     feed: EventFeed
@@ -149,7 +149,7 @@ class StreamsApi:
 
 
 async def _follow_body(request: Request) -> FollowBody:
-    """Read what a process asks for.
+    """Read the request of a process.
 
     Raises:
         ValueError: if it is too long.

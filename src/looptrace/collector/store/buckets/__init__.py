@@ -1,1 +1,1 @@
-"""A bucket of a store: its turns in parts, and by what they were judged."""
+"""A bucket of a store: its turns in parts, and the settings that its findings come from."""

@@ -1,4 +1,4 @@
-"""Spans of a bucket to its turns and findings, in whatever process."""
+"""The turns and findings of a bucket from its spans, in any process."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from looptrace.collector.store.buckets.judged import Judged
 from looptrace.collector.store.parquet import bucket_made_with, read_bucket, write_bucket
 from looptrace.collector.store.placement import Traces, of_traces, tied_traces
 
-# Buckets are normalised together until they have so many spans; they are in memory at a time.
+# Buckets are normalised together up to so many spans, which are all in memory.
 SPANS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedBucket:
-    """A bucket to be made anew: of these traces and those that they are tied to."""
+    """A bucket to be derived again: from these traces and those that are tied to them."""
 
     number: int
     traces: Traces
@@ -37,7 +37,7 @@ class ChangedBucket:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What was made anew of a bucket: of these tasks, and what was detected in them."""
+    """The result of deriving a bucket again: its tasks, and what was detected in them."""
 
     bucket: int
     tasks: set[str]
@@ -48,7 +48,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The spans of a bucket that its turns are made anew from."""
+    """The spans of a bucket from which its turns are derived again."""
 
     bucket: ChangedBucket
     spans: pl.DataFrame  # with the columns of SPAN_TIES_SCHEMA
@@ -56,7 +56,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How turns and findings are made of the spans of a store, and what was noted before."""
+    """The derivation of turns and findings from the spans of a store, and its earlier notes."""
 
     store_dir: Path
     policy: DetectionPolicy
@@ -64,14 +64,14 @@ class Derivation:
     judged: Mapping[int, Judged]
 
     def of_bucket(self, changed: ChangedBucket) -> list[Derived]:
-        """Make the turns and findings of one bucket anew, as `of`."""
+        """Derive the turns and findings of one bucket again, as `of` does."""
         return list(self.of([changed]))
 
     def of(self, buckets: Sequence[ChangedBucket]) -> Iterator[Derived]:
-        """Make the turns and findings of traces anew from their spans, bucket by bucket.
+        """Derive the turns and findings of traces again from their spans, bucket by bucket.
 
         Small buckets are normalised together, because each call costs as much as some hundred
-        spans do. They share no task, so that their turns do not depend on each other.
+        spans. They share no task, so that their turns do not depend on each other.
 
         Raises:
             StoreError: if a file cannot be read or written.
@@ -89,10 +89,10 @@ class Derivation:
         yield from self._together(waiting)
 
     def _together(self, buckets: Sequence[_Read]) -> Iterator[Derived]:
-        """Normalise and detect once for all these buckets, and write each of them.
+        """Normalise and detect once for all these buckets, and write each bucket.
 
-        What normalising remarks on concerns how spans are read, not whether they are stored, so
-        that it is left to whoever analyses them.
+        The remarks of normalising concern how spans are read, not whether they are stored;
+        `analyze` reports them.
         """
         if not buckets:
             return

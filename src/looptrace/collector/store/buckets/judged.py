@@ -1,6 +1,6 @@
-"""By what the findings of each bucket were made, so that they are not made again.
+"""The settings and code that the findings of each bucket come from, so that they are reused.
 
-Whoever changed a file since, be it by deleting old days, changed how many rows there are.
+A file that was changed since, for example by deleting old days, has another number of rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from looptrace.collector.store.parquet import count_bucket
 
 
 class Judged(NamedTuple):
-    """What the findings of a bucket depend on, and how many rows its tables have."""
+    """The source of the findings of a bucket, and the number of rows of its tables."""
 
     source: str  # `detection_source`
     turns: int
@@ -25,7 +25,7 @@ class Judged(NamedTuple):
 
 
 def judged_of(store_dir: Path, bucket: int, source: str) -> Judged:
-    """Return what is to be noted of a bucket whose findings come from this source.
+    """Return the note for a bucket whose findings come from this source.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
@@ -35,7 +35,7 @@ def judged_of(store_dir: Path, bucket: int, source: str) -> Judged:
 
 
 def read_judged(store_dir: Path) -> dict[int, Judged]:
-    """Return by bucket what is noted.
+    """Return the notes by bucket.
 
     Raises:
         StoreError: if the note is not what looptrace wrote.
@@ -50,7 +50,7 @@ def read_judged(store_dir: Path) -> dict[int, Judged]:
 
 
 def write_judged(store_dir: Path, judged: Mapping[int, Judged]) -> None:
-    """Note this of buckets, and nothing of the others.
+    """Write these notes, and remove those of all other buckets.
 
     Raises:
         StoreError: if it cannot be written.
@@ -60,9 +60,9 @@ def write_judged(store_dir: Path, judged: Mapping[int, Judged]) -> None:
 
 
 def is_judged_by(store_dir: Path, bucket: int, source: str) -> bool:
-    """Return whether a bucket has the findings of this source, of all its turns and no others.
+    """Return whether a bucket has the findings of this source, for exactly its turns.
 
-    Whoever asks is `reading` the store.
+    The caller is `reading` the store.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.

@@ -17,7 +17,7 @@ PART_TURNS = 50_000
 def task_parts(
     store_dir: Path, bucket: int, tasks: Collection[str] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the turns (`TURN_SCHEMA`) of a bucket part by part, of some tasks or all.
+    """Yield the turns (`TURN_SCHEMA`) of a bucket part by part, for some tasks or all.
 
     Parts are in the order of their tasks, and the turns of a task in that of their files.
 
@@ -45,7 +45,7 @@ def task_parts(
 
 
 def _runs(store_dir: Path, bucket: int) -> pl.DataFrame | None:
-    """Return where the turns of each task stand in which file; None where files are not sorted."""
+    """Return the rows of each task in each file; None where files are not sorted."""
     runs = []
     for number, path in enumerate(bucket_files(store_dir, "turns", bucket)):
         tasks = read_slices([(path, 0, None)], pl.Schema({"task": pl.String()}))["task"]

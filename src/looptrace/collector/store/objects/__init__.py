@@ -1,1 +1,1 @@
-"""A store on object storage: objects, and a manifest of them that is replaced under a condition."""
+"""A store on object storage: objects, and a manifest that conditional puts replace."""

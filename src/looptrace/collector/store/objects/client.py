@@ -43,16 +43,16 @@ _CLOUDS = {
     ),
 }
 
-# A server that is away is told of within a minute, whether it refuses, hangs or ends in the middle.
+# A server that is away is reported within a minute, whether it refuses, hangs or ends midway.
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
 RETRIES = 4
 RETRY_TIMEOUT_S = 30
-# Of a whole object: longer than the largest takes over a slow line.
+# For a whole object: longer than the largest takes over a slow line.
 _TIMEOUT_S = 3_600
 
 _NAMES_A_LIST = 1_000
-# Where credentials are asked for on a machine in a cloud, if the environment has none.
+# The address of credentials on a machine in a cloud, used if the environment has none.
 _MACHINE_CREDENTIALS = ("169.254.169.254", "/latest/api/token", "/computeMetadata/")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -61,7 +61,7 @@ _REASON_CHARS_MAX = 300
 
 
 class Version(TypedDict):
-    """Which content of an object it is, in the terms of either kind of server."""
+    """The version of an object's content, in the terms of both kinds of servers."""
 
     e_tag: str | None
     version: str | None
@@ -69,7 +69,7 @@ class Version(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object as it is: its content, and what a put that replaces it is conditional on."""
+    """The content of an object, and the version on which its replacement is conditional."""
 
     content: bytes
     version: Version
@@ -77,7 +77,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object in a list, and when it was written by the clock of the server."""
+    """An object in a list, with the time of its writing by the clock of the server."""
 
     name: str
     bytes: int
@@ -85,7 +85,7 @@ class Listed:
 
 
 def is_object_url(name: str | os.PathLike[str]) -> bool:
-    """Return whether a store is named that is on object storage."""
+    """Return whether a name is the address of a store on object storage."""
     return isinstance(name, str) and "://" in name and urlsplit(name).scheme in _CLOUDS
 
 
@@ -96,7 +96,7 @@ class Objects:
         """Prepare to ask; nothing is sent yet.
 
         Raises:
-            StoreError: if it is no address of a bucket, or the environment cannot be right.
+            StoreError: if it is not the address of a bucket, or the environment cannot be right.
             InstallError: if the extra is not installed.
         """
         try:
@@ -124,7 +124,7 @@ class Objects:
             ) from error
 
     def get(self, name: str) -> Stored | None:
-        """Return an object, None where there is none.
+        """Return an object, or None.
 
         Raises:
             StoreError: if there is no such bucket, or access is refused.
@@ -150,14 +150,14 @@ class Objects:
                 yield bytes(part)
 
     def put(self, name: str, content: Path) -> None:
-        """Write an object of a name that nobody else has; raises what `get` does."""
+        """Write an object under a new name; raises what `get` does."""
         with self._explained():
             self._obstore.put(self._store, name, content)
 
     def put_if(self, name: str, content: bytes, version: Version | None) -> bool:
-        """Write an object if it has this version still, None that it is not there.
+        """Write an object if it still has this version; None means that it does not exist.
 
-        Returned is whether it was written. Raises what `get` does.
+        Returns whether it was written. Raises what `get` does.
         """
         from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415
 
@@ -170,21 +170,21 @@ class Objects:
             return True
 
     def list(self) -> Iterator[Listed]:
-        """Yield all objects, of which others may be written meanwhile; raises what `get` does."""
+        """Yield all objects, while others may be written; raises what `get` does."""
         with self._explained():
             batches = self._obstore.list(self._store, chunk_size=_NAMES_A_LIST)
             for meta in (each for batch in batches for each in batch):
                 yield Listed(meta["path"], meta["size"], meta["last_modified"])
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete objects, of which some may be gone already; raises what `get` does."""
+        """Delete objects, some of which may not exist; raises what `get` does."""
         if names:
             with self._explained():
                 self._obstore.delete(self._store, names)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Return why objects cannot be used, as one line."""
+        """Turn errors of objects into one line."""
         from obstore.exceptions import (  # noqa: PLC0415
             BaseError,
             PermissionDeniedError,
@@ -234,7 +234,7 @@ def _client_options(cloud: _Cloud) -> ClientConfig:
         if not is_web or address.split() != [address]:
             raise ValueError(f"{name} is {address}, not an address such as http://127.0.0.1:9000")
     return {
-        # The address says it, as of a server within one's own network.
+        # The address asks for plain HTTP, for example of a server within one's own network.
         "allow_http": any(each.startswith("http://") for each in addresses.values()),
         "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
         "read_timeout": timedelta(seconds=READ_TIMEOUT_S),
@@ -262,7 +262,7 @@ def _mode(version: Version | None) -> PutMode:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the code that the server gave, else the words of the error without its debugging."""
+    """Return the server's error code, else the words of the error without debugging details."""
     text = str(error).partition("\n\nDebug source")[0]
     if code := _CODE.search(text):
         return code[1]

@@ -1,4 +1,4 @@
-"""What a store on object storage holds: which object is which file."""
+"""The manifest of a store on object storage: the object of each file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from looptrace.collector.store.objects.client import Objects, Version
 
 MANIFEST = f"{NAME}.manifest.json"
 FORMAT = 1
-# The files that make a store. Locks, and the log of a server, are a machine's own.
+# The files of a store. Locks, and the log of a server, belong to one machine.
 _TABLE = r"(?P<table>spans|turns|findings)/day=[\d-]+/bucket=(?P<bucket>\d+)"
 _NOTE = rf"{NAME}\.(json|rules|judged|key|gates\.db)"
 TABLE_FILE = re.compile(rf"{_TABLE}/data\.parquet")
 NOTE_FILE = re.compile(_NOTE)
-# The objects that writers make of them; a writer's id is in the name.
+# The objects that writers make from them; a writer's id is in the name.
 OBJECT = re.compile(rf"{_TABLE}/[0-9a-f]+\.parquet|{_NOTE}\.[0-9a-f]+")
 
 
@@ -31,23 +31,23 @@ class FileObject(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The files of a store, by their names in its folder, as one writer left them.
+    """The files of a store after one writer, by their names in its folder.
 
-    Objects are never changed: who writes a file makes a new one, and whoever read the manifest
-    before may go on with the old one, which is `retired` and deleted a day later.
+    Objects are never changed: the writer of a file makes a new object. A reader of the earlier
+    manifest may go on with the old one, which is `retired` and deleted a day later.
     """
 
-    writer: str  # another one for each writing, so that no two manifests are the same
+    writer: str  # new for each writing, so that no two manifests are the same
     files: Mapping[str, FileObject]
     retired: Mapping[str, int]  # objects, and the seconds since 1970 at which they were replaced
     format: int = FORMAT
 
 
 def read_manifest(objects: Objects) -> tuple[Manifest, Version] | None:
-    """Return the manifest and its version; None where there is none.
+    """Return the manifest and its version, or None.
 
     Raises:
-        StoreError: if there is no such bucket, access is refused, or it is no manifest.
+        StoreError: if there is no such bucket, access is refused, or it is not a manifest.
         UnavailableError: if the server does not answer.
     """
     stored = objects.get(MANIFEST)
@@ -72,5 +72,5 @@ def read_manifest(objects: Objects) -> tuple[Manifest, Version] | None:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return a manifest as an object's content."""
+    """Return a manifest as the content of an object."""
     return msgspec.json.encode(manifest)

@@ -1,8 +1,8 @@
-"""What was written to a folder, published to object storage: all of it at once, or nothing.
+"""Publishing of a folder to object storage: all of it at once, or nothing.
 
-Files are written as new objects first, which nobody reads. Then the manifest that names them takes
-the place of the one that the writer began with, if that is still there. Nothing is renamed and no
-object is changed, so that a writer that is killed leaves at most objects that no manifest names.
+Files are first written as new objects, which nobody reads. Then the manifest with their names
+replaces the one that the writer began with, if that is still there. Nothing is renamed and no
+object is changed, so that a killed writer leaves at most objects that no manifest names.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from looptrace.collector.store.objects.snapshot import Snapshot, folder_of, snap
 from looptrace.collector.store.parquet import DATA, TABLES, file_rows
 from looptrace.errors import UnavailableError
 
-# How long an object stays that no manifest names any more, for those who read an earlier one. Also
-# how long a writer may take from its first object to its manifest.
+# An object that no manifest names any more stays this long for readers of an earlier manifest. A
+# writer may take as long from its first object to its manifest.
 KEPT = timedelta(days=1)
 UPLOADS_AT_ONCE = 8
 
 ID_BYTES = 8  # of a writer
 _PROBE = f"{MANIFEST}.probe"
-_NO_VERSION: Version = {"e_tag": '"0"', "version": "1"}  # No object has it.
+_NO_VERSION: Version = {"e_tag": '"0"', "version": "1"}  # No object has this version.
 
 
 class WrittenMeanwhileError(StoreError):
-    """Another writer was first; what this one wrote is in the store nowhere."""
+    """Another writer was first; nothing of this one is in the store."""
 
 
 @contextmanager
 def written(url: str) -> Iterator[Path]:
-    """Yield the store at an address as a folder, and publish what was written to it at the end.
+    """Yield the store at an address as a folder, and publish its changes at the end.
 
     After an error nothing is published.
 
@@ -67,7 +67,7 @@ def written(url: str) -> Iterator[Path]:
 
 
 def publish(folder: Path, snapshot: Snapshot, writer: str | None = None) -> Sequence[FileObject]:
-    """Make a folder's files those of the store at its address; raises what `written` does.
+    """Publish a folder's files to the store at its address; raises what `written` does.
 
     Files of the snapshot that are not in the folder stay as they are. Returned are the files that
     were not there, or had other content. `writer` is an id that no other manifest has.
@@ -101,7 +101,7 @@ def publish(folder: Path, snapshot: Snapshot, writer: str | None = None) -> Sequ
 
 
 def left_overs(snapshot: Snapshot) -> Sequence[Listed]:
-    """Return the objects below an address that its manifest does not name, of killed writers.
+    """Return the objects of killed writers below an address, which its manifest does not name.
 
     Raises:
         StoreError: if there is no such bucket, or access is refused.
@@ -112,14 +112,14 @@ def left_overs(snapshot: Snapshot) -> Sequence[Listed]:
 
 
 def store_files(folder: Path) -> list[str]:
-    """Return the names of the files that make a store."""
+    """Return the names of the files of a store."""
     paths = [path for table in TABLES for path in folder.glob(f"{table}/day=*/bucket=*/{DATA}")]
     notes = [path.name for path in folder.iterdir() if NOTE_FILE.fullmatch(path.name)]
     return sorted([*notes, *(path.relative_to(folder).as_posix() for path in paths)])
 
 
 def _checkpoint(gates: Path) -> None:
-    """Bring what SQLite keeps beside its file into it."""
+    """Move the contents of SQLite's write-ahead log into its file."""
     if gates.is_file():
         with closing(sqlite3.connect(gates)) as sql:
             sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -150,7 +150,7 @@ def _retired(before: Manifest, changed: Sequence[str]) -> Mapping[str, int]:
 
 
 def _require_conditions(objects: Objects) -> None:
-    """Check that the server refuses a put whose condition does not hold; some ignore conditions.
+    """Check that the server refuses a put with a false condition; some servers ignore conditions.
 
     Raises:
         StoreError: if it does not refuse.
@@ -164,9 +164,9 @@ def _require_conditions(objects: Objects) -> None:
 
 
 def _is_published(objects: Objects, manifest: Manifest, before: Version | None) -> bool:
-    """Put the manifest in the place of the one before; returns False if another one is there.
+    """Replace the manifest; return False if another writer replaced it first.
 
-    A request whose answer was lost may have been done, and is refused when it is sent again.
+    A request whose answer was lost may have succeeded; then its second try is refused.
     """
     lost: UnavailableError | None = None
     try:
@@ -188,7 +188,7 @@ def _is_published(objects: Objects, manifest: Manifest, before: Version | None) 
 
 
 def _sweep(objects: Objects, manifest: Manifest) -> None:
-    """Delete objects that nobody has named for longer than anybody reads or writes."""
+    """Delete objects that no manifest has named for longer than any reader or writer takes."""
     listed = list(objects.list())
     now = max(each.written for each in listed if each.name == MANIFEST)
     old = [each.name for each in _unnamed(manifest, listed) if now - each.written > KEPT]
@@ -196,6 +196,6 @@ def _sweep(objects: Objects, manifest: Manifest) -> None:
 
 
 def _unnamed(manifest: Manifest, listed: Sequence[Listed]) -> list[Listed]:
-    """Return the objects of looptrace that a manifest does not name; others' are left alone."""
+    """Return the objects of looptrace that a manifest does not name, and none of others."""
     named = {MANIFEST, *manifest.retired, *(file.object for file in manifest.files.values())}
     return [each for each in listed if each.name not in named and OBJECT.fullmatch(each.name)]

@@ -1,7 +1,7 @@
-"""A store on object storage as a folder: its state at one moment, fetched file by file when read.
+"""A store on object storage as a folder: its state at one moment; reading fetches file by file.
 
-Every function that reads a store reads the folder, so that results do not depend on where it is.
-The folder has a note of where its files come from; a local store has none.
+Every function that reads a store reads the folder, so that results do not depend on its place. The
+folder has a note about the source of its files; a local store has none.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from looptrace.collector.store.objects.manifest import (
 from looptrace.errors import UnavailableError
 
 _SNAPSHOT_FILE = f"{NAME}.snapshot"
-# Downloads at once: files are small, and most of the time is waiting for the server.
+# Downloads at once: files are small, and most of the time passes in waiting for the server.
 FETCHES_AT_ONCE = 8
 _FOLDERS_KEPT = 64
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A store at an address, as its manifest had it; nothing where it is not made yet."""
+    """A store at an address according to its manifest; empty where there is no store yet."""
 
     url: str
     manifest: Manifest | None
@@ -43,7 +43,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def snapshot_at(url: str) -> Snapshot:
-    """Return what is stored at an address now.
+    """Return the current state of the store at an address.
 
     Raises:
         StoreError: if there is no such bucket, access is refused, or it is no manifest.
@@ -69,7 +69,7 @@ def stored_at(url: str) -> Snapshot:
 
 @contextmanager
 def folder_of(snapshot: Snapshot) -> Iterator[Path]:
-    """Yield a temporary folder that is a store as it was at that moment; raises what `fetch` does.
+    """Yield a temporary folder with the store of that moment; raises what `fetch` does.
 
     Raises:
         UnavailableError: if there is no room for it.
@@ -82,7 +82,7 @@ def folder_of(snapshot: Snapshot) -> Iterator[Path]:
 
 
 def make_folder_of(snapshot: Snapshot) -> Path:
-    """Make a folder as `folder_of` does, which the caller deletes."""
+    """Make a folder as `folder_of` does; the caller deletes it."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="looptrace-"))
         if snapshot.manifest is None:
@@ -90,7 +90,7 @@ def make_folder_of(snapshot: Snapshot) -> Path:
         (folder / _SNAPSHOT_FILE).write_bytes(msgspec.json.encode(snapshot))
     except OSError as error:
         raise _no_room("temporary folder", error) from error
-    # What is small, and the gates, which SQLite reads in place.
+    # The small files, and the gates, which SQLite reads in place.
     names = [name for name in snapshot.manifest.files if not TABLE_FILE.fullmatch(name)]
     try:
         _fetch(folder, snapshot, names)
@@ -102,7 +102,7 @@ def make_folder_of(snapshot: Snapshot) -> Path:
 
 @contextmanager
 def local_folder(snapshot: Snapshot | None, store_dir: Path) -> Iterator[Path]:
-    """Yield the folder of a store, or one of this machine's own where it is another's."""
+    """Yield the folder of a store, or a folder of this machine where another one made it."""
     if snapshot is None or store_dir.is_dir():
         yield store_dir
         return
@@ -111,7 +111,7 @@ def local_folder(snapshot: Snapshot | None, store_dir: Path) -> Iterator[Path]:
 
 
 def snapshot_of(store_dir: Path) -> Snapshot | None:
-    """Return where a folder's files come from; None where it is a store itself."""
+    """Return the source of a folder's files; None where the folder is a store itself."""
     note = store_dir / _SNAPSHOT_FILE
     return _read_note(note) if note.exists() else None
 
@@ -125,8 +125,8 @@ def fetch(store_dir: Path, table: str, bucket: int | None = None) -> None:
     """Fetch the files of a table, or of one bucket of it, that are not in the folder yet.
 
     Raises:
-        StoreError: if an object is gone or is not what was written, or access is refused.
-        UnavailableError: if the server does not answer, or there is no room.
+        StoreError: if an object is gone or was changed, or access is refused. UnavailableError: if
+        the server does not answer, or there is no room.
     """
     snapshot = snapshot_of(store_dir)
     if snapshot is not None:
@@ -135,13 +135,13 @@ def fetch(store_dir: Path, table: str, bucket: int | None = None) -> None:
 
 
 def fetch_tables(store_dir: Path, *tables: str) -> None:
-    """Fetch what is about to be read bucket by bucket, several files at once; raises as `fetch`."""
+    """Fetch tables to be read bucket by bucket, several files at once; raises as `fetch`."""
     for table in tables:
         fetch(store_dir, table)
 
 
 def rows_absent(store_dir: Path, table: str, bucket: int, present: Collection[Path]) -> int:
-    """Return how many rows the files of a bucket have that are not among those in the folder."""
+    """Return the number of rows in the files of a bucket that are not in the folder yet."""
     snapshot = snapshot_of(store_dir)
     if snapshot is None or snapshot.manifest is None:
         return 0
