@@ -14,7 +14,7 @@ quick test test-slow soak: export POLARS_MAX_THREADS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: check-style check-types demo site quick coverage test test-slow test-deploy test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
-	docs bench load scale simulation soak examples requirements npm-exporters bench-page \
+	docs bench load scale simulation soak examples requirements npm-exporters azurite bench-page \
 	screenshots clean
 
 demo: $(VENV)/installed ## analyse the example traces
@@ -106,6 +106,8 @@ soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; ta
 
 npm-exporters: build/npm/installed ## JavaScript's exporters, axe-core and Jenkins' schema of JUnit, for the tests that use them
 
+azurite: build/azurite/installed ## an Azure server into build/azurite, for the tests of a store at az://
+
 bench-page: $(VENV)/installed-dev ## each page of the server over 10,000 tasks
 	$(BIN)/python -m benchmarks.page
 
@@ -130,6 +132,12 @@ $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 build/npm/installed: tests/reliability/package.json
+	@mkdir -p $(dir $@)
+	cp $< $(dir $@)
+	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(dir $@)
+	@touch $@
+
+build/azurite/installed: tests/azurite/package.json
 	@mkdir -p $(dir $@)
 	cp $< $(dir $@)
 	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(dir $@)

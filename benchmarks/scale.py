@@ -19,9 +19,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +48,10 @@ TURNS_A_SESSION = 32
 LOOPS_ONE_IN = 8
 # A task is tried four times; a run with fewer kills cannot use them up.
 KILLS_MAX = 3
+METER_EVERY_S = 0.05
+# Not those of the ingest, whose findings are in the store: the rules run on every turn.
+OTHER_SETTINGS = 'profile = "conservative"\n'
+STORED_AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
 ROUNDS, OUTAGES = 8, 2
 FAILURES = 0.1
 SESSIONS_A_REQUEST = 4
@@ -56,19 +62,21 @@ _OBJECTS_BYTES = 80_000_000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A report, its duration, and the number of workers killed meanwhile."""
+    """A report, its cost in time, and the number of workers killed meanwhile."""
 
     report: bytes
     seconds: float
-    killed: int = 0
+    processor_s: float  # of all processes, those of the cluster included
+    load: float  # the machine's average of a minute, at the end
+    killed: int
 
 
-def sessions(turns: int, seed: int) -> Iterator[list[Request]]:
-    """Yield sessions of about this many turns in all, each as one request per span."""
+def sessions(turns: int, seed: int, at: datetime = STORED_AT) -> Iterator[list[Request]]:
+    """Yield sessions of about this many turns in all from a time on, one request per span."""
     chance = random.Random(seed)
     for number in range(turns // TURNS_A_SESSION):
         loops_from = chance.randrange(TURNS_A_SESSION) if number % LOOPS_ONE_IN == 0 else None
-        trace = Trace(f"session-{number}", service=f"agent-{number % 10}")
+        trace = Trace(f"session-{number}", service=f"agent-{number % 10}", at=at.isoformat())
         for turn in range(TURNS_A_SESSION):
             is_looping = loops_from is not None and turn >= loops_from
             path = "a.py" if is_looping else f"{chance.randrange(10**6)}.py"
@@ -102,19 +110,20 @@ def joined(parts: Sequence[Request]) -> Request:
     return {"resourceSpans": [each for part in parts for each in part["resourceSpans"]]}
 
 
-def analyzed(store: Path, *options: str, kills: random.Random | None = None) -> Run:
+def analyze(store: Path, *options: str, kills: random.Random | None = None) -> Run:
     """Run `looptrace analyze` on a store, while workers are killed if there is a seed."""
     command = [sys.executable, "-m", "looptrace", "analyze", str(store), "--format", "json"]
-    began_s = time.monotonic()
+    began_s, meter = time.monotonic(), Meter()
     with subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
         killer = Killer(kills) if kills else None
         report, errors = running.communicate()
+        seconds, processor_s = time.monotonic() - began_s, meter.end()
         killed = killer.end() if killer else 0
     if running.returncode not in (0, 1):
         raise SystemExit(errors.decode())
-    return Run(report, time.monotonic() - began_s, killed)
+    return Run(report, seconds, processor_s, os.getloadavg()[0], killed)
 
 
 class Killer:
@@ -138,6 +147,44 @@ class Killer:
             if at_work := workers_at_work():
                 os.kill(self._chance.choice(at_work), signal.SIGKILL)
                 self._killed += 1
+
+
+class Meter:
+    """A thread that sums the processor time of all processes of this network.
+
+    It looks often, because nobody is told the time of a worker of Ray that ended.
+    """
+
+    def __init__(self) -> None:
+        self._before = ticks()
+        self._last = dict(self._before)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self) -> float:
+        """End, and return the time since the beginning, in seconds."""
+        self._over.set()
+        self._thread.join()
+        used = (last - self._before.get(process, 0) for process, last in self._last.items())
+        return sum(used) / os.sysconf("SC_CLK_TCK")
+
+    def _run(self) -> None:
+        while not self._over.wait(METER_EVERY_S):
+            self._last |= ticks()
+
+
+def ticks() -> dict[tuple[str, str], int]:
+    """Return the processor time of each process, by its number and its start, in ticks."""
+    times = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The fields after the name, which is in parentheses and may have spaces.
+            fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:
+            continue  # It ended meanwhile.
+        times[path.parent.name, fields[19]] = int(fields[11]) + int(fields[12])
+    return times
 
 
 def workers_at_work() -> list[int]:
@@ -175,33 +222,45 @@ def ray(*arguments: str) -> None:
 
 
 def batch(store: Path, turns: int, seed: int) -> bool:
-    """Print the times of one process and of clusters; return whether all reports are the same."""
-    alone = analyzed(store, "--jobs", "1")
-    print(
-        f"{turns:,} turns, {len(alone.report):,} bytes of report; one process {alone.seconds:.1f} s"
-    )
-    print("| workers | seconds | speed-up to 1 | with kills | killed | same bytes |")
-    print("| ---: | ---: | ---: | ---: | ---: | --- |")
-    first, same = 0.0, True
+    """Print the time of each engine; return whether all reports are the same."""
+    settings = store.with_name("other.toml")
+    settings.write_text(OTHER_SETTINGS, encoding="utf-8")
+    analyzed = partial(analyze, store, "--config", str(settings))
+    alone = analyzed("--jobs", "1")
+    print(f"{turns:,} turns, {len(alone.report):,} bytes of report")
+    print("| engine | workers | seconds | speed-up | of a processor | more | load | kills | same |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |")
+    row("one process", 1, alone, alone, "")
+    same = True
+    for workers in WORKERS[1:]:
+        quiet = analyzed("--jobs", f"{workers}")
+        same &= row("processes", workers, quiet, alone, "")
     for workers in WORKERS:
         with cluster_of(workers):
-            quiet = analyzed(store, "--engine", "ray")
-            killed = analyzed(store, "--engine", "ray", kills=random.Random(seed + workers))
-        first = first or quiet.seconds
-        is_same = quiet.report == killed.report == alone.report
-        print(
-            f"| {workers} | {quiet.seconds:.1f} | {first / quiet.seconds:.2f} "
-            f"| {killed.seconds:.1f} | {killed.killed} | {'yes' if is_same else 'NO'} |",
-            flush=True,
-        )
-        same &= is_same
-    print(f"overhead of Ray with one worker: {first - alone.seconds:.1f} s")
+            quiet = analyzed("--engine", "ray")
+            killed = analyzed("--engine", "ray", kills=random.Random(seed + workers))
+        same &= killed.report == alone.report
+        kills = f"{killed.killed} in {killed.seconds:.1f} s, same: {killed.report == alone.report}"
+        same &= row("Ray", workers, quiet, alone, kills)
     return same
+
+
+def row(engine: str, workers: int, run: Run, alone: Run, kills: str) -> bool:
+    """Print a run beside that of one process; return whether its report is the same."""
+    is_same = run.report == alone.report
+    print(
+        f"| {engine} | {workers} | {run.seconds:.1f} | {alone.seconds / run.seconds:.2f} "
+        f"| {run.processor_s:.1f} | {run.processor_s - alone.processor_s:.1f} | {run.load:.1f} "
+        f"| {kills} | {'yes' if is_same else 'NO'} |",
+        flush=True,
+    )
+    return is_same
 
 
 def rounds_of(turns: int, seed: int) -> list[list[Request]]:
     """Return the spans of sessions in rounds of their next spans, several in a request."""
-    every = list(sessions(turns, seed))
+    # Now: a server that starts looks back on the tasks of a day.
+    every = list(sessions(turns, seed, datetime.now(UTC) - timedelta(minutes=1)))
     size = -(-TURNS_A_SESSION // ROUNDS)
     return [
         [
@@ -239,7 +298,9 @@ def live(folder: Path, turns: int, seed: int) -> bool:
         f"{three_s:.0f} s, one server without kills {one_s:.0f} s"
     )
     for part in ("spans", "findings", "events", "gates"):
-        print(f"{part}: {'the same' if getattr(three, part) == getattr(alone, part) else 'DIFFER'}")
+        ours, others = Counter(getattr(three, part)), Counter(getattr(alone, part))
+        missing, more = (others - ours).total(), (ours - others).total()
+        print(f"{part}: {missing} missing, {more} more than of one server")
     return three == alone
 
 

@@ -35,6 +35,7 @@ MARKS = {
         "tests/analyzer/settings/test_settings.py::test_damaged_files_are_read_or_refused",
         "tests/cli/test_ray.py",
         "tests/collector/page/test_browser.py",
+        "tests/collector/page/test_other_servers.py",
         "tests/collector/sdk/test_processor.py::test_forks_and_ends",
         "tests/collector/sdk/test_unfelt.py::test_the_agents_output_is_the_same",
         "tests/collector/store/objects",

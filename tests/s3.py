@@ -45,14 +45,17 @@ class S3Server:
 
     endpoint: str
     process: subprocess.Popen[bytes]
+    scheme = "s3"
+    endpoint_variable = "AWS_ENDPOINT_URL"
+    secret_variable = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - It is a name.
 
     @property
     def environment(self) -> Mapping[str, str]:
         """The variables that name the server and its credentials."""
         return {
-            "AWS_ENDPOINT_URL": self.endpoint,
+            self.endpoint_variable: self.endpoint,
             "AWS_ACCESS_KEY_ID": KEY_ID,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
+            self.secret_variable: SECRET,
             "AWS_REGION": "us-east-1",
         }
 

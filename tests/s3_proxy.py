@@ -24,7 +24,8 @@ class Proxy(ThreadingHTTPServer):
     def __init__(self, upstream: str) -> None:
         super().__init__((HOST, 0), _Handler)
         self.upstream = urlsplit(upstream).netloc
-        self.endpoint = f"http://{HOST}:{self.server_port}"
+        # Azure's has the account in its path.
+        self.endpoint = f"http://{HOST}:{self.server_port}{urlsplit(upstream).path}"
         self.requests: Counter[str] = Counter()
         self.change: Change = lambda _method, _path, body: body
         self.ignores_conditions = False

@@ -6,6 +6,7 @@ import json
 import shutil
 from itertools import islice
 from pathlib import Path
+from socket import socket
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main
 from looptrace.cli.shared.gate_sources import GatesOfSeveral, StoredGates, source_at
 from looptrace.collector.store import writer
+from looptrace.errors import UnavailableError
 from tests.collector.store.test_writer import looping, spans_of
 
 SESSIONS = ("s1", "s2", "s3", "s4")
@@ -72,6 +74,35 @@ def test_a_decision_goes_to_the_store_that_has_the_gate(stores: list[Path], tmp_
         several.gate("no such gate")
     with pytest.raises(GateError, match="of 2 servers"):
         source_at(where([parts[2], parts[2]]), default()).gate(gate.id)
+
+
+def test_a_source_that_is_away_is_named_and_hinders_no_decision_elsewhere(
+    stores: list[Path], tmp_path: Path
+) -> None:
+    """At night one server may be down, and the gate be on another; a short id may be on either."""
+    parts = [Path(shutil.copytree(store, tmp_path / store.name)) for store in stores[1:]]
+    with socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # Nobody listens.
+        away = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        several = source_at(f"{away}, {where(parts)}", default())
+        with pytest.raises(UnavailableError, match=f"{away}.*Without it in the list"):
+            several.gates("open")
+        with pytest.raises(UnavailableError, match="Without it in the list"):
+            next(several.watch())
+        gate = next(
+            gate for gate in source_at(where(parts), default()).gates() if gate.task == "s3"
+        )
+        with pytest.raises(UnavailableError, match=away):
+            several.gate(gate.id[:-2])
+        several.resolve(gate.id, "continue", "Ask Ada.")
+    assert StoredGates(parts[2], default()).gate(gate.id).gate.decision == "continue"
+
+
+def test_stores_in_one_option_of_a_query_are_told_apart(stores: list[Path]) -> None:
+    """Commas are for `gates`; whoever uses them here is told how stores are given."""
+    done = CliRunner().invoke(main, ["query", "agents_that_loop", "--store", where(stores)])
+    assert done.exit_code == 2
+    assert "give each store a --store of its own" in done.output
 
 
 def test_watch_begins_with_the_open_gates_of_all(stores: list[Path]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -27,7 +26,6 @@ from tests.reliability.serving import DEADLINE_S, OK, Served, until
 
 SERVERS = 3
 KEY = "looptrace-store.key"
-QUIET_S = 0.5
 
 # What is sent at once, and what is sent before the servers are waited for.
 Request = dict[str, Any]
@@ -120,10 +118,7 @@ class Cluster:
     def quiet(self) -> None:
         """Wait until no spans are on their way and the rules have run on all."""
         until(lambda: self.sum("looptrace_shards_waiting") == 0)
-        judged = -1.0
-        while judged != (now := self.sum("looptrace_detection_spans_total")):
-            judged = now
-            time.sleep(QUIET_S)
+        until(lambda: self.sum("looptrace_detection_lag_seconds") == 0)
 
     def settle(self) -> None:
         """Wait until all that was sent lies where it belongs, and is in the stores."""

@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "calibrate": "Propose thresholds from tasks that went well.",
         "train": "Train a model that predicts loops, from a store.",
         "ingest": "Add traces to a store, with turns, findings and gates.",
+        "copy": "Copy a store to object storage, and keep the copy up to date.",
         "serve": "Receive traces, find loops as they happen, and stop them.",
         "gates": "Show gates, and record people's decisions.",
         "watch": "Show gates as they open, full screen, and resolve them by keys.",

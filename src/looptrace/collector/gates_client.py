@@ -23,7 +23,7 @@ from looptrace.collector.api_bodies import (
     WarmingTask,
 )
 from looptrace.collector.api_paths import GATE_METRICS_PATH, WARMING_PATH
-from looptrace.collector.sdk.gate_stream import Server, TokenError, events_of
+from looptrace.collector.sdk.gate_stream import SILENCE_S_MAX, Server, TokenError, events_of
 from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
@@ -41,8 +41,10 @@ class RemoteGates:
         StoreError: if the server cannot be reached.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, timeout_s: float = SILENCE_S_MAX) -> None:
+        """Ask this server; `timeout_s` bounds each wait for an answer."""
         self._server = server
+        self._timeout_s = timeout_s
 
     def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
@@ -79,7 +81,9 @@ class RemoteGates:
 
     def _asked(self, method: str, path: str, kind: type[T], body: str | None = None) -> T:
         try:
-            connection, response = self._server.request(method, path, body=body)
+            connection, response = self._server.request(
+                method, path, body=body, timeout_s=self._timeout_s
+            )
             with closing(connection):
                 content = response.read(_JSON_BYTES_MAX)
             if HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR:

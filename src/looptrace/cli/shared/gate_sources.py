@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import click
 
@@ -25,10 +25,13 @@ from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
+from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.publisher import WrittenMeanwhileError
 from looptrace.collector.store.reader import open_gates, worked
-from looptrace.errors import InputError, LooptraceError
+from looptrace.errors import InputError, LooptraceError, UnavailableError
+
+T = TypeVar("T")
 
 # The time between two looks at a store.
 LOOK_S = 2.0
@@ -73,7 +76,8 @@ def source_at(where: str, settings: Settings) -> GateSource:
         UsageError: if an address is not one.
     """
     if _SEVERAL in where and not Path(where).exists():
-        return GatesOfSeveral([source_at(each, settings) for each in where.split(_SEVERAL)])
+        names = [name for each in where.split(_SEVERAL) if (name := each.strip())]
+        return GatesOfSeveral([source_at(name, settings) for name in names])
     if is_object_url(where):
         return ObjectGates(where, settings)
     return RemoteGates(server_at(where)) if is_url(where) else StoredGates(Path(where), settings)
@@ -181,7 +185,7 @@ class GatesOfSeveral:
 
     def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
-        every = [gate for source in self._sources for gate in source.gates(status)]
+        every = [gate for gates in self._all(lambda each: each.gates(status)) for gate in gates]
         return sorted(every, key=lambda gate: (gate.status != "open", -gate.opened_ns))
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
@@ -196,11 +200,11 @@ class GatesOfSeveral:
 
     def metrics(self) -> GateMetrics:
         """Return the figures of all sources together."""
-        return together([source.metrics() for source in self._sources])
+        return together(self._all(lambda each: each.metrics()))
 
     def warming(self) -> list[WarmingTask]:
         """Return the tasks of all."""
-        return [task for source in self._sources for task in source.warming()]
+        return [task for tasks in self._all(lambda each: each.warming()) for task in tasks]
 
     def watch(self) -> Iterator[GateNotice]:
         """Follow all at once, until all have ended; an error of one ends all."""
@@ -210,6 +214,8 @@ class GatesOfSeveral:
         following = len(self._sources)
         while following:
             notice = told.get()
+            if isinstance(notice, StoreError):
+                raise _without(notice) from notice
             if isinstance(notice, LooptraceError):
                 raise notice
             if notice is None:
@@ -217,19 +223,36 @@ class GatesOfSeveral:
             else:
                 yield notice
 
+    def _all(self, ask: Callable[[GateSource], T]) -> list[T]:
+        """Return what each source answers.
+
+        Raises:
+            UnavailableError: if one of them does not answer.
+        """
+        try:
+            return [ask(source) for source in self._sources]
+        except StoreError as error:
+            raise _without(error) from error
+
     def _of(self, gate_id: str) -> GateSource:
-        """Return the one source with a gate.
+        """Return the one source with a gate; one that does not answer may have others only.
 
         Raises:
             GateError: if there is none, or more than one.
+            UnavailableError: if a source does not answer that may have it.
         """
-        having, missing = list[GateSource](), list[GateError]()
+        having, missing, silent = list[GateSource](), list[GateError](), list[StoreError]()
+        is_whole_id = False
         for source in self._sources:
             try:
-                source.gate(gate_id)
+                is_whole_id |= source.gate(gate_id).gate.id == gate_id
                 having.append(source)
             except GateError as error:
                 missing.append(error)
+            except StoreError as error:
+                silent.append(error)
+        if silent and not is_whole_id:
+            raise _without(silent[0]) from silent[0]
         if not having:
             raise missing[0]
         if len(having) > 1:
@@ -237,6 +260,10 @@ class GatesOfSeveral:
                 f"{gate_id} begins the ids of gates of {len(having)} servers; give more characters"
             )
         return having[0]
+
+
+def _without(error: StoreError) -> UnavailableError:
+    return UnavailableError(f"{error} Without it in the list, the others are shown.")
 
 
 def _follow(source: GateSource, told: SimpleQueue[GateNotice | LooptraceError | None]) -> None:

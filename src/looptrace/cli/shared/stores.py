@@ -36,11 +36,20 @@ class StorePath(click.Path):
     ) -> Any:
         """Return the folder, or the address."""
         if not is_object_url(value):
+            if "://" in str(value):
+                self.fail(
+                    f"{value}: is no store; a store is a folder, or at s3://, gs:// or az://.",
+                    param,
+                    ctx,
+                )
+            if param and param.multiple and "," in str(value) and not Path(value).exists():
+                self.fail(f"{value}: give each store a {param.opts[0]} of its own.", param, ctx)
             return super().convert(value, param, ctx)
         if self._use == "served":
             self.fail(
                 f"{value}: this command needs the store on a disk of this machine, where the log "
-                "and the gates of a server are; name a folder.",
+                "and the gates of a server are; name a folder, of which `looptrace copy` keeps a "
+                "copy in a bucket.",
                 param,
                 ctx,
             )

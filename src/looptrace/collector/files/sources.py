@@ -141,6 +141,8 @@ def _sources_of(path: str) -> list[Source | Skipped]:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path.
         if _MAGICAL.search(path):
             return _matching(path)
+        if "://" in path:
+            return [Skipped(path, "traces are read from this machine; copy them here first")]
         return [Skipped(path, "no such file or folder; check the path")]
     except OSError as error:
         return [Skipped(path, _trouble(error))]

@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from looptrace.collector.page.other_servers import OtherServers
 from looptrace.collector.server.service import Service
 from looptrace.collector.server.streams.event_feed import SILENCE_S
 from looptrace.collector.store import reader
@@ -19,13 +20,14 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ChangeStream:
-    """Follows gate events, and turns as they come into the store."""
+    """Follows gate events, of other servers as well, and turns as they come into the store."""
 
     service: Service
+    others: OtherServers
 
     def state(self) -> str:
         """Return the current state, which a page keeps to compare it with later ones."""
-        return f"{self._last_seq()}-{self._stored()}"
+        return f"{self._seen()}-{self._stored()}"
 
     def version(self) -> Hashable:
         """Return a version that changes with the store's turns and decisions."""
@@ -42,7 +44,7 @@ class ChangeStream:
         return StreamingResponse(events, headers=headers, media_type="text/event-stream")
 
     async def _events(self, *, brings_turns: bool) -> AsyncIterator[str]:
-        stored, seq = self._stored(), await run_in_threadpool(self._last_seq)
+        stored, seq = self._stored(), await run_in_threadpool(self._seen)
         # Something may have happened since the page was made.
         yield f"retry: 1000\nevent: begun\ndata: {seq}-{stored}\n\n"
         silent_s = 0.0
@@ -52,7 +54,8 @@ class ChangeStream:
             silent_s += LOOK_S
             if brings_turns and archiver.counts.seq < self.service.detector.counts.seq:
                 archiver.wake()
-            if is_told and (last := await run_in_threadpool(self._last_seq)) != seq:
+            is_told |= await run_in_threadpool(self._others_differ)
+            if is_told and (last := await run_in_threadpool(self._seen)) != seq:
                 seq, silent_s = last, 0.0
                 yield f"event: gates\ndata: {seq}\n\n"
             if (now := self._stored()) != stored:
@@ -61,6 +64,15 @@ class ChangeStream:
             if silent_s >= SILENCE_S:
                 silent_s = 0.0
                 yield ": still here\n\n"
+
+    def _others_differ(self) -> bool:
+        before = self.others.changes
+        self.others.look()
+        return self.others.changes != before
+
+    def _seen(self) -> int:
+        """Return what changes with each event here, and with each answer of other servers."""
+        return self._last_seq() + self.others.changes
 
     def _last_seq(self) -> int:
         with reader.open_gates(self.service.gates.store_dir) as gates:

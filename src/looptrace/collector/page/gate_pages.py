@@ -19,6 +19,7 @@ from looptrace.analyzer.gates.decisions import (
     NoGateError,
 )
 from looptrace.collector.page.gate_cards import GateCard, cards_of
+from looptrace.collector.page.other_servers import OtherServers
 from looptrace.collector.page.refusals import (
     NOT_REFUSED,
     DecisionForm,
@@ -51,6 +52,7 @@ class GatePages:
     renderer: Renderer
     links: TraceLinks
     store_soon: Callable[[], None]  # has the turns stored soon
+    others: OtherServers
     refusals: Refusals = field(default_factory=Refusals)
 
     async def gates(self, request: Request) -> Response:
@@ -66,8 +68,11 @@ class GatePages:
         past = self.api.gate_list("resolved", limit=PAST_MAX)
         cards = self._cards(waiting[:CARDS_MAX])
         stale_ns = time.time_ns() - STALE_S * NS_PER_S
+        others = self.others.look()
         return self.shared(request) | {
             "state": state,
+            "others": others,
+            "elsewhere_count": sum(len(each.gates) for each in others),
             "cards": cards,
             "fresh": [card for card in cards if card.gate.opened_ns > stale_ns],
             "stale": [card for card in cards if card.gate.opened_ns <= stale_ns],

@@ -25,6 +25,7 @@ from looptrace.collector.page.changes import ChangeStream
 from looptrace.collector.page.decision_pages import DecisionPages
 from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.operations import Operations
+from looptrace.collector.page.other_servers import OtherServers
 from looptrace.collector.page.overview import Overview
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.sessions import Sessions
@@ -66,7 +67,9 @@ class Site:
         hours = options.settings.page.sign_in_hours
         self._on_store_error = service.on_store_error
         self._sessions = Sessions(options.access, key, hours)
-        self._changes = ChangeStream(service)
+        senders = service.shards.senders.values() if service.shards else ()
+        self._others = OtherServers([sender.server for sender in senders])
+        self._changes = ChangeStream(service, self._others)
         self._renderer = Renderer(self._sessions, self._changes.state)
         self._listed = TaskList(options.store_dir, options.settings.policy.rule_set)
         self._overview = Overview(service.gates, self._renderer, self._changes.version)
@@ -133,7 +136,7 @@ class Site:
         version = self._changes.version
         tasks = TaskPages(service.gates, self._renderer, links, self._listed, version)
         operations = Operations(service, options.settings, self._renderer)
-        gates = GatePages(service.gates, self._renderer, links, service.archiver.wake)
+        gates = GatePages(service.gates, self._renderer, links, service.archiver.wake, self._others)
         links_of_messages = DecisionLinks(content_key(options.store_dir))
         decisions = DecisionPages(gates, self._renderer, links_of_messages)
         return [

@@ -5,33 +5,46 @@ from itertools import count
 
 import pytest
 
-from tests.s3 import BUCKET, WHY_NOT, S3Server, s3_server
+from tests import azurite, s3
+from tests.azurite import AzureServer, azure_server
+from tests.s3 import BUCKET, S3Server, s3_server
 from tests.s3_proxy import Proxy, proxy_of
 
 _NUMBERS = count()
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """Run an S3 server for all tests of this process."""
-    if WHY_NOT:
-        pytest.skip(WHY_NOT)
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+@pytest.fixture(scope="session", params=["s3", "az"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[S3Server | AzureServer]:
+    """Run a server of each kind for all tests of this process."""
+    if why_not := {"s3": s3.WHY_NOT, "az": azurite.WHY_NOT}[request.param]:
+        pytest.skip(why_not)
+    folder = tmp_path_factory.mktemp(request.param)
+    with s3_server(folder) if request.param == "s3" else azure_server(folder) as running:
         yield running
 
 
+@pytest.fixture
+def s3_only(server: S3Server | AzureServer) -> S3Server:
+    """Return the server of S3; skip where it is another one."""
+    if not isinstance(server, S3Server):
+        pytest.skip("What is tested is S3's own.")
+    return server
+
+
 @pytest.fixture(autouse=True)
-def credentials(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def credentials(server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the server and its credentials in the environment, as users do."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
-def proxy(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def proxy(server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """Put a proxy between looptrace and the server."""
     with proxy_of(server.endpoint) as running:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint)
+        monkeypatch.setenv(server.endpoint_variable, running.endpoint)
         yield running
 
 
@@ -42,6 +55,6 @@ def prefix() -> str:
 
 
 @pytest.fixture
-def url(prefix: str) -> str:
+def url(server: S3Server | AzureServer, prefix: str) -> str:
     """Return the address of no store yet."""
-    return f"s3://{BUCKET}/{prefix}"
+    return f"{server.scheme}://{BUCKET}/{prefix}"

@@ -1,4 +1,4 @@
-"""A store on a real S3 server: the same as on disk, whole at any moment, with any kill."""
+"""A store on a real server of S3 or Azure: the same as on disk, whole at any moment and kill."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ from looptrace.collector.store.objects.snapshot import folder_of, snapshot_at, s
 from looptrace.collector.store.parquet import TABLES
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import UnavailableError
+from tests.azurite import AzureServer
 from tests.collector.store.test_writer import looping, spans_of
 from tests.paths import ROOT
 from tests.s3 import OPEN_BUCKET, S3Server
@@ -346,7 +347,7 @@ def test_an_answer_that_is_lost_is_looked_up(url: str, proxy: Proxy) -> None:
 
 
 def test_a_server_that_ignores_conditions_is_refused(
-    proxy: Proxy, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    proxy: Proxy, s3_only: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With it two writers would lose each other's work without notice.
 
@@ -361,57 +362,130 @@ def test_a_server_that_ignores_conditions_is_refused(
         ingest(url, "two")
     assert stored_at(url) == before
     assert left_overs(before) == []
-    bucket = server.bucket("store", OPEN_BUCKET)
+    bucket = s3_only.bucket("store", OPEN_BUCKET)
     names = [each["path"] for part in obstore.list(bucket) for each in part]
     assert not [name for name in names if name.endswith("probe")]
 
 
-def test_a_wrong_key_bucket_or_address_is_told_in_a_line(
-    examples: str, monkeypatch: pytest.MonkeyPatch
+def told(*arguments: str) -> str:
+    """Run what cannot be done, and return the line that says why."""
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1 or "Usage" in result.stderr
+    return result.stderr
+
+
+def test_a_wrong_bucket_or_address_is_told_in_a_line(
+    examples: str, server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the mistyped one, within a bounded time."""
-
-    def told(*arguments: str) -> str:
-        result = run(*arguments)
-        assert result.exit_code == 2
-        assert result.stderr.count("\n") == 1 or "Usage" in result.stderr
-        return result.stderr
-
-    assert "s3://loops/nothing: is not a store" in told("analyze", "s3://loops/nothing")
-    assert "s3://absent: there is no such bucket" in told("analyze", "s3://absent/x")
+    at = f"{server.scheme}://"
+    assert f"{at}loops/nothing: is not a store" in told("analyze", f"{at}loops/nothing")
     store = ("ingest", str(TRACES / "flaky_import_loop.jsonl"), "--store")
-    assert "s3://absent: there is no such bucket" in told(*store, "s3://absent/x")
-    for wrong in ("s3:///x", "s3://loops/x?y", "s3://me@loops/x"):
+    for command in (("analyze",), ("query", "agents_that_loop", "--store"), store):
+        assert f"{at}absent: there is no such bucket" in told(*command, f"{at}absent/x")
+    for wrong in (f"{at}/x", f"{at}loops/x?y", f"{at}me@loops/x"):
         assert "is no address of a bucket" in told("query", "--store", wrong, "--sql", "SELECT 1")
-    with monkeypatch.context() as patch:
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-        assert "access is refused (SignatureDoesNotMatch)" in told("analyze", examples)
-        patch.setenv("AWS_ACCESS_KEY_ID", "wrong")
-        assert "access is refused (InvalidAccessKeyId)" in told(*store, examples)
-    with monkeypatch.context() as patch, socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # Nobody listens where a machine in a cloud would be asked.
-        patch.delenv("AWS_ACCESS_KEY_ID")
-        patch.delenv("AWS_SECRET_ACCESS_KEY")
-        patch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
-        assert "there are no credentials; set AWS_ACCESS_KEY_ID" in told("analyze", examples)
-    with monkeypatch.context() as patch, socket() as closed:
+    with socket() as closed:
         closed.bind(("127.0.0.1", 0))  # Nobody listens.
-        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        monkeypatch.setenv(
+            server.endpoint_variable, f"http://127.0.0.1:{closed.getsockname()[1]}/looptrace"
+        )
         began_s = time.monotonic()
-        assert "cannot be reached" in told("gates", "list", examples)
+        assert "cannot be reached" in (line := told("gates", "list", examples))
+        assert f"such as {server.endpoint_variable}" in line
         assert time.monotonic() - began_s < 30
 
 
-def test_a_server_that_hangs_is_given_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_is_told_in_a_line(
+    examples: str, server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the key of something else is told, and which variables to look at."""
+    codes = {"s3": "SignatureDoesNotMatch", "az": "AuthorizationFailure"}
+    monkeypatch.setenv(server.secret_variable, "d3Jvbmc=")
+
+    line = told("analyze", examples)
+    assert f"access is refused ({codes[server.scheme]})" in line
+    assert server.secret_variable in line
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9000", "http://", "http://a b", "http://a:99999"])
+def test_an_address_that_is_none_is_told_in_a_line(
+    url: str, server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """Of some the library panics, which no handler of errors sees."""
+    monkeypatch.setenv(server.endpoint_variable, address)
+
+    line = told("gates", "list", url)
+    assert f"{url}: cannot be used as the environment is" in line
+    assert server.endpoint_variable in line
+
+
+def test_half_of_the_credentials_are_told_in_a_line(
+    url: str, server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is missing is a variable, and not the network."""
+    missing = {"s3": "AWS_SECRET_ACCESS_KEY", "az": "AZURE_STORAGE_ACCOUNT_NAME"}[server.scheme]
+    monkeypatch.delenv(missing)
+
+    line = told("gates", "list", url)
+    assert "cannot be used as the environment is" in line
+    assert missing in line
+
+
+def test_an_unknown_or_no_key_of_s3_is_told_in_a_line(
+    examples: str, s3_only: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key in the environment the machine is asked for one, and may be none of a cloud."""
+    assert s3_only
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "wrong")
+    store = ("ingest", str(TRACES / "flaky_import_loop.jsonl"), "--store")
+    assert "access is refused (InvalidAccessKeyId)" in told(*store, examples)
+    with socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # Nobody listens where a machine in a cloud would be asked.
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+        monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        assert "there are no credentials; set AWS_ACCESS_KEY_ID" in told("analyze", examples)
+
+
+def test_a_server_that_hangs_is_given_up(
+    url: str, server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A command may wait for a network that is slow, and not for ever."""
     monkeypatch.setattr(client, "READ_TIMEOUT_S", SHORT_S)
     monkeypatch.setattr(client, "RETRY_TIMEOUT_S", SHORT_S)
     with socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv(
+            server.endpoint_variable, f"http://127.0.0.1:{silent.getsockname()[1]}/looptrace"
+        )
         with pytest.raises(UnavailableError, match="cannot be reached"):
             snapshot_at(url)
+
+
+@pytest.mark.parametrize("requests", [2, 8])
+def test_a_server_that_goes_away_in_the_middle_is_told_of(
+    examples: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, requests: int
+) -> None:
+    """Whatever a command had done by then, it ends in a line, and the store is as it was."""
+    monkeypatch.setattr(client, "RETRIES", 1)
+    state = stored_at(examples)
+
+    def go_away(_method: str, _path: str, body: bytes) -> bytes | None:
+        return body if proxy.requests.total() <= requests else None
+
+    store = ("--store", examples)
+    for command in (("analyze", examples), ("query", "agents_that_loop", *store)):
+        proxy.requests.clear()
+        proxy.change = go_away
+        assert "cannot be reached" in told(*command)
+    proxy.requests.clear()
+    with pytest.raises(UnavailableError, match="cannot be reached"):
+        ingest(examples, "later")
+    proxy.change = lambda _method, _path, body: body
+    assert stored_at(examples) == state
 
 
 def test_commands_that_need_a_disk_say_so(url: str) -> None:
@@ -425,6 +499,20 @@ def test_commands_that_need_a_disk_say_so(url: str) -> None:
     result = run("gates", "watch", url)
     assert result.exit_code == 2
     assert "watch a server" in result.stderr
+
+
+def test_an_address_of_another_kind_becomes_no_folder(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheme that is mistyped, or that of a server, is named; traces are no store."""
+    monkeypatch.chdir(tmp_path)
+    for wrong in ("s3a://loops/a", "http://127.0.0.1:4318"):
+        line = run("ingest", TRACES, "--store", wrong).stderr
+        assert f"{wrong}: is no store" in line
+    assert list(tmp_path.iterdir()) == []
+    ingest(url, "one")
+    assert "1 session," in run("analyze", url[:2].upper() + url[2:]).stdout
+    assert "traces are read from this machine" in run("analyze", "ftp://host/traces").stderr
 
 
 def test_a_decision_is_recorded_and_holds_with_the_next_ingest(
@@ -444,7 +532,7 @@ def test_a_decision_is_recorded_and_holds_with_the_next_ingest(
 
 
 def test_an_object_that_is_damaged_or_gone_is_named(
-    url: str, server: S3Server, prefix: str
+    url: str, server: S3Server | AzureServer, prefix: str
 ) -> None:
     """What is read is what was written, or nothing."""
     ingest(url, "one")
@@ -458,12 +546,13 @@ def test_an_object_that_is_damaged_or_gone_is_named(
     assert result.exit_code == 2
     assert f"{url}/{name}: is not what looptrace wrote" in result.stderr
     obstore.delete(bucket, name)
-    assert "an object is gone (NoSuchKey)" in run("analyze", url).stderr
+    codes = {"s3": "NoSuchKey", "az": "BlobNotFound"}
+    assert f"an object is gone ({codes[server.scheme]})" in run("analyze", url).stderr
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "turns/../../evil/data.parquet", "x"])
 def test_a_manifest_names_no_file_outside_the_folder(
-    url: str, server: S3Server, prefix: str, name: str
+    url: str, server: S3Server | AzureServer, prefix: str, name: str
 ) -> None:
     """A writer to the bucket cannot write to other places of a reader's machine."""
     ingest(url, "one")
@@ -485,7 +574,7 @@ def test_a_manifest_names_no_file_outside_the_folder(
     ],
 )
 def test_a_manifest_that_is_none_is_refused(
-    url: str, server: S3Server, prefix: str, content: bytes, why: str
+    url: str, server: S3Server | AzureServer, prefix: str, content: bytes, why: str
 ) -> None:
     """Nothing is written over what looptrace does not know."""
     obstore.put(server.bucket(prefix), MANIFEST, content)
@@ -507,7 +596,7 @@ def test_a_large_file_goes_in_parts_and_comes_back_whole(url: str, tmp_path: Pat
 
 
 def test_what_others_have_below_the_address_is_left_alone(
-    url: str, server: S3Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+    url: str, server: S3Server | AzureServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Left-overs are recognised by their names, and other objects are left alone."""
     bucket = server.bucket(prefix)

@@ -22,7 +22,26 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode, UpdateVersion
     from obstore.store import ClientConfig, RetryConfig
 
-SCHEMES = ("s3", "gs", "az")
+
+@dataclass(frozen=True, slots=True)
+class _Cloud:
+    """The variables of the environment by which obstore uses a kind of object storage."""
+
+    credentials: str
+    endpoints: Sequence[str]
+
+
+_CLOUDS = {
+    "s3": _Cloud(
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
+    ),
+    "gs": _Cloud("GOOGLE_APPLICATION_CREDENTIALS", ("GOOGLE_BASE_URL",)),
+    "az": _Cloud(
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+        ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    ),
+}
 
 # A server that is away is reported within a minute, whether it refuses, hangs or ends midway.
 CONNECT_TIMEOUT_S = 5
@@ -33,7 +52,6 @@ RETRY_TIMEOUT_S = 30
 _TIMEOUT_S = 3_600
 
 _NAMES_A_LIST = 1_000
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # The address of credentials on a machine in a cloud, used if the environment has none.
 _MACHINE_CREDENTIALS = ("169.254.169.254", "/latest/api/token", "/computeMetadata/")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
@@ -68,7 +86,7 @@ class Listed:
 
 def is_object_url(name: str | os.PathLike[str]) -> bool:
     """Return whether a name is the address of a store on object storage."""
-    return isinstance(name, str) and name.partition("://")[0] in SCHEMES and "://" in name
+    return isinstance(name, str) and "://" in name and urlsplit(name).scheme in _CLOUDS
 
 
 class Objects:
@@ -78,8 +96,8 @@ class Objects:
         """Prepare to ask; nothing is sent yet.
 
         Raises:
-            StoreError: if it is not the address of a bucket. InstallError: if the extra is not
-            installed.
+            StoreError: if it is not the address of a bucket, or the environment cannot be right.
+            InstallError: if the extra is not installed.
         """
         try:
             import obstore  # noqa: PLC0415 - Few have the extra.
@@ -94,10 +112,16 @@ class Objects:
             raise StoreError(f"{url}: is no address of a bucket, such as s3://bucket/prefix.")
         self.url = url.rstrip("/")
         self._obstore = obstore
-        with self._explained():
+        self._cloud = _CLOUDS[parts.scheme]
+        try:
             self._store = from_url(
-                self.url, client_options=_client_options(), retry_config=_retry_config()
+                self.url, client_options=_client_options(self._cloud), retry_config=_retry_config()
             )
+        except (obstore.exceptions.BaseError, ValueError) as error:
+            raise StoreError(
+                f"{self.url}: cannot be used as the environment is ({_reason(error)}); set "
+                f"{self._cloud.credentials}, and check {self._cloud.endpoints[0]}."
+            ) from error
 
     def get(self, name: str) -> Stored | None:
         """Return an object, or None.
@@ -174,7 +198,7 @@ class Objects:
                 bucket = "/".join(self.url.split("/")[:3])
                 raise StoreError(
                     f"{bucket}: there is no such bucket; make it, or mend its name, or the address "
-                    "of the server in the environment, such as AWS_ENDPOINT_URL."
+                    f"of the server in the environment, such as {self._cloud.endpoints[0]}."
                 ) from error
             raise StoreError(
                 f"{self.url}: an object is gone ({_reason(error)}), as those are that were "
@@ -183,25 +207,35 @@ class Objects:
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise StoreError(
                 f"{self.url}: access is refused ({_reason(error)}); check the credentials in the "
-                "environment, such as AWS_ACCESS_KEY_ID, and that they may list, read and write."
+                f"environment, {self._cloud.credentials}, and that they may list, read and write."
             ) from error
         except (BaseError, ValueError) as error:
             if any(word in str(error) for word in _MACHINE_CREDENTIALS):
                 raise StoreError(
-                    f"{self.url}: there are no credentials; set AWS_ACCESS_KEY_ID and "
-                    "AWS_SECRET_ACCESS_KEY, or what your cloud takes instead."
+                    f"{self.url}: there are no credentials; set {self._cloud.credentials}, or what "
+                    "your cloud takes instead."
                 ) from error
             raise UnavailableError(
                 f"{self.url}: cannot be reached ({_reason(error)}); check the network, and the "
-                "address in the environment, such as AWS_ENDPOINT_URL, then try again."
+                f"address in the environment, such as {self._cloud.endpoints[0]}, then try again."
             ) from error
 
 
-def _client_options() -> ClientConfig:
-    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+def _client_options(cloud: _Cloud) -> ClientConfig:
+    """Return how to connect.
+
+    Raises:
+        ValueError: if the environment has an address at which the library would panic.
+    """
+    addresses = {name: os.environ[name] for name in cloud.endpoints if os.environ.get(name)}
+    for name, address in addresses.items():
+        parts = urlsplit(address)
+        is_web = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if not is_web or address.split() != [address]:
+            raise ValueError(f"{name} is {address}, not an address such as http://127.0.0.1:9000")
     return {
         # The address asks for plain HTTP, for example of a server within one's own network.
-        "allow_http": endpoint.startswith("http://"),
+        "allow_http": any(each.startswith("http://") for each in addresses.values()),
         "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
         "read_timeout": timedelta(seconds=READ_TIMEOUT_S),
         "timeout": timedelta(seconds=_TIMEOUT_S),

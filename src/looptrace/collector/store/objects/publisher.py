@@ -39,7 +39,7 @@ from looptrace.errors import UnavailableError
 KEPT = timedelta(days=1)
 UPLOADS_AT_ONCE = 8
 
-_ID_BYTES = 8
+ID_BYTES = 8  # of a writer
 _PROBE = f"{MANIFEST}.probe"
 _NO_VERSION: Version = {"e_tag": '"0"', "version": "1"}  # No object has this version.
 
@@ -66,22 +66,23 @@ def written(url: str) -> Iterator[Path]:
         publish(folder, snapshot)
 
 
-def publish(folder: Path, snapshot: Snapshot) -> None:
+def publish(folder: Path, snapshot: Snapshot, writer: str | None = None) -> Sequence[FileObject]:
     """Publish a folder's files to the store at its address; raises what `written` does.
 
-    Files of the snapshot that are not in the folder stay as they are.
+    Files of the snapshot that are not in the folder stay as they are. Returned are the files that
+    were not there, or had other content. `writer` is an id that no other manifest has.
     """
     before = snapshot.manifest or Manifest("", {}, {})
     _checkpoint(folder / GATES_FILE)
-    digests = {name: _digest(folder / name) for name in _names(folder)}
+    digests = {name: _digest(folder / name) for name in store_files(folder)}
     changed = [
         name
         for name, digest in digests.items()
         if name not in before.files or digest != before.files[name].sha256
     ]
     if not changed:
-        return
-    objects, writer = Objects(snapshot.url), secrets.token_hex(_ID_BYTES)
+        return []
+    objects, writer = Objects(snapshot.url), writer or secrets.token_hex(ID_BYTES)
     _require_conditions(objects)
     new = {name: _file_object(folder, name, digests[name], writer) for name in changed}
     with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
@@ -96,6 +97,7 @@ def publish(folder: Path, snapshot: Snapshot) -> None:
             "is in the store, so run the command again."
         )
     _sweep(objects, manifest)
+    return list(new.values())
 
 
 def left_overs(snapshot: Snapshot) -> Sequence[Listed]:
@@ -109,7 +111,7 @@ def left_overs(snapshot: Snapshot) -> Sequence[Listed]:
     return _unnamed(manifest, list(Objects(snapshot.url).list()))
 
 
-def _names(folder: Path) -> list[str]:
+def store_files(folder: Path) -> list[str]:
     """Return the names of the files of a store."""
     paths = [path for table in TABLES for path in folder.glob(f"{table}/day=*/bucket=*/{DATA}")]
     notes = [path.name for path in folder.iterdir() if NOTE_FILE.fullmatch(path.name)]

@@ -1,0 +1,28 @@
+"""`looptrace copy`: copy a store to object storage, and keep the copy up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from looptrace.cli.shared.stores import StorePath
+from looptrace.collector.store.objects.client import is_object_url
+
+
+@click.command()
+@click.argument("store", metavar="STORE", type=StorePath("served"))
+@click.argument("url", metavar="URL")
+def copy(store: Path, url: str) -> None:
+    """Copy STORE to URL, such as s3://BUCKET/PREFIX, also while a server uses it.
+
+    Run it again to bring the copy up to date: what is there already is not sent. Days that
+    retention deletes from STORE stay in the copy.
+    """
+    if not is_object_url(url):
+        raise click.UsageError(f"{url} is no address of a bucket, such as s3://BUCKET/PREFIX.")
+    # Only here, so that `--help` comes at once.
+    from looptrace.collector.store.objects.copying import copy_store  # noqa: PLC0415
+
+    sent = copy_store(store, url)
+    click.echo(f"{url}: files sent {len(sent)}, {sum(each.bytes for each in sent):,} bytes")

@@ -1,0 +1,119 @@
+"""`looptrace copy`: the store of a server on object storage, for those who analyse it elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looptrace.collector.store import writer
+from looptrace.collector.store.layout import UNFINISHED_FILE
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.objects import copying
+from looptrace.collector.store.objects.copying import copy_store
+from looptrace.collector.store.objects.publisher import publish
+from looptrace.collector.store.objects.snapshot import folder_of, stored_at
+from looptrace.errors import UnavailableError
+from tests.collector.store.objects.test_objects import ingest, run, sessions_at, tables, told
+from tests.collector.store.test_writer import looping, spans_of
+from tests.reliability.serving import OK, served, until
+from tests.reliability.serving import looping as looping_trace
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Return a store on disk with one session."""
+    folder = tmp_path / "store"
+    writer.ingest(spans_of(looping("one")), folder)
+    return folder
+
+
+def test_the_store_of_a_server_at_work_is_copied_again_and_again(tmp_path: Path, url: str) -> None:
+    """Each copy is a whole store of that moment, and what was sent is not sent again."""
+    folder = tmp_path / "store"
+    (tmp_path / "looptrace.toml").write_text("[server]\nstore_every_s = 1\n")
+    with served(folder, "--no-grpc", "--config", str(tmp_path / "looptrace.toml")) as server:
+        for number in range(3):
+            assert server.send(looping_trace(f"s{number}", 6).request()) == OK
+            until(lambda: server.number("looptrace_log_spans") == 0)
+            sent = run("copy", folder, url)
+            assert sent.exit_code == 0, sent.output
+            assert "files sent 0," not in sent.stdout
+            assert len(sessions_at(url)) == number + 1
+        assert "files sent 0, 0 bytes" in run("copy", folder, url).stdout
+        gates = run("gates", "list", folder).stdout
+    assert run("gates", "list", url).stdout == gates != ""
+    assert run("analyze", url).stdout == run("analyze", folder).stdout
+    with folder_of(stored_at(url)) as copy:
+        assert tables(copy) == tables(folder)
+
+
+def test_what_retention_deletes_stays_in_the_copy(store: Path, url: str) -> None:
+    """A bucket is where one keeps what a server's disk has no room for."""
+    copy_store(store, url)
+    for table in ("spans", "turns", "findings"):
+        shutil.rmtree(store / table)
+    writer.ingest(spans_of(looping("two", at="2026-05-05T09:00:00+00:00")), store)
+    copy_store(store, url)
+
+    assert "2 sessions" in run("analyze", url).stdout
+
+
+def test_a_store_that_is_no_copy_is_not_written_over(store: Path, tmp_path: Path, url: str) -> None:
+    """Another store would be lost, and so would a decision that somebody made on the copy."""
+    ingest(url, "other")
+    before = stored_at(url)
+    assert f"{url}: is not the copy of {store}" in told("copy", str(store), url)
+    assert stored_at(url) == before
+
+    copy_store(store, f"{url}-copy")
+    other = tmp_path / "other"
+    writer.ingest(spans_of(looping("two")), other)
+    with pytest.raises(StoreError, match="is not the copy of"):
+        copy_store(other, f"{url}-copy")
+    ingest(f"{url}-copy", "two")
+    with pytest.raises(StoreError, match="was written to since"):
+        copy_store(store, f"{url}-copy")
+
+
+def test_a_copy_whose_writer_was_killed_goes_on(
+    store: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is killed when all is published cannot note it, and had noted it before."""
+
+    class KilledError(BaseException):
+        pass
+
+    def dying_publish(*given: Any) -> None:
+        publish(*given)
+        raise KilledError
+
+    for name in ("two", "three"):
+        with monkeypatch.context() as patch:
+            patch.setattr(copying, "publish", dying_publish)
+            with pytest.raises(KilledError):
+                copy_store(store, url)
+        writer.ingest(spans_of(looping(name)), store)
+    copy_store(store, url)
+
+    assert sessions_at(url) == {"one", "two", "three"}
+
+
+def test_a_store_that_an_ingest_left_unfinished_is_not_copied(
+    store: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its findings would be taken for those of its spans."""
+    monkeypatch.setattr(copying, "_WAIT_S", 0.0)
+    (store / UNFINISHED_FILE).touch()
+
+    with pytest.raises(UnavailableError, match="lag behind the spans"):
+        copy_store(store, url)
+
+
+def test_the_ends_of_a_copy_are_told_apart(store: Path, tmp_path: Path, url: str) -> None:
+    """Copies go one way: from a disk to a bucket."""
+    assert "needs the store on a disk" in run("copy", url, url).stderr
+    assert "is no address of a bucket" in run("copy", store, tmp_path / "x").stderr
+    assert "is not a store" in told("copy", str(tmp_path), url)
