@@ -21,13 +21,17 @@ from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.store.parquet import set_aside
 from looptrace.collector.store.writer import Writer, writing
 from looptrace.collector.worker import Worker
+from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
 # Spans that are stored at once: more would take more memory, fewer would take longer in all.
 SPANS_A_ROUND = 20_000
-# Storing may take this share of the time, so that receiving and detection continue.
-BUSY_SHARE_MAX = 0.2
+# Storing may take this share of the time, so that receiving and detection go on: more of it while
+# no span waits longer for the rules than this.
+BUSY_SHARE_MAX, KEEPING_UP_SHARE_MAX = 0.2, 0.6
+KEEPING_UP_S = 1.0
+PAUSE_S = 0.1
 # When the log is as full as this, storing may take all of the time, before the log is full.
 URGENT_SHARE = 0.25
 EXPIRE_EVERY_S = 3_600
@@ -149,15 +153,27 @@ class Archiver:
                 if began_s >= expire_s:
                     expire_s = began_s + EXPIRE_EVERY_S
                     self._expire(writer)
-                pause_s = (time.monotonic() - began_s) * (1 / BUSY_SHARE_MAX - 1)
-                if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
-                    pause_s = 0.0
                 self.counts.is_blocked = 0
+                self._leave_time(time.monotonic() - began_s)
             except (StoreError, OSError) as error:
                 self._failed(error)
-                pause_s = RETRY_S
-            self._worker.pause(pause_s)
+                self._worker.pause(RETRY_S)
             yield wait_s
+
+    def _leave_time(self, took_s: float) -> None:
+        """Leave the processor to receiving and detection, after a round that took so long."""
+        began_s = time.monotonic()
+        while not self._worker.is_closing:
+            if time.monotonic() - began_s >= took_s * (1 / self._share_max() - 1):
+                return
+            self._worker.pause(PAUSE_S)
+
+    def _share_max(self) -> float:
+        if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
+            return 1.0
+        since_ns = self._log.waiting_since_ns(self._detected_seq())
+        waits_s = 0.0 if since_ns is None else (time.time_ns() - since_ns) / NS_PER_S
+        return KEEPING_UP_SHARE_MAX if waits_s < KEEPING_UP_S else BUSY_SHARE_MAX
 
     def _round(self, writer: Writer) -> bool:
         """Store new spans, up to SPANS_A_ROUND; return whether there are more."""
