@@ -121,9 +121,11 @@ def behind_s(server: Server, spans: int, wait_s_max: float) -> float:
     return passed_s
 
 
-def _load(folder: Path, share: float) -> Measured:
-    """Run real exporters for a minute: `benchmarks.load`."""
-    figures = load.measured(folder, LOAD_SPANS_PER_S, LOAD_BATCH, max(3.0, LOAD_S * share))
+def _load(_folder: Path, share: float) -> Measured:
+    """Run real exporters for a minute: `benchmarks.load`, each time with a new store."""
+    seconds = max(3.0, LOAD_S * share)
+    with TemporaryDirectory() as folder:
+        figures = load.measured(Path(folder), LOAD_SPANS_PER_S, LOAD_BATCH, seconds)
     p50, p99 = figures.ack_ms
     peak_mb = figures.memory_max_mib * 1.048576
     return Measured({"behind": max(figures.behind_s), "p50": p50, "p99": p99, PEAK: peak_mb})
