@@ -27,9 +27,10 @@ _logger = logging.getLogger(__name__)
 
 # Spans that are stored at once: more would take more memory, fewer would take longer in all.
 SPANS_A_ROUND = 20_000
-# Storing may take this share of the time, so that receiving and detection go on: more of it while
-# no span waits longer for the rules than this.
+# Storing may take this share of the time, so that receiving and detection go on: more of it where
+# many spans wait to be stored, and none waits longer for the rules than this.
 BUSY_SHARE_MAX, KEEPING_UP_SHARE_MAX = 0.2, 0.6
+MANY_SPANS = SPANS_A_ROUND // 2
 KEEPING_UP_S = 1.0
 PAUSE_S = 0.1
 # When the log is as full as this, storing may take all of the time, before the log is full.
@@ -171,6 +172,8 @@ class Archiver:
     def _share_max(self) -> float:
         if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
             return 1.0
+        if self._log.spans < MANY_SPANS:
+            return BUSY_SHARE_MAX
         since_ns = self._log.waiting_since_ns(self._detected_seq())
         waits_s = 0.0 if since_ns is None else (time.time_ns() - since_ns) / NS_PER_S
         return KEEPING_UP_SHARE_MAX if waits_s < KEEPING_UP_S else BUSY_SHARE_MAX
