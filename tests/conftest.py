@@ -80,6 +80,7 @@ MARKS = {
         "tests/collector/server/test_catch_up.py::test_a_kill_before_judging_leaves_no_second_gate",
         "tests/collector/store/test_writer.py::test_any_order_and_any_split_give_the_same_store",
         "tests/collector/store/test_writer.py::test_what_a_server_adds_is_what_an_ingest_would_have_made",
+        "tests/collector/store/test_writer.py::test_what_a_server_adds_over_days_is_what_an_ingest_would_have_made",
     ),
     "thorough": (
         "tests/analyzer/detect/test_overrides.py::test_a_file_overrides_for_a_phase_and_for_an_agent",

@@ -31,7 +31,7 @@ from looptrace.cli.ingest import ingest as ingest_command
 from looptrace.cli.main import main
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.store import layout, parquet, reader, writer
+from looptrace.collector.store import layout, parquet, reader, removal, writer
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.sql import ask_typed, connect
 from looptrace.collector.store.writer import writing
@@ -699,8 +699,8 @@ def test_only_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     writer.ingest(spans_of(looping("s1")), tmp_path)
     (file,) = (tmp_path / "turns").glob("day=2*/*/data.parquet")
     whole = file.read_bytes()
-    assert not parquet.set_aside(tmp_path, file)
+    assert not removal.set_aside(tmp_path, file)
     assert file.read_bytes() == whole
     file.write_bytes(whole[:100])
-    assert parquet.set_aside(tmp_path, file)
+    assert removal.set_aside(tmp_path, file)
     assert not file.exists()

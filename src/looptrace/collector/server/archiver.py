@@ -18,7 +18,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import DamagedFileError, StoreError
-from looptrace.collector.store.parquet import set_aside
+from looptrace.collector.store.removal import set_aside
 from looptrace.collector.store.writer import Writer, writing
 from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S

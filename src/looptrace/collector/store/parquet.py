@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
@@ -45,7 +41,6 @@ BUCKETS = 16
 
 DATA = "data.parquet"  # The name of every file with rows.
 _ASIDE = f".{DATA}.tmp-"
-_DAMAGED = ".damaged"
 _MADE_WITH = "looptrace.made_with"  # A note in a file's metadata.
 _FIRST_DAY = "1970-01-01"
 _FILE = "looptrace file"  # The column with the file of a row.
@@ -229,77 +224,6 @@ def prepare_files(store_dir: Path) -> None:
     """
     empty = {_template(store_dir, table): schema.to_frame() for table, schema in TABLES.items()}
     _write_files(store_dir, empty)
-
-
-def expire(store_dir: Path, days_max: int, bytes_max: int) -> list[str]:
-    """Delete the days before the last `days_max` days, then the oldest until the rest fits.
-
-    The last day stays. Returns the deleted days.
-
-    Raises:
-        StoreError: if a file cannot be deleted.
-    """
-    sizes: dict[str, int] = defaultdict(int)
-    for table in TABLES:
-        for path in store_dir.glob(f"{table}/day=*/bucket=*/{DATA}"):
-            if path != _template(store_dir, table) or _has_rows(path):
-                sizes[path.parent.parent.name] += path.stat().st_size
-    oldest = _day_folder(str(datetime.now(UTC).date() - timedelta(days=days_max)))
-    gone: list[str] = []
-    for day in sorted(sizes)[:-1]:
-        if day >= oldest and sum(sizes.values()) <= bytes_max:
-            break
-        del sizes[day]
-        gone.append(day)
-    if _day_folder(_FIRST_DAY) in gone:
-        prepare_files(store_dir)
-    _delete(store_dir, gone)
-    return [day.partition("=")[2] for day in gone]
-
-
-def _delete(store_dir: Path, days: list[str]) -> None:
-    if not days:
-        return
-    try:
-        with replacing(store_dir):
-            for table, day in product(TABLES, days):
-                kept, folder = _template(store_dir, table).parent, store_dir / table / day
-                for gone in folder.glob("*") if folder == kept.parent else [folder]:
-                    if gone != kept and gone.exists():
-                        shutil.rmtree(gone)
-    except OSError as error:
-        raise StoreError(
-            f"{error.filename}: cannot be deleted ({error.strerror}); check permissions."
-        ) from error
-
-
-def set_aside(store_dir: Path, path: Path) -> bool:
-    """Give a damaged file a name that nobody reads; return whether it was still damaged.
-
-    Another thread may have found the damage first and replaced the file.
-
-    Raises:
-        StoreError: if it cannot be renamed.
-    """
-    try:
-        with replacing(store_dir):
-            if _is_whole(path, TABLES[path.relative_to(store_dir).parts[0]]):
-                return False
-            path.replace(path.with_name(f"{path.name}{_DAMAGED}"))
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise StoreError(
-            f"{path}: cannot be set aside ({error.strerror}); check permissions."
-        ) from error
-    return True
-
-
-def sweep(store_dir: Path) -> None:
-    """Delete the unfinished files of a killed ingest."""
-    for table in TABLES:
-        for aside in store_dir.glob(f"{table}/day=*/bucket=*/{_ASIDE}*"):
-            aside.unlink()
 
 
 def _made_with(path: Path) -> str:

@@ -54,13 +54,12 @@ from looptrace.collector.store.parquet import (
     BUCKETS,
     TABLES,
     count_bucket,
-    expire,
     prepare_files,
     read_bucket,
-    sweep,
 )
 from looptrace.collector.store.placement import Placed, Traces, buckets_with, place
 from looptrace.collector.store.reader import count_rows
+from looptrace.collector.store.removal import expire, sweep
 from looptrace.processes import Engine, Processes
 
 # The first line in the file of an unfinished `add`, before the buckets that traces were moved from.
