@@ -38,6 +38,7 @@ from looptrace.collector.store.buckets.judged import (
     read_judged,
     write_judged,
 )
+from looptrace.collector.store.buckets.placement import Placed, Traces, buckets_with, place
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
@@ -57,7 +58,6 @@ from looptrace.collector.store.parquet import (
     prepare_files,
     read_bucket,
 )
-from looptrace.collector.store.placement import Placed, Traces, buckets_with, place
 from looptrace.collector.store.reader import count_rows
 from looptrace.collector.store.removal import expire, sweep
 from looptrace.processes import Engine, Processes

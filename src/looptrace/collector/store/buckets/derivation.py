@@ -20,8 +20,8 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import IS_USER, numbered
 from looptrace.collector.store.buckets.finding_rows import finding_table
 from looptrace.collector.store.buckets.judged import Judged
+from looptrace.collector.store.buckets.placement import Traces, of_traces
 from looptrace.collector.store.parquet import count_bucket, read_bucket, replace_rows
-from looptrace.collector.store.placement import Traces, of_traces
 
 # Buckets are normalised together up to so many spans, which are all in memory.
 SPANS_AT_ONCE = 20_000
