@@ -1,7 +1,7 @@
-"""Which calls of a trace have spans of their own, as more of both come.
+"""Which calls of a trace have spans of their own, while calls and spans arrive.
 
-Calls and spans are joined as those of a whole trace are. Told here is only of which calls that is
-to be asked for one span more, and whether one more could change what was joined before.
+Calls and spans are joined as in a whole trace. This module only says which calls a new span may
+have, and whether a new span or call could change what was joined before.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _Sought = tuple[str, str | None]  # name and arguments
 
 
 def key_of(row: TurnRow) -> TurnKey:
-    """Return what a turn is known by."""
+    """Return the key that identifies a turn."""
     return tuple(row.get(name) for name in TURN_KEY)
 
 
 class CallMatches:
-    """The calls that models of a trace asked for, and the spans of tools that have them."""
+    """The calls that models of a trace asked for, and the tool spans joined with them."""
 
     def __init__(self, trace: _Trace, known: Collection[TurnKey]) -> None:
-        """Join the calls and spans of a trace, whose turns are `known`."""
+        """Join the calls and spans of a trace; `known` are the keys of its turns."""
         self.trace = trace
-        self.of_span: dict[str, int] = {}  # which call each tool's span has
-        self.covered: set[int] = set()  # calls that a span has
+        self.of_span: dict[str, int] = {}  # the call of each tool's span
+        self.covered: set[int] = set()  # calls that have a span
         self.by_id: dict[str, int] = {}
-        # Turns by the id of their call: a span, or a call without one.
+        # The turns by the id of their call. A turn is a tool's span, or a call without a span.
         self.turns: dict[str, list[SpanFields | int]] = {}
-        self._of_model: dict[str, list[int]] = {}  # by the model's span
-        self._left: dict[str, dict[int, None]] = {}  # calls that no span has, by name
-        self._by_name: set[int] = set()  # calls that a span has which does not name their id
+        self._of_model: dict[str, list[int]] = {}  # calls by their model's span
+        self._left: dict[str, dict[int, None]] = {}  # calls without a span, by name
+        self._by_name: set[int] = set()  # calls whose span does not name their id
         self._last_start: dict[str, tuple[int, str]] = {}  # of such spans, by name
         self._span_ids: set[str] = set()  # ids of calls that spans name
         self._hungry: set[str] = set()  # names of spans that would take any call of that name
-        self._sought: set[_Sought] = set()  # calls that spans would rather have
-        self._loose: set[_Sought] = set()  # calls that spans have by their name alone
+        self._sought: set[_Sought] = set()  # calls that spans would prefer
+        self._loose: set[_Sought] = set()  # calls joined by name alone
         for index in range(len(trace.asked)):
             self._ask(index)
         matched = trace._match()
@@ -50,9 +50,9 @@ class CallMatches:
         for span in sorted(trace.tools, key=_start):
             self.join(span, matched.get(span.span_id))
         places = {self._key(index): index for index in range(len(trace.asked))}
-        # Where calls share an id, each span may change the turn of another.
+        # If calls share an id, each span may change the turn of another.
         self.is_tangled = len(places) < len(trace.asked)
-        # Calls that may get a span of their own, and are no turns before.
+        # Calls that may still get a span of their own. They are not turns yet.
         self.kept_back = {
             index for key, index in places.items() if not (index in self.covered or key in known)
         }
@@ -62,7 +62,7 @@ class CallMatches:
                 self.turns.setdefault(str(key[3]), []).append(turn)
 
     def _key(self, index: int) -> TurnKey:
-        """Return by what a call is known as long as it has no span."""
+        """Return the key that identifies a call while it has no span."""
         call, model, _ = self.trace.asked[index]
         return model.trace_id, model.span_id, "tool", call.call_id or f"{call.name}-{index}"
 
@@ -75,7 +75,7 @@ class CallMatches:
             self._of_model.setdefault(model.span_id, []).append(index)
 
     def join(self, tool: SpanFields, index: int | None) -> None:
-        """Note which call the span of a tool has, and what other call it would rather have."""
+        """Note which call a tool's span has, and which other call it would prefer."""
         call = None
         if index is not None:
             call = self.trace.asked[index][0]
@@ -98,7 +98,7 @@ class CallMatches:
             self._sought.add((tool.name, tool.arguments))
 
     def calls_for(self, tool: SpanFields) -> list[int] | None:
-        """Return the calls that a new span may have; None if it could take that of another."""
+        """Return the calls that a new span may have; None if it could take another span's call."""
         if tool.call_id is not None and tool.call_id in self.by_id:
             index = self.by_id[tool.call_id]
             return None if index in self._by_name else [index]
@@ -110,9 +110,9 @@ class CallMatches:
         return list(self._left.get(tool.name, ()))
 
     def add(self, model: SpanFields, one: _Trace) -> bool:
-        """Add the calls of a new response; returns whether no span that came before may have one.
+        """Add the calls of a new response; returns whether no earlier span may have one of them.
 
-        `one` is a trace of that response alone.
+        `one` is a trace with that response alone.
         """
         asked = [each for each in one.asked if not each[2]]
         again = {call.call_id for call, _, _ in asked if call.call_id in self.by_id}
@@ -137,7 +137,7 @@ class CallMatches:
         return bool(self._sought) and any(each in self._sought for each in sought)
 
     def ended_by(self, model: SpanFields) -> set[int]:
-        """Note the start of a response; returns the calls without spans that end by it."""
+        """Note the start of a response; returns the calls without spans that end at it."""
         starts, models = self.trace.starts, self.trace.models
         place = bisect_left(starts, model.start_ns)
         begin = bisect_right(models, starts[place - 1], key=_end_ns) if place else 0
@@ -147,7 +147,7 @@ class CallMatches:
         return set(calls) - self.covered
 
     def note_turn(self, call_id: str | None, turn: SpanFields | int) -> None:
-        """Note the turn of a call, by the id that it has there."""
+        """Note the turn of a call, by the call's id in that turn."""
         if call_id is not None and turn not in (turns := self.turns.setdefault(call_id, [])):
             turns.append(turn)
 

@@ -1,4 +1,4 @@
-"""Results of calls that no span of their own tells, from what models were given later."""
+"""Results of calls whose own spans lack them, from what models were given later."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ ResultsInTrace = dict[tuple[str, str], ToolResult]  # by trace and id of the cal
 def fill_results(
     rows: Iterable[dict[str, Any]], results: Iterable[GivenResult], sessions: SessionHistory
 ) -> None:
-    """Add the results that models were given to the calls whose own spans do not tell them.
+    """Add the results that models were given to calls whose own spans do not show them.
 
-    A result is looked for by call id in the call's trace, then in other traces of its session whose
-    history shows the same call under that id: some frameworks number the calls of each run alike.
+    A result is looked up by call id: first in the call's trace, then in other traces of its
+    session. Their history must show the same call under that id, because some frameworks number
+    the calls of each run alike.
     """
     in_trace: ResultsInTrace = {}
     for span, result, _ in results:
@@ -34,7 +35,7 @@ def fill_results(
 def fill_from(
     rows: Iterable[dict[str, Any]], in_trace: ResultsInTrace, sessions: SessionHistory
 ) -> None:
-    """Add the results that are known of the calls' own traces and of their sessions."""
+    """Add the results known from the calls' own traces and from their sessions."""
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
             continue

@@ -1,11 +1,11 @@
 """The dialects that spans speak: one table from canonical field and dialect to attribute keys.
 
-One dialect is chosen per span (`span_kinds`), so that a span that carries two conventions counts
-once. A field is read from the first key that is present, the chosen dialect's keys first.
+One dialect is chosen per span (`span_kinds`), so a span that carries two conventions counts once.
+A field is read from the first key that is present. The chosen dialect's keys come first.
 
-A key may be written `key#field` for a field of a JSON object, `key.*` for flat numbered messages,
-and `@name` for what `with_events` makes of span events. The keys were read off traces of the
-frameworks (see docs/dialects.md).
+`key#field` is a field of a JSON object, `key.*` stands for flat numbered messages, and `@name` is
+what `with_events` makes of span events. The keys come from traces of the frameworks (see
+docs/dialects.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from looptrace.analyzer.normalize.flat_messages import FlatKeys, FlatMessages
 from looptrace.analyzer.text.payloads import parsed
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    # No convention has a word for these; they are read off any span, and a status makes an attempt.
+    # No convention has these. They are read from any span, and a status makes it an attempt.
     "task": {"looptrace": (semconv.TASK_ID,)},
     "task_parent": {"looptrace": (semconv.TASK_PARENT_ID,)},
     "task_kind": {"looptrace": (semconv.TASK_KIND,)},
@@ -75,7 +75,7 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "openinference": ("tool_call.id", "tool.id"),
         "vercel": ("ai.toolCall.id",),
     },
-    # Never OpenInference's tool.parameters: half of the frameworks put the schema there.
+    # OpenInference's tool.parameters is not read: half of the frameworks put the schema there.
     "arguments": {
         "langsmith": ("gen_ai.prompt",),
         "gen_ai": (
@@ -131,31 +131,31 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 
-# Before GenAI 1.37 messages were span events, and an event still carries them in some frameworks.
+# Messages were span events before GenAI 1.37. Some frameworks still put them into an event.
 _MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
-# How a key of the table ends that stands for flat keys of messages: `llm.input_messages.*`.
+# A key of the table that stands for flat keys of messages ends so: `llm.input_messages.*`.
 _MESSAGES = "*"
-# Sets of attributes whose fields are kept; spans of one framework have some ten.
+# Attribute sets whose fields are cached. Spans of one framework have about ten.
 KEY_SETS_KEPT = 1024
 
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 _CHOICE_EVENT = "gen_ai.choice"
 
 
-# Where a field is read from: attributes, or prefixes of flat keys, and which part of their value.
+# The sources of a field: attributes or prefixes of flat keys, each with the part of its value.
 _Keys: TypeAlias = list[tuple[str, str | None]]
 
 
 class FieldColumns:
     """The canonical fields of spans that have the same attributes, read in one dialect.
 
-    The attributes are `with_events` and `with_flat_messages`. A column has a value a span, None
-    where no key of the field is present.
+    The attributes have passed through `with_events` and `with_flat_messages`. A column has one
+    value per span, None where no key of the field is present.
     """
 
     __slots__ = ("_columns", "_keys", "_spans", "others")
@@ -166,7 +166,7 @@ class FieldColumns:
         self._columns = dict(zip(names, zip(*map(_values, spans), strict=True), strict=True))
         present = tuple(filter(_PRESENT.__contains__, names))
         self._keys = _keys_by_field(dialect, present)
-        # The attributes that are of no field, by name.
+        # The attributes that belong to no field, by name.
         self.others = {
             name: column for name, column in self._columns.items() if name not in _PRESENT
         }
@@ -199,7 +199,7 @@ class FieldColumns:
         column = self._columns[key]
         if part is None:
             return column
-        if part == _MESSAGES:  # An attribute may be named as a prefix is.
+        if part == _MESSAGES:  # An attribute may have the same name as a prefix.
             return [value if isinstance(value, FlatMessages) else None for value in column]
         holders = map(parsed, column)
         return [holder.get(part) if isinstance(holder, dict) else None for holder in holders]
@@ -214,10 +214,10 @@ def attribute_keys(names: Iterable[str]) -> set[str]:
 
 
 def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the attributes with what GenAI span events say, under keys of their own.
+    """Return the attributes with those of GenAI span events added under their own keys.
 
-    The attributes of a details event count as the span's. Message events become `@name` with
-    their attributes, and together `@gen_ai.messages`, a list of {"role", "content"}.
+    The attributes of a details event count as the span's. Each message event becomes `@name`, with
+    its attributes. All of them become `@gen_ai.messages`, a list of {"role", "content"}.
     """
     if not events:
         return attributes
@@ -238,7 +238,7 @@ def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dic
 
 
 def _split(key: str) -> tuple[str, str | None]:
-    """Split a key of the table into an attribute, or a prefix of flat keys, and what of it."""
+    """Split a key of the table into an attribute (or a prefix of flat keys) and a part of it."""
     if key.endswith(_MESSAGES):
         return key.removesuffix(_MESSAGES), _MESSAGES
     attribute, _, part = key.partition("#")
@@ -256,13 +256,13 @@ _FLAT_KEYS = FlatKeys(tuple({key for key, part in _SPLIT if part == _MESSAGES}))
 
 
 def with_flat_messages(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes with messages in flat keys gathered, under the prefix of these keys."""
+    """Return the attributes; messages in flat keys are gathered under the prefix of the keys."""
     return _FLAT_KEYS.gather(attributes)
 
 
 @lru_cache(maxsize=KEY_SETS_KEPT)
 def _keys_by_field(dialect: str, present: tuple[str, ...]) -> dict[str, _Keys]:
-    """Return the keys of each field that spans with these attributes have, in order of choice."""
+    """Return the keys of each field that these attributes have, the preferred key first."""
     found = {}
     for name, by_dialect in _READ.items():
         others = (keys for other, keys in by_dialect.items() if other != dialect)

@@ -1,4 +1,4 @@
-"""Messages in flat keys such as `llm.input_messages.1.message.role`: OpenInference's way."""
+"""Messages in flat keys, as OpenInference writes them: `llm.input_messages.1.message.role`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from looptrace.bounded_dict import BoundedDict
 
-# Keys that are kept split, none of them long.
+# Split keys that are cached. None of them is long.
 KEYS_KEPT = 1 << 14
 KEY_CHARS_KEPT = 200
-# Shapes of messages that are kept, none of them with many keys or long ones.
+# Shapes of messages that are cached. None of them has many keys or long ones.
 SHAPES_KEPT = 1024
 SHAPE_CHARS_KEPT = 2_000
-# Histories of conversations that are kept to see what was added, none of them long.
+# Conversation histories that are kept to see what was added. None of them is long.
 HISTORIES_KEPT = 256
 HISTORY_CHARS_MAX = 1 << 18
-# By so many values conversations are told apart before they are compared.
+# Conversations are told apart by this many values before they are compared.
 HEAD_KEYS = 4
-# A number in a key with more digits is no number of a message, and a key with more parts no key.
+# A number with more digits is not the number of a message. A key is split at most this often.
 _INDEX_DIGITS_MAX = 9
 _KEY_PARTS_MAX = 50
 
 # The ends of the keys of a message (`.message.role`) and their values.
 FlatItem: TypeAlias = list[tuple[str, object]]
-_Name: TypeAlias = tuple[int, str, str]  # number, as it is written, and prefix
-_Place: TypeAlias = tuple[_Name | None, str]  # the message that a key is of, and the key's end
+_Name: TypeAlias = tuple[int, str, str]  # number, the number as written, prefix
+_Place: TypeAlias = tuple[_Name | None, str]  # the key's message, and the key's end
 
 
 class FlatMessages(NamedTuple):
@@ -36,17 +36,17 @@ class FlatMessages(NamedTuple):
     items: list[FlatItem]
 
     def values(self) -> list[object]:
-        """Build the messages out of their keys."""
+        """Build the messages from their keys."""
         return list(map(built, self.items))
 
     def chars(self, first: int = 0) -> float:
-        """Return how many characters those from the `first` on have; infinite if not all texts."""
+        """Return the characters of the messages from `first` on; infinite if not all are text."""
         values = (value for item in self.items[first:] for _, value in item)
         return sum(len(value) if isinstance(value, str) else inf for value in values)
 
 
 class _History(NamedTuple):
-    """The keys and values of a conversation so far, all texts, and the messages in them."""
+    """A conversation so far: its keys, its values (all of them text) and its messages."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
@@ -58,22 +58,22 @@ _NO_HISTORY = _History((), (), {}, 0)
 
 
 class FlatKeys:
-    """The prefixes under which messages lie in flat keys; keys are split once.
+    """The prefixes of flat keys that hold messages; each key is split once.
 
-    Each request of a conversation repeats keys and values of the one before, so that only what
-    comes after them is split.
+    Each request of a conversation repeats the keys and values of the one before. Only what comes
+    after them is split.
     """
 
     def __init__(self, prefixes: tuple[str, ...]) -> None:
         self._prefixes = prefixes
         self._places: BoundedDict[str, _Place] = BoundedDict(KEYS_KEPT)
-        # The last history of the conversations that begin alike.
+        # The last history of conversations that begin alike.
         self._histories: BoundedDict[tuple[object, ...], _History] = BoundedDict(HISTORIES_KEPT)
 
     def gather(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Return the attributes with messages in flat keys gathered, as `FlatMessages` by prefix.
+        """Return the attributes; messages in flat keys become `FlatMessages` by prefix.
 
-        Their numbers have gaps, so they only give the order.
+        The numbers of messages have gaps, so they only give the order.
         """
         keys, values = tuple(attributes), tuple(attributes.values())
         flat = (n for n, key in enumerate(keys) if (self._places.get(key) or self._place(key))[0])
@@ -90,10 +90,10 @@ class FlatKeys:
     def _gather_messages(
         self, keys: tuple[str, ...], values: tuple[object, ...], others: dict[str, Any]
     ) -> dict[_Name, FlatItem]:
-        """Return the messages in keys of which the first is flat; the rest is added to `others`."""
+        """Return the messages in these keys, the first of them flat; add the rest to `others`."""
         head = (keys[0], *values[:HEAD_KEYS])
         history = self._history(head, keys, values)
-        # Messages that a history has, too, are copied before anything is added to them.
+        # Messages that are also in a history are copied before anything is added to them.
         kept, numbered = history.messages, dict(history.messages)
         prefix, begin = self._prefix(keys[0]), len(history.keys)
         end, goes_on = begin, True
@@ -110,7 +110,7 @@ class FlatKeys:
                 numbered[name] = item = [*(item or ())]
             item.append((rest, value))
         added = values[begin:end]
-        # Only texts are kept, because what is kept of 1 would hold for true.
+        # Only texts are cached, because 1 and true compare equal.
         if _are_texts(head) and _are_texts(added):
             chars = history.chars + sum(map(len, keys[begin:end])) + len("".join(added))
             if chars <= HISTORY_CHARS_MAX:
@@ -123,7 +123,7 @@ class FlatKeys:
     def _history(
         self, head: tuple[object, ...], keys: tuple[str, ...], values: tuple[object, ...]
     ) -> _History:
-        """Return the known history that these keys and values begin with."""
+        """Return the known history at the beginning of these keys and values."""
         known = self._histories.get(head, _NO_HISTORY) if _are_texts(head) else _NO_HISTORY
         count = len(known.keys)
         repeats = keys[:count] == known.keys and values[:count] == known.values
@@ -134,7 +134,7 @@ class FlatKeys:
         return name[2] if name else None
 
     def _place(self, key: str) -> _Place:
-        """Split a key into prefix and number, and the rest."""
+        """Split a key into prefix, number and the rest."""
         place: _Place = (None, "")
         if key.startswith(self._prefixes):
             prefix = next(prefix for prefix in self._prefixes if key.startswith(prefix))
@@ -151,7 +151,7 @@ def _are_texts(values: tuple[object, ...]) -> TypeGuard[tuple[str, ...]]:
 
 
 def built(item: FlatItem) -> object:
-    """Build a message out of the ends of its keys; what has the same keys is built alike."""
+    """Build a message from the ends of its keys; messages with the same keys share a shape."""
     ends, values = zip(*item, strict=True)
     if dict in map(type, values) or sum(map(len, ends)) > SHAPE_CHARS_KEPT:
         return _nested(item)
@@ -160,7 +160,7 @@ def built(item: FlatItem) -> object:
 
 @lru_cache(maxsize=SHAPES_KEPT)
 def _shape(ends: tuple[str, ...]) -> object:
-    """Build a message that has the places of the values instead of these."""
+    """Build a message with the places of the values instead of the values."""
     return _nested([(end, place) for place, end in enumerate(ends)])
 
 
@@ -174,9 +174,9 @@ def _filled(shape: Any, values: tuple[object, ...]) -> object:
 
 
 def _nested(item: FlatItem) -> object:
-    """Build a message out of the ends of its keys, which may number parts in turn.
+    """Build a message from the ends of its keys, which may number parts of it.
 
-    Of a value and of keys below it at one place the keys count, whichever comes first.
+    If one place has both a value and keys below it, the keys count, in whatever order they come.
     """
     root: dict[str, Any] = {}
     for end, value in item:

@@ -1,8 +1,8 @@
-"""The turns of one trace while its spans come one after the other: only what a span changes.
+"""The turns of one trace while its spans arrive one by one: only what a span changes.
 
-They are made by what makes the turns of a whole trace. What a span may change beyond its own turns
-is told by its place in the tree, by the calls that no span has yet, and by the results that a model
-was given; where that is not sure, all turns of the trace are to be made anew.
+The same code makes the turns of a whole trace. A span may change more than its own turns. That
+follows from its place in the tree, the calls without a span, and the results that a model was
+given. If it is not certain, all turns of the trace must be made again.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from looptrace.analyzer.normalize.turn_builder import (
 from looptrace.analyzer.normalize.twin_spans import twin_of
 from looptrace.analyzer.schema.span_fields import SpanFields
 
-# What a span shows to those below it, and by what it is merged with them.
+# Fields that spans below inherit or depend on, and the kinds of spans that are merged.
 _SHOWN = (*INHERITED, "phase_start_ns", "start_ns", "kind")
 _MERGED = ("tool", "model")
 
 
 def in_order(spans: Iterable[SpanFields]) -> list[SpanFields]:
-    """Sort spans of one trace as its turns are made."""
+    """Sort the spans of one trace in the order in which its turns are made."""
     return sorted(spans, key=_place)
 
 
 def unanswered_ids(spans: Iterable[SpanFields], rows: Iterable[TurnRow]) -> set[str]:
-    """Return the ids of calls without a result: of turns, and of calls that are no turns yet."""
+    """Return the ids of calls without a result, including calls that are not turns yet."""
     calls = [row for row in rows if _is_call(row)]
     answered = {row.get("call_id") for row in calls if row.get("result") is not None}
     asked = chain((row.get("call_id") for row in calls), *map(_asked_ids, spans))
@@ -60,7 +60,7 @@ def _place(span: SpanFields) -> tuple[int, int, str]:
 
 
 class GrowingTrace:
-    """The turns of a trace whose spans so far are known, and what later ones may change of them."""
+    """The turns of a trace whose spans so far are known, and what later spans may change."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class GrowingTrace:
         known: Collection[TurnKey],
         unanswered: set[str],
     ) -> None:
-        """Go on from the turns that are `known` of ended spans, which are in their order.
+        """Continue from the `known` turns of these ended spans, which are sorted (`in_order`).
 
         `unanswered` are the ids of calls without a result.
         """
-        self.rows: dict[TurnKey, TurnRow] = {}  # of turns that are new or have changed
+        self.rows: dict[TurnKey, TurnRow] = {}  # turns that are new or have changed
         self.gone: set[TurnKey] = set()
         self.unanswered = unanswered
-        self.replays = False  # what its first response was given
+        self.replays = False  # whether its turns have what its first response was given
         self._trace_id = spans[0].trace_id
         self._groups, self._sessions = groups, sessions
         session = {self._trace_id: groups.session(self._trace_id)}
@@ -88,17 +88,17 @@ class GrowingTrace:
         self._children: dict[str, list[str]] = {}
         for span in (*spans, *above):
             self._put_below(span)
-        # Of each declared task a span, and the task whose counters it shares.
+        # One span of each declared task, and the task whose counters it shares.
         self._roots = {s.task: (s, self._tree.task(s)) for s in self._tree.by_id.values() if s.task}
         self._conversations = no_conversations()
         self._results: ResultsInTrace = {}
         for span, result, _ in given_results(spans, self._tree, self._conversations):
             self._results.setdefault((span.trace_id, str(result.call_id)), result)
         self._last_model = max((_place(s) for s in spans if s.kind == "model"), default=None)
-        # Whether spans are merged, or calls share an id, so that each span may change any turn.
+        # If spans are merged or calls share an id, each span may change any turn.
         self.is_tangled = any(twin_of(span, self._tree) for span in spans)
         self._acting: set[str] = set()  # agents
-        self._callers: set[str] = set()  # those whose calls are hand-offs once they act
+        self._callers: set[str] = set()  # agents whose calls become hand-offs once they act
         self._calls: CallMatches | None = None
         if members := [span for span in spans if tells_of_turns(span)]:
             trace = _Trace(members, self._tree, sessions, ended=False)
@@ -119,9 +119,10 @@ class GrowingTrace:
         self._callers |= above - self._acting
 
     def grow(self, spans: Collection[SpanFields], above: Iterable[SpanFields]) -> bool:
-        """Take spans that ended, and those that are open above them.
+        """Take spans that ended, and the open spans above them.
 
-        Returns whether `rows` and `gone` are all that they change. If not, this is of no more use.
+        Returns whether `rows` and `gone` are all that they change. If not, this object is no
+        longer usable.
         """
         self.rows, self.gone = {}, set()
         session = self._tree.sessions[self._trace_id]
@@ -130,7 +131,7 @@ class GrowingTrace:
         if any(self._tree.task(span) != root for span, root in self._roots.values()):
             return False
         spans = in_order(spans)
-        below = [*above, *reversed(spans)]  # Whoever is above others mostly ends after them.
+        below = [*above, *reversed(spans)]  # A span mostly ends after those below it.
         if not (all(map(self._hangs_apart, below)) and all(map(self._add, spans))):
             return False
         if self._calls:
@@ -143,7 +144,7 @@ class GrowingTrace:
         return True
 
     def _hangs_apart(self, span: SpanFields) -> bool:
-        """Put a span into the tree; returns whether those below it are the same as before."""
+        """Put a span into the tree; returns whether the spans below it stay as they were."""
         tree = self._tree
         before = tree.by_id.get((span.trace_id, span.span_id))
         children = [tree.by_id[span.trace_id, i] for i in self._children.get(span.span_id, ())]
@@ -165,12 +166,12 @@ class GrowingTrace:
         shown = [name for name in INHERITED if any(getattr(each, name) for each in line)]
         if not all(getattr(child, name) for child in children for name in shown):
             return False
-        # A hand-off asks for the agent above its own.
+        # A hand-off depends on the agent above its own.
         agents = self._calls.trace.agents if self._calls and "agent" in shown else ()
         return not any(span in tree.ancestors(agent) for agent in agents)
 
     def _has_below(self, span: SpanFields, kind: str) -> bool:
-        """Return whether a span of this kind lies below, with none of another kind between."""
+        """Return whether a span of this kind lies below, with no other kind between."""
         waiting, seen = [span.span_id], {span.span_id}
         while waiting:
             for child in self._children.get(waiting.pop(), ()):
@@ -183,7 +184,7 @@ class GrowingTrace:
         return False
 
     def _add(self, span: SpanFields) -> bool:
-        """Make the turns of a span, and change those of others; returns whether that is sure."""
+        """Make the turns of a span and change those of others; returns whether that is certain."""
         if span.kind == "model":
             if self._last_model is not None and _place(span) <= self._last_model:
                 return False
@@ -221,7 +222,7 @@ class GrowingTrace:
                     self._put_tool(calls, turn)
 
     def _add_tool(self, calls: CallMatches, tool: SpanFields, one: _Trace) -> bool:
-        """Join the span of a tool, of which `one` is made, with a call that a model asked for."""
+        """Join a tool's span with a call that a model asked for; `one` is a trace of it alone."""
         candidates = calls.calls_for(tool)
         if candidates is None:
             return False
@@ -236,7 +237,7 @@ class GrowingTrace:
         return self._acts(tool)
 
     def _take_away(self, calls: CallMatches, index: int) -> None:
-        """Let a call that gets a span of its own be no turn by itself."""
+        """Remove the turn of a call that gets a span of its own."""
         if index in calls.kept_back:
             calls.kept_back.discard(index)
             return
@@ -246,7 +247,7 @@ class GrowingTrace:
         self.gone.add(key_of(row))
 
     def _add_model(self, calls: CallMatches, model: SpanFields, one: _Trace) -> bool:
-        """Add a response, the calls that it asks for, and the end of those before it."""
+        """Add a response and the calls that it asks for, and end the calls before it."""
         given = model.given or ()
         from_person = bool(given) and given[-1].role == "user" and _follows_answer(given)
         if not calls.trace.models or from_person or not calls.add(model, one):
@@ -257,7 +258,7 @@ class GrowingTrace:
         return self._acts(model)
 
     def _add_others(self, calls: CallMatches, one: _Trace) -> None:
-        """Add what a span tells beside a call or a response: that needs no other span."""
+        """Add the turns of a span that are no calls or responses; they need no other span."""
         for agent in one.agents:
             calls.trace.agents.append(agent)
             if row := calls.trace._handoff_row(agent, self._acting):
@@ -269,13 +270,13 @@ class GrowingTrace:
             self._put(row)
 
     def _acts(self, span: SpanFields) -> bool:
-        """Note that an agent acts; returns whether that makes no call of another a hand-off."""
+        """Note that an agent acts; returns whether no call becomes a hand-off by that."""
         agent = self._tree.agent(span)
         self._acting.add(agent)
         return agent not in self._callers
 
     def _put_call(self, calls: CallMatches, index: int) -> None:
-        """Make a turn of a call without a span, if none will come."""
+        """Make a turn of a call without a span, if no span will come."""
         if calls.trace._is_over(index):
             row = calls.trace._call_row(index)
             calls.kept_back.discard(index)

@@ -1,4 +1,4 @@
-"""Chat messages in every shape that frameworks write: who said what, which calls, which results."""
+"""Chat messages in every shape that frameworks write: roles, texts, calls and results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 from looptrace.bounded_dict import BoundedDict
 
-# As many messages as a long conversation has, but none that holds a picture.
+# As many messages as a long conversation has. Messages with a picture are too long to be cached.
 ITEMS_KEPT = 1024
 ITEM_BYTES_KEPT = 1 << 16
 
@@ -46,28 +46,28 @@ _RESULT_TYPES = {"tool_call_response", "tool-result", "tool_result", "function_c
 _REASONING = ("reasoning", "thinking")
 _RESULT_WRAPPERS = ("toolResult", "function_response", "functionResponse")
 _TYPES = _CALL_TYPES | _RESULT_TYPES
-# A part without a type of these and without a key of those is neither a call nor a result.
+# A part with none of these types and none of these keys is neither a call nor a result.
 _TELLING_KEYS = frozenset({*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args"})
 _CALL_ID_KEYS = ("id", "toolCallId", "toolUseId", "call_id", "tool_use_id", "tool_call_id")
 _ANSWERED_ID_KEYS = ("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id")
 _ARGUMENT_KEYS = ("arguments", "args", "input")
 _RESULT_KEYS = ("response", "result", "output", "content")
-# A message without these keys lies in no envelope.
+# A message without these keys has no envelope.
 _ENVELOPES = frozenset({"messages", "generations", "message", "args"})
-# A part of a message with one of these holds a picture, a sound or a file.
+# A part of a message with one of these keys holds a picture, a sound or a file.
 _MEDIA_KEYS = ("image_url", "image", "input_audio", "audio", "file", "source", "inline_data")
-_REDACTED = "__REDACTED__"  # What OpenInference writes, also instead of a large picture.
+_REDACTED = "__REDACTED__"  # OpenInference writes this, also instead of a large picture.
 
 
-# An item of a list of messages: whether it is a part of one, and the messages in it.
+# An item of a list of messages: whether it is a part of a message, and the messages in it.
 _Item: TypeAlias = tuple[bool, tuple[Message, ...]]
 
 
 def messages_of(value: object, role: str, conversation: str | None = None) -> Sequence[Message]:
     """Return the messages that a span's attribute holds, whatever their shape.
 
-    `role` is whose they are where they do not say. Where `conversation` names what they are the
-    history of, only those are read that come after the history that was read last.
+    `role` is the role of messages that name none. If `conversation` names the conversation of this
+    history, only the messages added since its last history are read.
     """
     if isinstance(value, FlatMessages):
         messages = _read_flat(value, role, conversation)
@@ -82,7 +82,7 @@ def messages_of(value: object, role: str, conversation: str | None = None) -> Se
 
 
 def _read_history(text: str, role: str, conversation: str | None) -> Sequence[Message] | None:
-    """Read a JSON array as `_read_items` does; of one that grew, what was added."""
+    """Read a JSON array as `_read_items` does; of an array that grew, only the addition is read."""
     if conversation is None or len(text) > HISTORY_CHARS_MAX:
         return _read_items(text, role)
     begin, known = _histories.pop((conversation, role), ("", ()))
@@ -98,7 +98,7 @@ def _read_history(text: str, role: str, conversation: str | None) -> Sequence[Me
 
 
 def _read_flat(flat: FlatMessages, role: str, conversation: str | None) -> Sequence[Message] | None:
-    """Read flat messages, and of those that have grown what was added; None for parts of one."""
+    """Read flat messages, or only what was added to them; None for parts of one message."""
     known, messages, chars = _flat_histories.pop((conversation, role), _NO_FLAT_HISTORY)
     if flat.items[: len(known)] != known:
         known, messages, chars = _NO_FLAT_HISTORY
@@ -106,7 +106,7 @@ def _read_flat(flat: FlatMessages, role: str, conversation: str | None) -> Seque
     if not messages and added and all(is_part for is_part, _ in added):
         return None
     messages = (*messages, *(message for _, read in added for message in read))
-    # Only texts are kept, because what is kept of 1 would hold for true.
+    # Only texts are cached, because 1 and true compare equal.
     chars += flat.chars(len(known))
     if conversation and messages and chars <= HISTORY_CHARS_MAX:
         _flat_histories[conversation, role] = flat.items, messages, chars
@@ -118,7 +118,7 @@ def _read_flat_item(item: FlatItem, role: str) -> _Item:
     return _read_value(built(item), role) if plain is None else (False, (plain,))
 
 
-# The last history of each conversation: its text without the bracket at the end, and its messages.
+# The last history of each conversation: its text without the closing bracket, and its messages.
 _histories: BoundedDict[tuple[str, str], tuple[str, Sequence[Message]]] = BoundedDict(
     HISTORIES_KEPT
 )
@@ -128,7 +128,7 @@ _NO_FLAT_HISTORY: _FlatHistory = ([], (), 0.0)
 
 
 def _read_items(text: str, role: str) -> list[Message] | None:
-    """Read a JSON array item by item; None where it is none, or is one message's parts."""
+    """Read a JSON array item by item; None if it is no array, or holds one message's parts."""
     try:
         return _joined(_read(bytes(item), role) for item in _decode_items(text))
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
@@ -136,7 +136,7 @@ def _read_items(text: str, role: str) -> list[Message] | None:
 
 
 def _joined(items: Iterable[_Item]) -> list[Message] | None:
-    """Return the messages of all items; None where all are parts of one message."""
+    """Return the messages of all items; None if all are parts of one message."""
     read = list(items)
     if read and all(is_part for is_part, _ in read):
         return None
@@ -156,12 +156,12 @@ def _read_value(value: object, role: str) -> _Item:
     return _is_part(value), tuple(_message(message, role) for message in _items(value))
 
 
-# Each request repeats the conversation so far, so that most messages were just read.
+# Each request repeats the conversation so far, so most messages have just been read.
 _read_kept = lru_cache(maxsize=ITEMS_KEPT)(_read_item)
 
 
 def _items(value: Any) -> list[Any]:
-    """Find the messages within the lists and envelopes that are put round them."""
+    """Find the messages inside the lists and envelopes around them."""
     if isinstance(value, dict) and value:
         if _ENVELOPES.isdisjoint(value):
             return [value]
@@ -204,7 +204,7 @@ def _message(item: Any, default_role: str) -> Message:
         says_failed = True if item.get("status") == "error" else failed
         results.append(ToolResult(str(item["tool_call_id"]), text, says_failed))
     else:
-        # OpenInference may write one text both as `content` and as the only part of `contents`.
+        # OpenInference may write a text both as `content` and as the only part of `contents`.
         said = item.get("contents") if content is None else content
         for part in (said, item.get("parts"), item.get("tool_calls")):
             if part is not None:
@@ -217,7 +217,7 @@ def _message(item: Any, default_role: str) -> Message:
 
 
 def _is_silent(item: dict[str, Any]) -> bool:
-    """Tell whether a message without a text shows that it has none."""
+    """Return whether a message without a text shows that it has none."""
     said = [item[key] for key in ("content", "contents", "parts") if item.get(key) is not None]
     parts = [part for value in said for part in (value if isinstance(value, list) else [value])]
     thinks = (isinstance(part, dict) and _type(part) in _REASONING for part in parts)
@@ -232,7 +232,7 @@ def _role_of(calls: list[ToolCall], results: list[ToolResult]) -> str:
 def _sort_part(
     part: Any, texts: list[str], calls: list[ToolCall], results: list[ToolResult]
 ) -> None:
-    """Put a part of a message where it belongs: with the texts, the calls or the results."""
+    """Add a part of a message to the texts, the calls or the results."""
     if isinstance(part, str):
         texts.append(part)
     elif isinstance(part, list):
@@ -251,7 +251,7 @@ def _sort_part(
 
 
 def _text(part: object) -> object:
-    """Return the text of a part; for a picture and the like a short one that only it has."""
+    """Return the text of a part; a picture, a sound or a file gets a short text of its own."""
     if not isinstance(part, dict):
         return part
     text = part.get("text", part.get("content"))

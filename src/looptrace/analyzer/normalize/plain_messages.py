@@ -1,7 +1,7 @@
-"""Messages in the forms that most spans have: GenAI's parts, and chats with tool calls.
+"""Messages in the most common forms: GenAI's parts, and chats with tool calls.
 
-JSON is decoded by a schema, and flat keys are read by their places. What does not fit is left to
-`messages`, which reads every form. A test holds both ways equal.
+JSON is decoded by a schema, and flat keys are read by their places. Other forms are left to
+`messages`, which reads every form. A test checks that both ways agree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from looptrace.analyzer.normalize.flat_messages import FlatItem
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.text.payloads import arguments_of, is_redacted, result_of
 
-# Sets of keys of messages whose form is kept; a framework has some ten.
+# Key sets of messages whose form is cached. A framework has about ten.
 FORMS_KEPT = 1024
 
 
@@ -52,7 +52,7 @@ _Part: TypeAlias = _Text | _Call | _Result
 
 
 class _Plain(Struct, forbid_unknown_fields=True):
-    """A message that says whose it is; other keys than these may say more of it."""
+    """A message that names its role; a message with other keys is not of this form."""
 
     role: str
     parts: list[_Part] | UnsetType = UNSET
@@ -68,7 +68,7 @@ _decode = msgspec.json.Decoder(_Plain).decode
 
 
 def read_plain(item: bytes, roles: Mapping[str, str]) -> Message | None:
-    """Return the message in JSON, its role by these names of roles; None where it is of no form.
+    """Return the message in JSON, with its role renamed by `roles`; None if no form fits.
 
     Raises: msgspec.DecodeError: if it is no JSON.
     """
@@ -95,7 +95,7 @@ def read_plain(item: bytes, roles: Mapping[str, str]) -> Message | None:
 
 
 class _FlatForm(NamedTuple):
-    """Where the values of a message in flat keys stand; of a call its id, name and arguments."""
+    """The places of a message's values in flat keys; a call has id, name and arguments."""
 
     role: int
     content: int | None
@@ -109,7 +109,7 @@ _FLAT_CALL = re.compile(
 
 
 def read_plain_flat(item: FlatItem, roles: Mapping[str, str]) -> Message | None:
-    """Return the message in flat keys; None where it is of no form."""
+    """Return the message in flat keys; None if no form fits."""
     ends, values = zip(*item, strict=True)
     if not {str}.issuperset(map(type, values)) or (form := _flat_form(ends)) is None:
         return None
@@ -166,9 +166,9 @@ def _result(call_id: str, content: object) -> Message:
 def _message(
     role: str, texts: list[str], calls: list[ToolCall], results: list[ToolResult]
 ) -> Message | None:
-    """Return a message; None where more is to be asked than these forms tell.
+    """Return a message; None if these forms do not say enough.
 
-    That is whose it is, what a call without a name is, and whether it shows that it says nothing.
+    That is a message without a role, a call without a name, or a message that may be silent.
     """
     if not role or not all(call.name for call in calls):
         return None

@@ -1,7 +1,7 @@
-"""What the traces of a session show of one another: where it began, and the results of calls.
+"""What the traces of a session show about each other: where it began, and the results of calls.
 
-Frameworks that make a trace of each model call tell the result of a call only in the history that
-a later trace repeats.
+Some frameworks make a trace of each model call. They show the result of a call only in the history
+that a later trace repeats.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.bounded_dict import BoundedDict
 
-# The key of the name of a turn's session, beside the columns of the turn table.
+# A row's key for the name of its session. The turn table has no such column.
 SESSION_NAME = "session_name"
-# Sessions and traces of which is known how they belong together.
+# Sessions and traces that are remembered together with how they belong together.
 SESSIONS_MAX = 100_000
-# Characters of the results that are known of all sessions; a call is answered within a few turns.
+# Characters of results that are remembered for all sessions. A call is answered in a few turns.
 RESULTS_CHARS_MAX = 16 << 20
 # Traces of a session that wait for results.
 TRACES_WAITING_MAX = 100
-# Before every trace.
+# It comes before every trace.
 _NO_TRACE = (-inf, "")
-# What a result takes beside its text.
+# The size of a result besides its text.
 _CHARS_PER_RESULT = 1_000
 
 
 @dataclass(slots=True)
 class SessionHistory:
-    """What is known of the sessions of many traces; without bounds it is as large as they are."""
+    """What is known about the sessions of many traces; without bounds it grows with them."""
 
     # The start and the id of the first trace of each session.
     began: dict[str, tuple[float, str]] = field(default_factory=dict)
     of_trace: dict[str, str] = field(default_factory=dict)  # the session of each trace
     results_chars_max: float = inf
     results: OrderedDict[tuple[str, ToolCall], ToolResult] = field(default_factory=OrderedDict)
-    told: set[str] = field(default_factory=set)  # sessions of the results that are new
-    results_chars: int = 0  # of those that are known
-    displaced: set[str] = field(default_factory=set)  # traces that turned out not to be the first
+    told: set[str] = field(default_factory=set)  # sessions that have new results
+    results_chars: int = 0  # characters of the known results
+    displaced: set[str] = field(default_factory=set)  # traces that are no longer first
 
     @classmethod
     def bounded(cls) -> SessionHistory:
-        """Return a history that forgets the oldest."""
+        """Return a history that forgets its oldest entries."""
         return cls(BoundedDict(SESSIONS_MAX), BoundedDict(SESSIONS_MAX), RESULTS_CHARS_MAX)
 
     def learn_results(self, results: Iterable[GivenResult], tree: SpanTree) -> None:
-        """Learn results that models were given, where the call is shown too."""
+        """Learn the results that models were given, if the call is shown too."""
         for span, result, call in results:
             if call and (key := (tree.session(span).name, call)) not in self.results:
                 self.results[key] = result
@@ -76,14 +76,14 @@ class SessionHistory:
         return self.began.get(self.of_trace.get(trace_id, ""), _NO_TRACE)[1] == trace_id
 
     def forget_trace(self, trace_id: str) -> None:
-        """Let a trace go; what its history showed of the time before it stays known."""
+        """Forget a trace; what its history showed about earlier turns stays known."""
         session = self.of_trace.get(trace_id)
         if session in self.began:
             self.began[session] = _NO_TRACE
 
 
 class WaitingTraces:
-    """The traces of each session with calls whose results a later trace of it may show."""
+    """The traces of each session that have calls without a result; a later trace may show it."""
 
     def __init__(self) -> None:
         self._of: BoundedDict[str, BoundedDict[str, None]] = BoundedDict(SESSIONS_MAX)
@@ -94,7 +94,7 @@ class WaitingTraces:
             self._of.setdefault(session, BoundedDict(TRACES_WAITING_MAX))[trace_id] = None
 
     def leave(self, trace_id: str, sessions: Iterable[str]) -> None:
-        """Let a trace wait no more."""
+        """Let a trace no longer wait in these sessions."""
         for session in sessions:
             if waiting := self._of.get(session):
                 waiting.pop(trace_id, None)
@@ -102,7 +102,7 @@ class WaitingTraces:
                     del self._of[session]
 
     def of(self, sessions: Iterable[str]) -> list[str]:
-        """Return the traces that wait in sessions."""
+        """Return the traces that wait in these sessions."""
         return [name for session in sorted(sessions) for name in self._of.get(session, ())]
 
 
@@ -112,16 +112,16 @@ def _chars(result: ToolResult) -> int:
 
 @dataclass(slots=True)
 class _Conversation:
-    """The history that the last request of a trace and session carried."""
+    """The history in the last request of a trace and session."""
 
     messages: tuple[Message, ...] = ()
     asked: dict[str | None, ToolCall] = field(default_factory=dict)  # by id
     answered: set[str] = field(default_factory=set)  # ids of calls
 
     def results_added(self, given: tuple[Message, ...]) -> list[tuple[ToolResult, ToolCall | None]]:
-        """Return the results in a history, with their calls where these are shown.
+        """Return the results in a history, with their calls if these are shown.
 
-        Where it goes on from the last history, only those after it.
+        If the history continues the last one, only the results after the last one are returned.
         """
         new = given[len(self.messages) :]
         asked = _asked(new)
@@ -144,24 +144,24 @@ def _asked(messages: tuple[Message, ...]) -> dict[str | None, ToolCall]:
     return {c.call_id: c for m in messages for c in m.calls if c.arguments is not None}
 
 
-# By trace and session.
+# The conversations by trace and session.
 Conversations = defaultdict[tuple[str, str], _Conversation]
-# A model's span, a result that it was given, and the call where that is shown.
+# A model's span, a result that it was given, and the call if that is shown.
 GivenResult = tuple[SpanFields, ToolResult, ToolCall | None]
 
 
 def no_conversations() -> Conversations:
-    """Return what is known of conversations before their first request."""
+    """Return the conversations before their first request."""
     return defaultdict(_Conversation)
 
 
 def given_results(
     spans: Iterable[SpanFields], tree: SpanTree, before: Conversations | None = None
 ) -> Iterator[GivenResult]:
-    """Yield each result that a model was given, with its span, and its call where that is shown.
+    """Yield each result that a model was given, with its span, and its call if that is shown.
 
-    What the history of an earlier span in its trace and session showed may be left out. Where the
-    conversations `before` these spans are known, they go on from there.
+    A result may be left out if the history of an earlier span in its trace and session showed it.
+    If the conversations `before` these spans are known, they continue from there.
     """
     conversations = no_conversations() if before is None else before
     models = [span for span in spans if span.kind == "model" and span.given]

@@ -1,4 +1,4 @@
-"""Spans' rows read once: what each span is, and the canonical fields that turns are made of."""
+"""Span rows to canonical fields, read once: what each span is, and what its turns are made of."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
 STATUS_OK, STATUS_ERROR = 1, 2
-# A response cannot have used more; such a number is a fault of what wrote it.
+# A response cannot have used more. A larger number is a fault of its writer.
 TOKENS_MAX = 10**9
-# Nor can a task have as many tests, files or lines.
+# A task cannot have more tests, files or lines.
 COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
 TIME_NS_MAX = 2**63 - 1
 
-# More have no gain: what is decoded of them takes memory.
+# A larger number brings no gain, and decoded spans take memory.
 SPANS_READ_TOGETHER = 512
 
 _MARKERS = ("files_created", "dependencies_added", "code_written")
 _PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
 
-# smolagents reports the end of a run as a call of this tool.
+# smolagents reports the end of a run as a call to this tool.
 _NOT_A_CALL = frozenset({"final_answer"})
-# Here the span of an agent has the agent's name, elsewhere often the framework's.
+# An agent's span has the agent's name in these dialects. In others it often has the framework's.
 _NAMED_BY_SPAN = {"openinference", "traceloop", "langfuse"}
 _NAME_EXTRAS = re.compile(r"^(execute_tool|invoke_agent) |(\.tool|\.agent|\.run|\._execute_core)$")
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
-# How messages in JSON begin.
+# Messages in JSON begin like this.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
 
 _Kinds: TypeAlias = Sequence[SpanKind | None]  # of each span
@@ -62,7 +62,7 @@ _NO_ERROR: _Error = (None, None, None)
 
 
 class _Row(NamedTuple):
-    """A row of the span table, as `SPAN_SCHEMA` has it."""
+    """A row of the span table (`SPAN_SCHEMA`)."""
 
     trace_id: str
     span_id: str
@@ -80,7 +80,7 @@ class _Row(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A span while it is read: its place in the table, its row, its attributes and events."""
+    """A span that is being read: its place in the table, its row, attributes and events."""
 
     place: int
     row: _Row
@@ -89,7 +89,7 @@ class _Span(NamedTuple):
 
 
 def span_fields_of(spans: pl.DataFrame) -> list[SpanFields]:
-    """Read each span of the table, in its order.
+    """Read each span of the table, in the table's order.
 
     Spans with the same attributes are read together, field by field.
     """
@@ -113,7 +113,7 @@ def _read_together(
         events = msgspec.json.decode(row.events) if row.events != NO_ITEMS else []
         attributes = with_events(given, events)
         members = alike.get(tuple(attributes))
-        if members is None:  # Those with messages in flat keys are alike without these.
+        if members is None:  # Spans are grouped without their flat keys of messages.
             attributes = with_flat_messages(attributes)
             members = alike.setdefault(tuple(attributes), [])
         members.append(_Span(place, row, attributes, events))
@@ -136,7 +136,7 @@ def _read(spans: list[_Span]) -> Iterator[tuple[int, SpanFields]]:
 
 
 def _read_carefully(span: _Span, kind: SpanKind | None, dialect: str) -> SpanFields:
-    """Read a span alone; content that is nested too deep is not read, the span still counts."""
+    """Read a span alone; content that is nested too deep is not read, but the span still counts."""
     try:
         (fields,) = _fields([span], kind, dialect)
     except RecursionError:
@@ -146,7 +146,7 @@ def _read_carefully(span: _Span, kind: SpanKind | None, dialect: str) -> SpanFie
 
 
 def _holds_more(value: object) -> bool:
-    """Tell values that other values lie in, as such or as JSON."""
+    """Return whether a value contains other values, as such or as JSON."""
     is_more = isinstance(value, dict | list | FlatMessages)
     return is_more or str(value).lstrip().startswith(("{", "["))
 
@@ -236,7 +236,7 @@ def _tool_fields(columns: FieldColumns, kinds: _Kinds) -> tuple[_Texts, _Texts, 
 
 
 def _told_results(results: _Texts, failed: _Flags, dialect: str) -> _Texts:
-    """Leave out what LangSmith writes of a failed call, and where outputs are hidden."""
+    """Leave out the empty result that LangSmith writes if a call failed or outputs are hidden."""
     if "{}" not in results:
         return results
     is_hidden = dialect == "langsmith"
@@ -245,7 +245,7 @@ def _told_results(results: _Texts, failed: _Flags, dialect: str) -> _Texts:
 
 
 def _blockers(value: object) -> str | None:
-    """Return what blocked an attempt, in an order that says nothing; None where it does not say."""
+    """Return what blocked an attempt, in canonical order; None if the span does not say."""
     if value is None or (value := parsed(value)) is None:
         return None
     names = value if isinstance(value, list) else [value]
@@ -278,7 +278,7 @@ def _messages(
         return None
     found = tuple(messages_of(value, role, conversation))
     if isinstance(value, str) and found and found[0].text == value.strip():
-        # No JSON but text, which may be what a limit on the length of attributes left of it.
+        # The value is text, not JSON. It may be JSON that a limit on attribute lengths cut off.
         return (Message("", None, (), ()),) if _CUT_OFF.match(value) else found
     return found or None
 
@@ -286,7 +286,7 @@ def _messages(
 def _failed(
     status: int, level: str | None, says_failed: bool | None, result: str | None
 ) -> bool | None:
-    """Tell failure by the span's status, then by the result; a later step reads its text."""
+    """Return failure by the span's status, else by the result; a later step reads its text."""
     if status == STATUS_ERROR or (level and level.lower() in ("error", "failure")):
         return True
     if says_failed is not None:
@@ -297,7 +297,7 @@ def _failed(
 def _errors(
     spans: Sequence[_Span], columns: FieldColumns, failed: _Flags, results: _Texts
 ) -> Sequence[_Error]:
-    """Return type, message and stack trace of the failure of each span that failed."""
+    """Return type, message and stack trace of each span's failure."""
     if True not in failed:
         return [_NO_ERROR] * len(spans)
     told, types = columns.values("error"), columns.values("error_type")
@@ -308,7 +308,7 @@ def _errors(
 
 
 def _error(span: _Span, told: object, told_type: object, result: str | None) -> _Error:
-    """Return type, message and stack trace of a failure: the first source that says something."""
+    """Return type, message and stack trace of a failure, from the first source that has any."""
     events = span.events
     raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
     sources = [raised.get(semconv.EXCEPTION_MESSAGE), span.row.status_message, told, result]
@@ -324,7 +324,7 @@ def _error(span: _Span, told: object, told_type: object, result: str | None) -> 
 
 
 def _figures(columns: FieldColumns) -> Sequence[ProgressFigures]:
-    """Read recorded progress; what is no number, or none that can be, is unknown."""
+    """Read recorded progress; a value that is no number, or an impossible one, is unknown."""
     own = {
         name.removeprefix(semconv.METRIC_PREFIX): values
         for name, values in columns.others.items()
@@ -351,7 +351,7 @@ def _sum_known(*numbers: float | None) -> int | None:
 
 
 def _metrics(own: Mapping[str, Sequence[Any]], place: int) -> str | None:
-    """Write the figures of the author's own for one span; what is no number is none."""
+    """Return the author's own figures of one span as JSON; only numbers are kept."""
     metrics = {
         name: float(value)
         for name, values in own.items()
@@ -365,7 +365,7 @@ def _numbers(columns: FieldColumns, name: str, greatest: float) -> Sequence[floa
 
 
 def _number(value: object, greatest: float) -> float | None:
-    """Read a number between 0 and `greatest`; true counts as one, a list by its length."""
+    """Read a number between 0 and `greatest`; true counts as one, a list as its length."""
     value = parsed(value)
     if isinstance(value, list):
         value = len(value)
@@ -373,7 +373,7 @@ def _number(value: object, greatest: float) -> float | None:
 
 
 def _time_ns(value: object) -> int | None:
-    """Read a point in time; what a span cannot say is unknown."""
+    """Read a point in time; a value that no span can have is unknown."""
     return value if isinstance(value, int) and 0 <= value <= TIME_NS_MAX else None
 
 
@@ -394,7 +394,7 @@ def _said(event: dict[str, Any], name: str) -> str | None:
 
 def _count(value: Any, kind: SpanKind | None) -> int | None:
     if value is None or kind != "model":
-        return None  # Agents' spans repeat the sum of their models'.
+        return None  # Agents' spans repeat the sum of their models' tokens.
     value = parsed(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and 0 <= value <= TOKENS_MAX else None

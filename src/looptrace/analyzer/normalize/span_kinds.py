@@ -1,7 +1,7 @@
-"""What a span is, in whatever dialect it says so: a tool, a model, an agent.
+"""What a span is, in any dialect: a tool, a model or an agent.
 
-One dialect is chosen per span, the first of `DIALECTS` whose marker names a kind. Nothing else is
-imported here, because an agent's process asks it too.
+One dialect is chosen per span: the first of `DIALECTS` whose marker names a kind. This module
+imports nothing else, because an agent's process uses it too.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ DIALECTS = (
 
 
 def kind_of(attributes: Mapping[str, Any]) -> tuple[SpanKind | None, str]:
-    """Return what a span is and the dialect that says so; (None, "") where none does."""
+    """Return what a span is, and the dialect that says so; (None, "") if none does."""
     for dialect in DIALECTS:
         if dialect.marker in attributes:
             kind = dialect.kinds.get(str(attributes[dialect.marker]))

@@ -1,7 +1,7 @@
 """What ties a span's trace to others: its session, its tasks, and the traces it links to.
 
-It is read once, when a span is stored, and kept in columns of its own. Of the attributes only those
-are decoded that say so; the others are skipped in the text.
+The ties are read once, when a span is stored, and kept in columns of their own. Only the attributes
+that name them are decoded; the others are skipped in the text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Names: TypeAlias = tuple[str | None, str | None, str | None]  # session, task, 
 
 
 def with_ties(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`) with those of `SPAN_TIES_SCHEMA`."""
+    """Return spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`) with columns of `SPAN_TIES_SCHEMA`."""
     has_lists = spans["attributes"].dtype == ATTRIBUTES
     named = _named_in_lists(spans) if has_lists else _named_in_texts(spans)
     ties = [(*names, links) for names, links in zip(named, _links_of(spans), strict=True)]
@@ -62,13 +62,13 @@ def _named_in_texts(spans: pl.DataFrame) -> Iterator[_Names]:
     for row, (text, events) in enumerate(zip(spans["attributes"], spans["events"], strict=True)):
         try:
             yield _named(cast("dict[str, Any]", _decoder.decode(text)), events)
-        except RecursionError:  # Nested too deep for that; the whole span is read with care.
+        except RecursionError:  # It is nested too deep; the whole span is read with care.
             (span,) = span_fields_of(spans[row])
             yield span.session, span.task, span.task_parent
 
 
 def _named_in_lists(spans: pl.DataFrame) -> list[_Names]:
-    """Read what names a task once for all spans that say the same of it."""
+    """Read the names once for all spans with the same attributes for them."""
     parts = pl.concat_str(
         "key", pl.col("text").fill_null(""), pl.col("json").fill_null(""), separator="\0"
     )

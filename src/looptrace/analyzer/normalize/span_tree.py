@@ -1,4 +1,4 @@
-"""Who belongs to whom: parents of spans, sessions of traces, tasks."""
+"""What belongs together: spans and their parents, traces and their sessions, tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.session_names import Session
 
-# Deeper parents are not asked; no framework seen nests more than some twenty spans.
+# Parents beyond this are ignored. No framework seen nests more than about twenty spans.
 ANCESTORS_MAX = 100
 INHERITED = ("session", "task", "task_kind", "agent", "phase", "iteration")
 
@@ -24,10 +24,10 @@ class SpanTree:
 
     by_id: dict[tuple[str, str], SpanFields]
     sessions: dict[str, Session]
-    joined: Mapping[str, str]  # names of sessions that several services share, by their other names
+    joined: Mapping[str, str]  # the one name of a session that several services share, by others
     naming: Sessions
     parents: Mapping[str, str]  # of declared tasks
-    said: frozenset[str]  # the fields that any span has, of those that spans inherit
+    said: frozenset[str]  # the inherited fields that any span has
 
     def ancestors(self, span: SpanFields) -> Iterator[SpanFields]:
         """Walk from a span's parent upwards; a circle of parents ends the walk."""
@@ -64,7 +64,7 @@ class SpanTree:
         return self._nearest(span, "task_kind")
 
     def root_of(self, declared: str | None, span: SpanFields) -> str:
-        """Return the task whose counters a declared task shares, the session where there is none.
+        """Return the task whose counters a declared task shares; without a task, the session.
 
         A circle of tasks ends at its smallest name.
         """
@@ -78,13 +78,13 @@ class SpanTree:
         return passed[-1]
 
     def agent(self, span: SpanFields) -> str:
-        """Return the agent that the span or its nearest ancestor names, "" where none does."""
+        """Return the agent that the span or its nearest ancestor names, "" if none does."""
         return self._nearest(span, "agent") or ""
 
     def phase(self, span: SpanFields) -> tuple[str | None, int | None]:
-        """Return the phase that the span or its nearest ancestor declares, and since when it lasts.
+        """Return the phase that the span or its nearest ancestor declares, and its start.
 
-        When it began is not known of a call or a response that declares its own.
+        The start is not known if a call or a response declares its own phase.
         """
         declares = self._nearest_with(span, "phase")
         if declares is None:
@@ -97,12 +97,12 @@ class SpanTree:
         return self._nearest(span, "iteration")
 
     def _nearest(self, span: SpanFields, name: str) -> str | None:
-        """Return a field of the span, else of the nearest ancestor that has it."""
+        """Return a field of the span, else of its nearest ancestor that has it."""
         found = self._nearest_with(span, name)
         return None if found is None else str(getattr(found, name))
 
     def _nearest_with(self, span: SpanFields, name: str) -> SpanFields | None:
-        """Return the span, else its nearest ancestor, that has a field."""
+        """Return the span if it has a field, else its nearest ancestor that has it."""
         if name not in self.said:
             return None
         if getattr(span, name):
@@ -120,8 +120,8 @@ def span_tree_of(
 ) -> tuple[SpanTree, list[Skipped]]:
     """Relate the spans, and report circles of parents.
 
-    `known` has learned from these spans and from others, where there are more than these. `naming`
-    says which sessions are the same.
+    If there are more spans than these, `known` has learned from all of them. `naming` says which
+    sessions are the same.
     """
     by_id = {(span.trace_id, span.span_id): span for span in spans}
     said = frozenset(name for name in INHERITED if any(getattr(s, name) for s in spans))
@@ -144,7 +144,7 @@ def _parents(spans: list[SpanFields]) -> dict[str, str]:
 
 
 def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return for every name in the pairs the smallest name that it is connected with."""
+    """Return the smallest connected name for every name in the pairs."""
     leader: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -166,7 +166,7 @@ def _sessions(
 ) -> tuple[dict[str, Session], dict[str, str]]:
     """Return the session of each trace: its first one, else that of the traces it links to.
 
-    Also returned are the names of sessions that several services name in traces of one group.
+    The second result joins the names of sessions that several services name in one group of traces.
     """
     traces = {span.trace_id for span in spans}
     links = [(s.trace_id, other) for s in spans for other in s.links if other in traces]
@@ -208,7 +208,7 @@ def joined_names(spans: pl.DataFrame, naming: Sessions) -> dict[str, str]:
 
 
 def _joined(named: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Join the names that one session has in a group: of each the first by the alphabet holds."""
+    """Join the names that one session has in a group; the first by the alphabet is kept."""
     first: dict[tuple[str, str], str] = {}
     pairs = {(first.setdefault((group, each), name), name) for group, each, name in named}
     return groups(pair for pair in pairs if pair[0] != pair[1])
@@ -217,7 +217,7 @@ def _joined(named: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 def _circles(tree: SpanTree) -> list[Skipped]:
     """Report each trace in which a span is its own ancestor, once."""
     found: dict[str, str] = {}
-    depths: dict[tuple[str, str], int] = {}  # of spans whose ancestors end at a root
+    depths: dict[tuple[str, str], int] = {}  # depths of spans whose ancestors end at a root
     for (trace_id, span_id), span in tree.by_id.items():
         if trace_id in found or span.parent_span_id is None:
             continue

@@ -1,10 +1,10 @@
-"""Spans as they arrive in, turns out that are new, of which more is known, or that are no more.
+"""Spans in as they arrive; turns out that are new, changed or gone.
 
-A span tells of a turn only together with the others of its trace, so that those are held while the
-trace is at work, as they were read. Of a trace that got a span only the turns are made that the
-span can change. Where that is not sure all of them are made anew, and so are those of other traces
-where it tells of them: a result, a session, the parent of a task. What they are compared by is made
-only for those with news.
+A span makes turns only together with the other spans of its trace. The buffer holds these, as they
+were read, while the trace is at work. A new span makes only the turns that it can change. If it is
+not certain which these are, all turns of the trace are made again. The turns of another trace are
+made again if the span changes them: by a result, a session, or the parent of a task. Fingerprints
+are made only for turns with news.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.text.session_names import Session
 
-# Spans of a trace that are held; of a longer one the oldest go, whose turns are known by then. So
-# many go at once, because what is left must be gone through anew.
+# Spans of a trace that are held. A longer trace loses its oldest spans; their turns are known by
+# then. `SPANS_CUT` spans go at once, because the rest must be gone through again.
 SPANS_PER_TRACE_MAX = 2_000
 SPANS_CUT = SPANS_PER_TRACE_MAX // 4
-# Characters of spans that are held of all traces; beyond, the traces go that were touched longest
-# ago. An agent's trace has some 50,000.
+# Characters of spans that are held for all traces. Beyond this, the traces touched longest ago go.
+# An agent's trace has about 50,000.
 CHARS_MAX = 64 << 20
-# What a span takes beside its texts.
+# The size of a span besides its texts.
 _CHARS_PER_SPAN = 1_000
 
 
 class Move(NamedTuple):
-    """Turns of a trace that turn out to be of another task than was known."""
+    """Turns of a trace that turn out to belong to another task."""
 
     trace_id: str
     before: str
     after: str
     keys: frozenset[TurnKey]
     first_ns: int  # the first of their ends
-    is_whole: bool  # whether these are all the turns that the trace ever had in the first task
+    is_whole: bool  # whether these are all turns that the trace ever had in the task `before`
 
 
 class TurnNews(NamedTuple):
-    """What spans brought: turns with news, and those that a task has no longer."""
+    """What spans brought: turns with news, and turns that a task no longer has."""
 
     turns: Sequence[Turn]  # neither ordered nor numbered
-    gone: Sequence[tuple[str, TurnKey]]  # with their task
-    moves: Sequence[Move]  # whose turns are among those with news and those that are gone
+    gone: Sequence[tuple[str, TurnKey]]  # each with its task
+    moves: Sequence[Move]  # their turns are in `turns` and in `gone`
 
 
-# Says of each move whether it may be made; else its turns stay where they are.
+# Decides for each move whether it may be made. If not, its turns stay where they are.
 Consent = Callable[[Sequence[Move]], Sequence[bool]]
 
 
 def always(moves: Sequence[Move]) -> list[bool]:
-    """Let every move be made."""
+    """Allow every move."""
     return [True] * len(moves)
 
 
 class _Turn(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a turn: its task, a hash of all else, and whether it stays in that task."""
+    """A known turn: its task, a hash of all else, and whether it stays in that task."""
 
     task: str
     content: int
@@ -82,19 +82,19 @@ class _Turn(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Span(msgspec.Struct, frozen=True, gc=False):
-    """A span as it was read, and the characters that it was read from."""
+    """A span as it was read, and the number of characters that it is held for."""
 
     fields: SpanFields
     chars: int
 
     @property
     def place(self) -> tuple[int, int]:
-        """The greater one of two copies is kept (`distinct_spans`)."""
+        """The order of copies: the greater of two is kept (`distinct_spans`)."""
         return self.fields.end_ns, self.chars
 
 
 class _News(NamedTuple):
-    """A turn of which there is news, before it is compared with anything."""
+    """A turn with news, before it is compared with other turns."""
 
     row: TurnRow
     key: TurnKey
@@ -103,25 +103,25 @@ class _News(NamedTuple):
 
 @dataclass(slots=True)
 class _Trace:
-    """The spans of one trace so far, and the turns that are known of them."""
+    """The spans of one trace so far, and its known turns."""
 
     spans: dict[str, _Span] = field(default_factory=dict)  # by id
-    above: dict[str, SpanFields] = field(default_factory=dict)  # those still open, by id
+    above: dict[str, SpanFields] = field(default_factory=dict)  # open spans, by id
     known: dict[TurnKey, _Turn] = field(default_factory=dict)
     session: Session | None = None  # as its turns know it
-    sessions: set[str] = field(default_factory=set)  # the names of those that its turns are of
-    replays: bool = False  # whether they have what the first response was given
+    sessions: set[str] = field(default_factory=set)  # the names of its turns' sessions
+    replays: bool = False  # whether its turns have what the first response was given
     chars: int = 0
-    is_cut: bool = False  # whether spans of it had to go
+    is_cut: bool = False  # whether it has lost spans
     unanswered: set[str] = field(default_factory=set)  # ids of calls without a result
     arrived: dict[str, SpanFields] = field(default_factory=dict)  # not yet in its turns, by id
-    opened: dict[str, SpanFields] = field(default_factory=dict)  # those of `above` as well
-    growing: GrowingTrace | None = None  # while a span need not change all turns
+    opened: dict[str, SpanFields] = field(default_factory=dict)  # open spans not yet in `above`
+    growing: GrowingTrace | None = None  # set while new spans change only some turns
     is_tangled: bool = False  # whether each span may change any turn
-    has_changed: bool = False  # whether more than spans that arrived tells on its turns
+    has_changed: bool = False  # whether more than new spans changes its turns
 
     def hold(self, span: _Span) -> None:
-        """Take a span; of one that comes again the copy is kept that batch would keep."""
+        """Take a span; if it comes again, the copy stays that batch would keep."""
         span_id = span.fields.span_id
         self.above.pop(span_id, None)
         if known := self.spans.get(span_id):
@@ -137,7 +137,7 @@ class _Trace:
             for each in oldest:
                 self._drop(each)
             self.is_cut = True
-            # Their turns stay as they are.
+            # The turns of these spans stay as they are.
             self.known = {key: turn for key, turn in self.known.items() if key[1] not in oldest}
 
     def _drop(self, span_id: str) -> None:
@@ -145,10 +145,10 @@ class _Trace:
         self.has_changed = True
 
     def grow(self, groups: TraceGroups, sessions: SessionHistory) -> GrowingTrace | None:
-        """Add the spans that arrived to the turns; returns None if all are to be made anew."""
+        """Add the new spans to the turns; returns None if all turns must be made again."""
         grown, arrived = self.growing, self.arrived
         self.growing = None
-        is_enough = 2 * len(arrived) > len(self.spans)  # to make all turns anew
+        is_enough = 2 * len(arrived) > len(self.spans)  # to make all turns again
         if not arrived or is_enough or self.has_changed or self.is_tangled:
             return None
         if self.session != groups.session(next(iter(arrived.values())).trace_id):
@@ -169,14 +169,14 @@ class _Trace:
         return self.growing
 
     def news(self, rows: Iterable[TurnRow]) -> tuple[list[_News], list[tuple[str, TurnKey]]]:
-        """Learn the turns as they are now; returns those with news, and those that are no more."""
+        """Learn the turns as they are now; returns the turns with news, and those that are gone."""
         before, self.known = self.known, {}
         news = self._learn(rows, before)
         gone = [(turn.task, key) for key, turn in before.items() if key not in self.known]
         return news, gone
 
     def news_of(self, grown: GrowingTrace) -> tuple[list[_News], list[tuple[str, TurnKey]]]:
-        """Learn the turns that spans have changed; returns as `news` does."""
+        """Learn the turns that spans have changed; returns the same as `news`."""
         gone = [(self.known.pop(key).task, key) for key in grown.gone if key in self.known]
         return self._learn(grown.rows.values(), self.known), gone
 
@@ -211,7 +211,7 @@ class _Trace:
             )
 
     def stay(self, news: Iterable[_News], move: Move) -> None:
-        """Let the turns of a move stay in the task that they have been in."""
+        """Keep the turns of a move in the task that they have been in."""
         for row, key, _ in news:
             if key in move.keys:
                 row["task"] = move.before
@@ -219,12 +219,12 @@ class _Trace:
 
 
 def _content(row: TurnRow) -> int:
-    """Hash what a turn says, but for its task."""
+    """Return a hash of a turn without its task."""
     return hash(tuple(item for item in row.items() if item[0] != "task"))
 
 
 class TraceBuffer:
-    """The traces at work, and what is known of their turns."""
+    """The traces at work and their known turns."""
 
     def __init__(
         self,
@@ -233,8 +233,8 @@ class TraceBuffer:
         may_move: Consent = always,
     ) -> None:
         """Compare turns by `sameness`; `may_move` says which of them may change their task."""
-        self.dropped = 0  # traces that had to go to make room for others
-        # How often the turns of a trace were continued, and how often all were made anew.
+        self.dropped = 0  # traces that went to make room for others
+        # How often the turns of a trace were continued, and how often all were made again.
         self.continued = self.remade = 0
         self._fingerprints = LiveFingerprints(sameness)
         self._chars_max = chars_max
@@ -250,9 +250,9 @@ class TraceBuffer:
         return len(self._traces)
 
     def take(self, spans: pl.DataFrame, above: pl.DataFrame | None = None) -> TurnNews:
-        """Take spans (`SPAN_SCHEMA`) that ended; returns what they tell of turns.
+        """Take spans (`SPAN_SCHEMA`) that ended; returns the news of turns.
 
-        Those `above` are still open, and only tell what the others inherit.
+        The spans `above` are still open. They only give what the others inherit.
         """
         taken = list(map(_Span, span_fields_of(spans), _chars(spans)))
         for span in taken:
@@ -274,7 +274,7 @@ class TraceBuffer:
         return news
 
     def rest(self) -> TurnNews:
-        """Return the turns that waited for spans which do not come any more."""
+        """Return the turns that waited for spans that will no longer come."""
         return self._news(list(self._traces), ended=True)
 
     def _hold(self, span: _Span) -> None:
@@ -286,7 +286,7 @@ class TraceBuffer:
         self._chars += trace.chars
 
     def _news(self, names: Sequence[str], *, ended: bool = False) -> TurnNews:
-        """Return what is new of the turns of traces, and of others that learn from them."""
+        """Return the news of these traces' turns, and of other traces that learn from them."""
         news: dict[str, list[_News]] = {}
         gone: list[tuple[str, TurnKey]] = []
         waiting = list(names)
@@ -303,7 +303,7 @@ class TraceBuffer:
             # A trace that grew knows the results that it showed itself.
             told = waiting if len(waiting) == 1 else anew
             answered = [name for name in self._waiting.of(self._sessions.told) if name not in told]
-            # Those that are no longer the first of their session have nothing to show of the past.
+            # Traces that are no longer the first of their session show nothing of the past.
             again = sorted(self._sessions.displaced & self._traces.keys())
             self._sessions.displaced.clear()
             waiting = list(dict.fromkeys([*again, *answered]))
@@ -324,7 +324,7 @@ class TraceBuffer:
         return made
 
     def _grown(self, names: Iterable[str]) -> dict[str, GrowingTrace]:
-        """Add the spans that arrived to the turns of those traces of which that is enough."""
+        """Add the new spans to the turns of the traces for which that is enough."""
         grown: dict[str, GrowingTrace] = {}
         for name in names:
             trace = self._traces[name]
@@ -337,7 +337,7 @@ class TraceBuffer:
         return grown
 
     def _rows(self, names: Collection[str], *, ended: bool) -> dict[str, list[TurnRow]]:
-        """Work out the turns of traces anew, and note which of these wait for results."""
+        """Make the turns of traces again, and note which traces wait for results."""
         self.remade += len(names)
         traces = [self._traces[name] for name in names]
         rows, _ = turn_rows_of(
@@ -362,14 +362,14 @@ class TraceBuffer:
         return by_trace
 
     def _note_waiting(self, name: str, rows: Iterable[TurnRow]) -> None:
-        """Note whether a trace, which has these new turns, has calls without a result."""
+        """Note whether a trace with these new turns has calls without a result."""
         trace = self._traces[name]
         trace.sessions.update(row[SESSION_NAME] for row in rows)
         note = self._waiting.join if trace.unanswered else self._waiting.leave
         note(name, trace.sessions)
 
     def _make_room(self) -> None:
-        """Let the traces go that were touched longest ago; the last one stays."""
+        """Drop the traces that were touched longest ago; the last one stays."""
         while self._chars > self._chars_max and len(self._traces) > 1:
             name, trace = self._traces.popitem(last=False)
             self._waiting.leave(name, trace.sessions)
@@ -379,7 +379,7 @@ class TraceBuffer:
 
 
 def _latest(news: Iterable[_News], gone: Iterable[tuple[str, TurnKey]]) -> list[_News]:
-    """Return of each turn that is not gone the last news, with what was known before all."""
+    """Return the last news of each turn that is not gone, with what was known before all news."""
     latest: dict[TurnKey, _News] = {}
     for each in news:
         earlier = latest.get(each.key)
@@ -390,6 +390,6 @@ def _latest(news: Iterable[_News], gone: Iterable[tuple[str, TurnKey]]) -> list[
 
 
 def _chars(spans: pl.DataFrame) -> Iterator[int]:
-    """Yield what each span is held for: its texts (`SPAN_CHARS`), and some for the rest."""
+    """Yield the characters of each span: its texts (`SPAN_CHARS`), and some for the rest."""
     for row in spans.rows():
         yield _CHARS_PER_SPAN + sum(len(value) for value in row if isinstance(value, str))

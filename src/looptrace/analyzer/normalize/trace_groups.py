@@ -1,6 +1,6 @@
 """Which traces belong together, as spans arrive: sessions named late, links, parents of tasks.
 
-It says of the spans so far what `span_tree_of` says of all spans at once, whatever their order.
+The spans so far give the same result as in `span_tree_of`, whatever their order.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.text.session_names import Session
 from looptrace.bounded_dict import BoundedDict
 
-# Traces of one group or task that are told of changes; of more the first are not.
+# Traces of one group or task that learn of changes. If there are more, the first ones do not.
 TRACES_TOLD_MAX = 1_000
 
 _Start = tuple[int, str, str]  # start, trace and id of a span
 
 
 class _Names(BoundedDict[str, None]):
-    """The last of some names."""
+    """The most recent of some names."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         super().__init__(TRACES_TOLD_MAX)
@@ -30,17 +30,17 @@ class _Names(BoundedDict[str, None]):
 
 @dataclass(slots=True)
 class _Group:
-    """Traces that links join: the first span of all, and the first that names a session."""
+    """Traces that links join: their first span, and the first span that names a session."""
 
     traces: _Names
     first: _Start
     named: tuple[_Start, Session] | None = None
-    # One name of each session that its traces name, by the id of the session.
+    # One name of each session that its traces name, by the session's id.
     names: BoundedDict[str, str] = field(default_factory=lambda: BoundedDict(TRACES_TOLD_MAX))
 
     @property
     def session(self) -> Session:
-        """The session of those traces that name none themselves, as a span named it."""
+        """The session of traces that name none themselves, as a span named it."""
         return self.named[1] if self.named else Session(self.first[1], self.first[1])
 
     def add(self, other: _Group) -> None:
@@ -62,14 +62,14 @@ class _Task:
 
 
 class TraceGroups:
-    """The session of each trace and the parent of each task, as far as spans have told."""
+    """The session of each trace and the parent of each task, as far as spans have shown them."""
 
     def __init__(self, traces_max: int, naming: Sessions = PER_SERVICE) -> None:
-        """Hold so many traces; `naming` says which sessions are the same."""
+        """Hold at most `traces_max` traces; `naming` says which sessions are the same."""
         self.naming = naming
-        self.joined_anew: dict[str, str] = {}  # what is new, until whoever reads it clears it
-        # Names of sessions that several services share, by their other names; the names that have
-        # become one; and the last traces that name a session so.
+        self.joined_anew: dict[str, str] = {}  # new entries; the reader clears them
+        # Names of sessions that several services share, by their other names. Then the names that
+        # have become one, and the last traces that use each name of a session.
         self.joined: BoundedDict[str, str] = BoundedDict(traces_max)
         self._sharing: BoundedDict[str, set[str]] = BoundedDict(traces_max)
         self._traces_naming: BoundedDict[str, _Names] = BoundedDict(traces_max)
@@ -80,7 +80,7 @@ class TraceGroups:
         self._tasks: BoundedDict[str, _Task] = BoundedDict(traces_max)
 
     def session(self, trace_id: str) -> Session:
-        """Return the session of a trace: its own, else that of the traces it is linked with."""
+        """Return the session of a trace: its own, else that of its linked traces."""
         session = Session(trace_id, trace_id)
         if named := self._named.get(trace_id):
             session = named[1]
@@ -89,13 +89,13 @@ class TraceGroups:
         return session._replace(name=self.joined.get(session.name, session.name))
 
     def join(self, joined: Mapping[str, str]) -> None:
-        """Learn the names of sessions that services share, by their other names."""
+        """Learn the names of sessions that several services share, by their other names."""
         for name, other in joined.items():
             self._share(name, other)
         self.joined_anew.clear()
 
     def learn(self, spans: Iterable[SpanFields]) -> set[str]:
-        """Learn from spans; returns other traces of which something has changed by that."""
+        """Learn from spans; returns the traces that change by that."""
         changed: set[str] = set()
         for span in spans:
             changed |= self._trace(span)
@@ -119,17 +119,17 @@ class TraceGroups:
             if group.named is None or said < group.named:
                 group.named = said
         changed = renamed | (set(group.traces) if group.session != before else set())
-        # Whoever linked to this trace before it was seen is joined with it now.
+        # Traces that linked to this trace before it was seen are joined with it now.
         links = {*self._links.pop(name, ()), *span.links} - {name}
         return changed | self._join(name, links) if links else changed
 
     def _name(self, group: _Group, trace_id: str, session: Session) -> set[str]:
-        """Note how a trace names a session; returns the traces whose session got another name."""
+        """Note a trace's name for a session; returns the traces whose session got another name."""
         self._traces_naming.setdefault(session.name, _Names())[trace_id] = None
         return self._share(group.names.setdefault(session.id, session.name), session.name)
 
     def _share(self, first: str, second: str) -> set[str]:
-        """Let two names mean one session; returns the traces whose session got another name."""
+        """Make two names mean one session; returns the traces whose session got another name."""
         low, high = sorted(self.joined.get(name, name) for name in (first, second))
         if low == high:
             return set()
@@ -177,7 +177,7 @@ class TraceGroups:
         return set()
 
     def _traces_below(self, name: str) -> set[str]:
-        """Return the traces that declare a task, or one whose parents lead to it."""
+        """Return the traces that declare a task or any of its subtasks."""
         below, waiting, found = {name}, [name], set[str]()
         while waiting:
             if (task := self._tasks.get(waiting.pop())) is not None:

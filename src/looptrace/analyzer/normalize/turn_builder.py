@@ -1,7 +1,7 @@
-"""Spans to turns: whatever dialect they speak, and without counting anything twice.
+"""Spans to turns: in any dialect, and without counting anything twice.
 
-Tool calls have two sources, the spans of tools and the messages of models' spans. They are joined
-on the call id, else on name, arguments and order, and each call becomes one turn.
+Tool calls have two sources: the spans of tools, and the messages of models' spans. The two are
+joined on the call id, else on name, arguments and order. Each call becomes one turn.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import parsed
 
-# Turns that carry the progress recorded on their span; of those that share one, one does.
+# Kinds of turns that carry the progress of their span. Of turns that share a span, only one does.
 _MEASURING = ("tool", "attempt", "progress")
 
-TurnRow = dict[str, Any]  # by column; what it leaves out is null
+TurnRow = dict[str, Any]  # by column; a missing column is null
 
 
 def turns_of(
@@ -43,8 +43,8 @@ def turns_of(
 ) -> tuple[pl.DataFrame, list[Skipped]]:
     """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
 
-    Also returned is what had to be read otherwise than it stood: circles of parents. `sameness`
-    decides how turns are compared.
+    The second result is what could not be taken as it stood: circles of parents. `sameness` decides
+    how turns are compared.
     """
     return turns_of_fields(span_fields_of(spans), sameness)
 
@@ -57,7 +57,7 @@ def turns_of_fields(
 ) -> tuple[pl.DataFrame, list[Skipped]]:
     """Turn spans that were read, in any order, into turns as `turns_of` does.
 
-    `sessions` has what earlier traces of a session showed, and learns from these.
+    `sessions` has what earlier traces of a session showed, and learns from these spans.
     """
     rows, skipped = turn_rows_of(spans, sessions or SessionHistory(), naming=sameness.sessions)
     columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
@@ -76,10 +76,10 @@ def turn_rows_of(
 ) -> tuple[list[TurnRow], list[Skipped]]:
     """Return the rows of turns before they are fingerprinted.
 
-    Where spans are still coming, those `above` are still open and only tell what the others
-    inherit, `known` has learned how these traces and others belong together, and a trace that has
-    not `ended` keeps back the calls of its last response, which may get spans of their own, until
-    their results are known.
+    Three arguments serve spans that are still arriving. The spans `above` are still open and only
+    give what the others inherit. `known` has learned how these traces and others belong together.
+    A trace that has not `ended` holds back the calls of its last response until their results are
+    known, because they may get spans of their own.
     """
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
     tree, skipped = span_tree_of([*fields, *above], known, naming)
@@ -103,7 +103,7 @@ def turn_rows_of(
 
 
 def tells_of_turns(span: SpanFields) -> bool:
-    """Return whether a span is more than a place in the tree."""
+    """Return whether a span is more than a node of the tree."""
     return bool(span.kind or span.status or span.figures.known or span.interventions)
 
 
@@ -130,7 +130,7 @@ class _Trace:
         self.asked = self._asked()
 
     def rows(self) -> list[TurnRow]:
-        """Make a row of every tool call, response, hand-off, attempt and message of a person."""
+        """Make a row for every tool call, response, hand-off, attempt and message of a person."""
         rows = [self._model_row(span) for span in self.models]
         matched = self._match()
         rows += [self._tool_row(span, matched.get(span.span_id)) for span in self.tools]
@@ -146,8 +146,8 @@ class _Trace:
     def _asked(self) -> list[tuple[ToolCall, SpanFields, int]]:
         """List every call that a model asked for, with its model's span and how many turns ago.
 
-        What only the first response's history shows is replayed, unless earlier traces of the
-        session have it. Later histories tell nothing new, and some name the calls differently.
+        Calls that only the first response's history shows are replayed, unless earlier traces of
+        the session have them. Later histories show nothing new, and some name calls differently.
         """
         found: list[tuple[ToolCall, SpanFields, int]] = []
         own = {call.call_id for span in self.models for call in span.calls}
@@ -166,7 +166,7 @@ class _Trace:
     def _match(self) -> dict[str, int]:
         """Join tool spans with asked calls (index into `asked`) by call id, else by what they do.
 
-        That is name and arguments, in their order; and the name alone where a span has no call id.
+        That is name and arguments, in order, or the name alone if a span has no call id.
         """
         by_id = {call.call_id: i for i, (call, _, _) in enumerate(self.asked) if call.call_id}
         matched = {t.span_id: by_id[t.call_id] for t in self.tools if t.call_id in by_id}
@@ -208,7 +208,7 @@ class _Trace:
             "failed": span.failed,
             "error_type": span.error_type,
             "error": span.error,
-            "trace_hash": span.stacktrace,  # It is hashed with the rest.
+            "trace_hash": span.stacktrace,  # It is hashed later, with the rest.
             "start_ns": span.start_ns,
             "end_ns": span.end_ns,
             "service": span.service,
@@ -242,7 +242,7 @@ class _Trace:
         )
 
     def _is_over(self, index: int) -> bool:
-        """Return whether a call without a span of its own will not get one any more."""
+        """Return whether a call without a span of its own will no longer get one."""
         call, model, ago = self.asked[index]
         return (
             self.ended
@@ -252,7 +252,7 @@ class _Trace:
         )
 
     def _call_row(self, index: int) -> TurnRow:
-        """Make a turn of a call that has no span of its own; it ends when the next model starts."""
+        """Make a turn of a call without a span of its own; it ends when the next model starts."""
         call, model, ago = self.asked[index]
         later = bisect_left(self.starts, model.end_ns)
         end_ns = self.starts[later] if later < len(self.starts) else model.end_ns
@@ -273,13 +273,13 @@ class _Trace:
         )
 
     def _step(self, model: SpanFields | None) -> str | None:
-        """Name the step of calls that a response asked for in parallel; None for a single call."""
+        """Return the step of a response's parallel calls; None for a single call."""
         return model.span_id if model and model.span_id in self.steps else None
 
     def _handoff_row(self, span: SpanFields, acting: set[str]) -> TurnRow | None:
-        """Make a hand-off of an agent that another agent called.
+        """Make a hand-off from the span of an agent that another agent called.
 
-        What neither speaks nor calls is no agent: some frameworks call a whole run one.
+        A caller that neither speaks nor calls is no agent: some frameworks call a whole run one.
         """
         caller = next((a.agent for a in self.tree.ancestors(span) if a.agent), None)
         if caller not in acting or caller == span.agent:
@@ -289,14 +289,14 @@ class _Trace:
         return self._row(span, "handoff", **fields, result=span.text)
 
     def _attempt_row(self, span: SpanFields) -> TurnRow:
-        """Make an attempt of a span that says how far its task has come."""
+        """Make an attempt from a span that says how far its task has come."""
         said = {"arguments": span.blockers, "result": span.completed_work}
         return self._row(span, "attempt", name=span.status, **said)
 
     def _switch_rows(self) -> list[TurnRow]:
         """Make each attempt at a declared task a turn of its session too.
 
-        There it is one of several tasks, between which an agent may go to and fro.
+        In the session it is one of several tasks, and an agent may switch between them.
         """
         return [
             row
@@ -307,7 +307,7 @@ class _Trace:
         ]
 
     def _intervention_rows(self) -> list[TurnRow]:
-        """Make a person's message of each event that says that a person stepped in."""
+        """Make a person's message from each event that says that a person stepped in."""
         blank = {"agent": "", "failed": None, "error_type": None, "error": None}
         return [
             self._row(span, "user", call_id=f"intervention-{i}", **blank)
@@ -318,10 +318,11 @@ class _Trace:
         ]
 
     def _user_rows(self) -> list[TurnRow]:
-        """Make a turn of each message to the agent: what a trace's first response answers.
+        """Make a turn of each message to the agent.
 
-        Later ones with the role of a user are mostly written by the framework, but for those that
-        follow a final answer. Whether a person wrote a message is told by the task's messages.
+        The first is the message that a trace's first response answers. Later messages with the
+        role of a user are mostly written by the framework; only those that follow a final answer
+        count. The task's messages show whether a person wrote a message.
         """
         said: set[str | None] = set()
         rows = []
@@ -334,22 +335,22 @@ class _Trace:
         return rows
 
     def _user_row(self, span: SpanFields, text: str | None) -> TurnRow:
-        # It starts before the response, which may have taken no time.
+        # A message starts before the response, because the response may have taken no time.
         at = {"start_ns": span.start_ns - 1, "end_ns": span.start_ns}
         blank = dict.fromkeys(("name", "failed", "error_type", "error", "trace_hash"))
         return self._row(span, "user", agent="", text=text, **at, **blank)
 
 
 def _spoke(span: SpanFields) -> bool:
-    """Tell a response from a model's span that only prepared one."""
+    """Return whether a model's span has a response; some spans only prepare one."""
     return bool(span.answer or span.input_tokens or span.output_tokens or span.failed)
 
 
 def _follows_answer(given: tuple[Message, ...]) -> bool:
-    """Tell whether the last message came after an agent's final answer.
+    """Return whether the last message came after an agent's final answer.
 
-    An agent that calls tools by messages answers at last without a call. Where none does, what
-    follows a response may be a result that the framework put into words.
+    An agent that calls tools by messages gives its final answer without a call. If no message has
+    a call, the text after a response may be a result that the framework put into words.
     """
     before = next((m for m in reversed(given) if m.role != "user"), None)
     if before is None or before.role != "assistant" or before.calls or not before.text:
@@ -358,7 +359,7 @@ def _follows_answer(given: tuple[Message, ...]) -> bool:
 
 
 def _news(given: tuple[Message, ...] | None) -> str | None:
-    """Return what a model was given since it last spoke, None where the trace does not say."""
+    """Return what a model was given since it last spoke, None if the trace does not say."""
     if not given:
         return None
     news: list[str] = []
@@ -372,7 +373,7 @@ def _news(given: tuple[Message, ...] | None) -> str | None:
 
 
 def _talks_on(span: SpanFields) -> str | None:
-    """Return the response that a model's history ends with, None where it or this one calls."""
+    """Return the last response in a model's history, None if it or this response has calls."""
     before = next((m for m in reversed(span.given or ()) if m.role == "assistant"), None)
     if before is None or before.calls or span.answer is None or span.calls:
         return None
@@ -380,7 +381,7 @@ def _talks_on(span: SpanFields) -> str | None:
 
 
 def _named_arguments(arguments: str | None, call: ToolCall | None) -> str | None:
-    """Prefer the call's arguments where the tool's span has none, or only the bare value of one."""
+    """Prefer the call's arguments if the tool's span has none, or only the bare value of one."""
     if call is None or call.arguments is None or arguments == call.arguments:
         return arguments
     if arguments is None:

@@ -1,4 +1,4 @@
-"""Twin spans: two instrumentations that wrote of the same call, merged into the outer span."""
+"""Twin spans of two instrumentations that record the same call, merged into the outer span."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SpanKey = tuple[str, str]  # trace_id, span_id
 
 
 def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
-    """Merge a span that another instrumentation wrote of the same thing into its ancestor.
+    """Merge a span into its ancestor if another instrumentation recorded the same thing there.
 
-    That is a tool's span within one of the same tool, or a model's within a model's. What one of
-    them does not know the other adds, and a failure seen by either is kept.
+    That is a tool's span within a span of the same tool, or a model's within a model's. Each span
+    adds what the other does not know. A failure that either of them saw is kept.
     """
     by_key = {(span.trace_id, span.span_id): span for span in fields}
     twins = {key: twin for key, span in by_key.items() if (twin := twin_of(span, tree))}
@@ -30,7 +30,7 @@ def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
 
 
 def twin_of(span: SpanFields, tree: SpanTree) -> SpanKey | None:
-    """Return the nearest ancestor that counts, if it is of the same thing."""
+    """Return the nearest ancestor that has a kind, if it records the same thing."""
     if span.parent_span_id is None or span.kind not in ("tool", "model"):
         return None
     above = tree.by_id.get((span.trace_id, span.parent_span_id))
@@ -44,7 +44,7 @@ def twin_of(span: SpanFields, tree: SpanTree) -> SpanKey | None:
 
 
 def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:
-    """Return for each key the last of those that follow it; what leads into a circle has none."""
+    """Return the last key that follows each key; a key that leads into a circle has none."""
     found: dict[SpanKey, SpanKey | None] = {}
     for start in following:
         key, passed = start, {start: None}

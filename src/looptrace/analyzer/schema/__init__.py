@@ -1,1 +1,1 @@
-"""The tables that steps hand on: spans and turns."""
+"""The tables that steps pass on: spans and turns."""

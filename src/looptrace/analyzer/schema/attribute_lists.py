@@ -1,7 +1,7 @@
-"""Attributes of spans as columns: lists of names and values, beside the JSON text of the table.
+"""Attributes of spans as columns: lists of names and values instead of the table's JSON text.
 
-A reader that makes columns of bytes leaves attributes as lists, because an analysis would read the
-JSON again that the reader wrote. What is stored has JSON text.
+A reader that turns bytes into columns leaves attributes as lists. Otherwise it would write JSON
+that an analysis has to read again. Stored spans have JSON text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-# One attribute: a value that is text, else its JSON; an attribute without a value has neither.
+# One attribute: its value as text, else as JSON. An attribute without a value has neither.
 ATTRIBUTE = pl.Struct({"key": pl.String, "text": pl.String, "json": pl.String})
 ATTRIBUTES = pl.List(ATTRIBUTE)
 
@@ -24,7 +24,7 @@ _decode = msgspec.json.decode
 def attributes_of(column: pl.Series) -> Iterator[dict[str, Any]]:
     """Yield the attributes of each span, from JSON text or from lists (`ATTRIBUTES`).
 
-    Of two with one name the last counts.
+    If two attributes have one name, the last counts.
     """
     if column.dtype == pl.String:
         return map(_decode, column.to_list())
@@ -41,7 +41,7 @@ def with_json(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def concat_spans(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return tables of spans as one; with JSON text where any of them has it."""
+    """Return tables of spans as one table, with JSON text if any of them has it."""
     every = list(tables)
     given = [table for table in every if table.height] or every
     if any(table["attributes"].dtype == pl.String for table in given):

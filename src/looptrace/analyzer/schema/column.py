@@ -1,4 +1,4 @@
-"""One column of a table, written down once: what a schema, a test and a page read of it."""
+"""One column of a table, defined once for the schema, a test and a page."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Column(NamedTuple):
 
     name: str
     dtype: pl.DataType
-    unit: str  # code: equal ones mean the same thing, and 0 is unknown
+    unit: str  # `code`: equal codes mean the same thing, and 0 is unknown
     meaning: str
-    null: str | None = None  # None: it is never null
+    null: str | None = None  # None: the column is never null
 
 
 def schema_of(columns: Iterable[Column]) -> pl.Schema:

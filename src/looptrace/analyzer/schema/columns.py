@@ -1,8 +1,8 @@
-"""The columns that detection adds to turns, each written down once.
+"""The columns that detection adds to turns, each defined once.
 
 A turn goes through stages: *turns* (`TURN_SCHEMA`), *coded* (integer codes of what rules compare,
-and marks) and *counted* (what is counted from the start of a task). Rules see those that are fields
-of `looptrace.rules.turns.Turns`; what else there is serves to make them.
+and marks) and *counted* (what is counted from the start of a task). Rules see the columns that are
+fields of `looptrace.rules.turns.Turns`. The other columns serve to compute these.
 None of these columns is stored.
 """
 

@@ -1,4 +1,4 @@
-"""The findings table: one row a finding, as a store keeps it, with its cost in columns."""
+"""The findings table: one row per finding, as a store keeps it, with its cost in columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One message of a conversation, whatever dialect told it: its text, its calls, its results."""
+"""One message of a conversation, in any dialect: its text, its calls, its results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
-    """A tool call that a model asked for; arguments are canonical, None where unknown."""
+    """A tool call that a model asked for; its arguments are canonical, None if unknown."""
 
     call_id: str | None
     name: str
@@ -14,7 +14,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False):
-    """What a tool gave back to the model; `failed` is None where the message does not say."""
+    """What a tool returned to the model; `failed` is None if the message does not say."""
 
     call_id: str | None
     text: str | None
@@ -22,10 +22,10 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of a conversation; the text is None where it was redacted.
+    """One message of a conversation; the text is None if it was redacted.
 
-    A message is `silent` that shows that it says nothing: an empty text, no parts, or nothing but
-    reasoning. One without a text may be written by who records no texts.
+    A message is `silent` if it shows that it says nothing: an empty text, no parts, or nothing but
+    reasoning. A message without a text may come from a writer that records no texts.
     """
 
     role: str

@@ -1,4 +1,4 @@
-"""One span in canonical fields, whatever dialect it speaks: what turns are made of."""
+"""One span in canonical fields, in any dialect: what turns are made of."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ProgressFigures(msgspec.Struct, frozen=True, gc=False):
     tests_failed: int | None
     tests_total: int | None
     coverage: float | None
-    markers: int | None  # files created, dependencies added, code written, in sum
-    metrics: str | None = None  # of the author's own, as a JSON object of numbers
+    markers: int | None  # sum of files created, dependencies added and code written
+    metrics: str | None = None  # the author's own, as a JSON object of numbers
 
     @property
     def known(self) -> bool:
-        """Whether the span says anything of progress."""
+        """Whether the span says anything about progress."""
         return self != NO_FIGURES
 
 
@@ -33,7 +33,7 @@ NO_FIGURES = ProgressFigures(None, None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class Intervention:
-    """A person stepped in: an event of a span."""
+    """An event of a span that says that a person stepped in."""
 
     at_ns: int
     decision: str | None
@@ -41,7 +41,7 @@ class Intervention:
 
 
 class SpanFields(msgspec.Struct, frozen=True, gc=False):
-    """One span in canonical fields; None is unknown. `given` and `answer` are a model's."""
+    """One span in canonical fields; None is unknown. `given` and `answer` belong to a model."""
 
     trace_id: str
     span_id: str
@@ -57,9 +57,9 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     task_kind: str | None
     agent: str | None
     phase: str | None
-    phase_start_ns: int | None  # of the span above that declares it, where this one has a copy
+    phase_start_ns: int | None  # of the span above that declares it, if this span has a copy
     iteration: str | None
-    status: str | None  # of an attempt at the task, as are the two that follow
+    status: str | None  # of an attempt at the task, like the next two fields
     blockers: str | None
     completed_work: str | None
     figures: ProgressFigures
@@ -71,7 +71,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     failed: bool | None
     error_type: str | None
     error: str | None
-    stacktrace: str | None  # of the failure, else the text that its message was taken from
+    stacktrace: str | None  # of the failure, else the text that its message comes from
     given: tuple[Message, ...] | None
     answer: tuple[Message, ...] | None
     input_tokens: int | None
@@ -87,7 +87,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str | None:
-        """What a model said; "" where it only called, None where the trace does not say."""
+        """What a model said; "" if it only made calls, None if the trace does not say."""
         if self.answer is None:
             return None
         texts = [message.text for message in self.answer]
@@ -97,7 +97,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def response(self) -> str | None:
-        """A text that two responses share only if they say and ask for the same."""
+        """A text that two responses share only if they say and ask for the same things."""
         text, calls = self.text, self.calls
         if text is None or any(call.arguments is None for call in calls):
             return None

@@ -1,7 +1,7 @@
-"""The span table: what the collector hands to the analyzer.
+"""The span table: what the collector passes to the analyzer.
 
-One row a span. Attributes, events and links stay JSON text, because their keys differ with every
-framework; `dialects` picks from them. A span is known by (trace_id, span_id).
+The table has one row per span. Attributes, events and links stay JSON text, because their keys
+differ between frameworks; `dialects` picks from them. (trace_id, span_id) identifies a span.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ SPAN_COLUMNS = (
 )
 # The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
 SPAN_SCHEMA = schema_of(SPAN_COLUMNS)
-# The same before it is stored, where a reader of columns made it.
+# The same table before it is stored, if a reader of columns made it.
 SPAN_LISTS_SCHEMA = pl.Schema({**SPAN_SCHEMA, "attributes": ATTRIBUTES})
 
 NO_ITEMS = "[]"  # The JSON of a span without events, or without links.
 
-# How much a span says, in characters.
+# The size of a span, in characters.
 SPAN_CHARS = pl.sum_horizontal(
     pl.col(name).str.len_chars() for name, kind in SPAN_SCHEMA.items() if kind == pl.String
 )
 
-# What a span says of whom its trace belongs to, as it is stored beside the span.
+# What a span's trace belongs to, as the span names it. It is stored beside the span.
 _UNNAMED = "the span itself names none"
 SPAN_TIES_COLUMNS = (
     Column("session", _TEXT, "id", "session that the span names", _UNNAMED),
@@ -56,7 +56,7 @@ SPAN_TIES_SCHEMA = schema_of(SPAN_TIES_COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A part of the input that was not taken as it stood: where it lies, and why, in one line."""
+    """A part of the input that was not taken as it stood: its place, and why, in one line."""
 
     where: str
     why: str
@@ -70,11 +70,11 @@ def linked_traces(links: str) -> tuple[str, ...]:
 
 
 def distinct_spans(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
-    """Keep one row a (trace_id, span_id), whatever order they came in.
+    """Keep one row per (trace_id, span_id), whatever order they came in.
 
-    The same span sent twice is one span. Of two different spans with one id the one that ended
-    last is kept, of two that ended at once the one that says more, and the other is reported: a
-    process may send a span as it is, and again with what it inherits from spans that are open.
+    The same span sent twice is one span. If two different spans have one id, the one that ended
+    last is kept. If both ended at once, the one that says more is kept. The other is reported. A
+    process may send a span as it is, and again with what it inherits from open spans.
     """
     key = ["trace_id", "span_id"]
     if not spans.select(key).is_duplicated().any():

@@ -1,4 +1,4 @@
-"""The turn table: one row a turn of an agent, whatever dialect its spans spoke."""
+"""The turn table: one row per turn of an agent, in any dialect of spans."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from looptrace.analyzer.schema.column import Column, schema_of
 from looptrace.rules.turns import KINDS
 from looptrace.rules.vocabulary import NS_PER_S
 
-# In place of the hash (`response`) of a response that neither says nor asks for anything.
+# It replaces the hash (`response`) of a response that neither says nor asks for anything.
 SILENCE = "0" * 64
 
 _TEXT, _INT = pl.String(), pl.Int64()
 _NS = "ns since 1970, UTC"
-# Null always means *unknown*, and a known empty text is "". A column of one kind of turn, or of
-# failures alone, is null elsewhere, too.
+# Null always means *unknown*, and a known empty text is "". A column for one kind of turn, or only
+# for failures, is also null elsewhere.
 _UNTOLD = "the trace does not say"
 
 TURN_COLUMNS = (
@@ -87,7 +87,7 @@ TURN_COLUMNS = (
     Column("markers", _INT, "count", "files, dependencies and code added, as recorded", _UNTOLD),
     Column("metrics", _TEXT, "JSON object", "numbers of the author's own, by name", _UNTOLD),
     Column("service", _TEXT, "name", "`service.name` of the resource", "the resource has none"),
-    # What `fingerprint` makes of the row; equal texts are the same thing.
+    # Columns that `fingerprint` computes from the row. Equal texts are the same thing.
     Column("call", _TEXT, "hash", "tool and arguments; what a model was given; a message", _UNTOLD),
     Column("outcome", _TEXT, "hash", "result or error, volatile parts masked", _UNTOLD),
     Column("signature", _TEXT, "text", "what was done or asked, blocks or failed, short", _UNTOLD),
@@ -107,17 +107,17 @@ TURN_SCHEMA = schema_of(TURN_COLUMNS)
 # Places of the columns of a turn.
 AT = {name: place for place, name in enumerate(TURN_SCHEMA)}
 
-# A parallel call that ends longer after the first of its step stands at its own end, so that a live
-# engine never waits for it.
+# A parallel call that ends later than this after the first of its step stands at its own end, so a
+# live engine never waits for it.
 STEP_SPREAD_S = 60
 TURN_KEY = ("trace_id", "span_id", "kind", "call_id")
 
 IS_USER = pl.col("kind") == "user"
-# What counts as a turn in a report; a switch is there as an attempt already.
+# Turns that count in a report. A switch is already there as an attempt.
 IS_STEP = ~pl.col("kind").is_in(["user", "switch"])
 
 
-# Expressions are made once: live, that takes longer than to sort by them.
+# Expressions are made once, because live, making them takes longer than sorting by them.
 _FIRST_END = pl.col("end_ns").min().over("task", "trace_id", "step")
 _TOGETHER = pl.col("step").is_not_null() & (
     pl.col("end_ns") - _FIRST_END <= STEP_SPREAD_S * NS_PER_S
@@ -137,8 +137,8 @@ _ORDER = (
 def ordered(turns: pl.DataFrame) -> pl.DataFrame:
     """Sort turns by task and by when they were known; sets `order_ns`.
 
-    That is their end. Calls that one response asked for in parallel stand together at the first of
-    their ends, in an order that says nothing: by what they are, not by which was quicker.
+    A turn is known at its end. Calls that one response asked for in parallel stand together at the
+    first of their ends. They are sorted by what they are, not by which was quicker.
     """
     return turns.with_columns(_ORDER_NS).sort(_ORDER)
 
@@ -146,7 +146,7 @@ def ordered(turns: pl.DataFrame) -> pl.DataFrame:
 def placed(turns: Iterable[tuple[Any, ...]]) -> list[tuple[int, tuple[Any, ...]]]:
     """Return some turns of one task in the order of `ordered`, each with its `order_ns`.
 
-    There are two, because a call of Polars takes longer than to sort some turns.
+    Both functions exist because a call to Polars takes longer than sorting a few turns.
     """
     every = [(*_placed_by(turn), turn) for turn in turns]
     first_ns: dict[tuple[str, str], int] = {}
@@ -172,7 +172,7 @@ _placed_by = itemgetter(
 def numbered(turns: pl.DataFrame) -> pl.DataFrame:
     """Order turns (`TURN_SCHEMA`) and number them from 1 within each task.
 
-    A message to an agent is no step of it: it has the number of the turn before it.
+    A message to an agent is not one of its steps. It has the number of the turn before it.
     """
     steps = (~IS_USER).cum_sum().cast(pl.UInt32)
     return ordered(turns).with_columns(turn=steps.over("task"))

@@ -1,7 +1,7 @@
 """OTLP/protobuf export requests to rows of the span table.
 
-The wire format is walked by hand down to the spans, and each span is decoded alone, so that a bad
-one costs only itself, and a file that is cut off is read up to the cut.
+The code walks the wire format down to the spans and decodes each span alone. So a bad span loses
+only itself, and a file that is cut off is read up to the cut.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _RESOURCE_SPANS = 1
 _RESOURCE, _SCOPE_SPANS, _RESOURCE_SCHEMA_URL = 1, 2, 3
 _SCOPE, _SPANS = 1, 2
 
-# The wire format's types, and the lengths of those that are fixed.
+# The wire format's types, and the lengths of the fixed ones.
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
 _TYPE_BITS = 3
@@ -55,7 +55,7 @@ _VARINT_BITS = 7
 _VARINT_MORE = 1 << _VARINT_BITS
 _VARINT_BITS_MAX = 64
 
-# The collector's file exporter writes the length of a message before it, most significant first.
+# The collector's file exporter writes a message's length before it, most significant byte first.
 _PREFIX_BYTES = 4
 
 _CUT_OFF = "the protobuf message is cut off"
@@ -66,7 +66,7 @@ _UNDECODABLE = "it is not the expected protobuf, not UTF-8, or nested too deep"
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A message within another: where its bytes lie, and whether all of them are there."""
+    """A message within another: the place of its bytes, and whether all of them are there."""
 
     start: int
     stop: int
@@ -75,9 +75,10 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A message that is being read: its bytes, where it lies, and what came out so far.
+    """A message that is being read: its bytes, its source, and the result so far.
 
-    Bytes that are no protobuf are often none in many places, so they are gathered and told once.
+    Bytes that are not protobuf often fail in many places. The errors are gathered and reported
+    once.
     """
 
     data: bytes
@@ -91,7 +92,7 @@ class _WireError(InputError):
 
 
 def begins_message(head: bytes) -> bool:
-    """Return whether bytes begin as an export request does: with non-empty ResourceSpans."""
+    """Return whether bytes begin like an export request: with non-empty ResourceSpans."""
     try:
         tag, at = _varint(head, 0, len(head))
         size, at = _varint(head, at, len(head))
@@ -103,9 +104,9 @@ def begins_message(head: bytes) -> bool:
 
 
 def begins_prefixed(head: bytes) -> bool:
-    """Return whether bytes begin as a file of messages does, each after its length.
+    """Return whether bytes begin like a file of messages, each after its length.
 
-    With compression on, the collector's file exporter packs each message for itself, JSON too.
+    With compression on, the collector's file exporter packs each message alone, JSON too.
     """
     body = head[_PREFIX_BYTES:]
     if not 0 < int.from_bytes(head[:_PREFIX_BYTES], "big") <= FRAME_BYTES_MAX:
@@ -129,7 +130,7 @@ def whole_message(chunks: Iterable[bytes]) -> Frame:
 
 
 def prefixed_messages(chunks: Iterable[bytes]) -> Iterator[Frame]:
-    """Cut a stream into the messages that stand after their lengths."""
+    """Cut a stream into messages; each stands after its length."""
     rest, number, problem = bytearray(), 1, None
     try:
         for chunk in chunks:
@@ -152,7 +153,7 @@ def prefixed_messages(chunks: Iterable[bytes]) -> Iterator[Frame]:
 
 
 def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
-    """Return the spans of a request that is whole, and what is wrong with it.
+    """Return the spans of a whole request, and its problems.
 
     Raises OverBoundsError.
     """
@@ -161,7 +162,7 @@ def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
 
 @dataclass(frozen=True, slots=True)
 class RequestPiece:
-    """Some ResourceSpans of a request: where they lie in it, and the number of the first."""
+    """Some ResourceSpans of a request: their place in it, and the number of the first."""
 
     start: int
     stop: int
@@ -169,9 +170,9 @@ class RequestPiece:
 
 
 def request_pieces(data: bytes, bytes_min: int) -> list[RequestPiece]:
-    """Cut a request between its ResourceSpans into pieces of about so many bytes.
+    """Cut a request between its ResourceSpans into pieces of about `bytes_min` bytes.
 
-    Each piece is a request of its own. Raises InputError where it is no request.
+    Each piece is a request of its own. Raises InputError if the bytes are no request.
     """
     pieces: list[RequestPiece] = []
     start = count = first = 0
@@ -185,9 +186,10 @@ def request_pieces(data: bytes, bytes_min: int) -> list[RequestPiece]:
 
 
 def check_request(data: bytes, bounds: Bounds) -> None:
-    """Refuse a request of any signal that holds more than may be in one, before it is decoded.
+    """Refuse a request of any signal that is over the bounds, before it is decoded.
 
-    All have resources, scopes and items under the numbers of spans. Raises OverBoundsError.
+    All signals have resources, scopes and items under the same field numbers as spans. Raises
+    OverBoundsError.
     """
     reading = _Reading(data, "", DecodedSpans.within(bounds))
     items = 0
@@ -205,12 +207,12 @@ def check_request(data: bytes, bounds: Bounds) -> None:
 
 
 def decode_message(name: str, message: Frame, piece: RequestPiece | None = None) -> DecodedSpans:
-    """Return the spans of a message, or of a piece of it, and what is wrong with it.
+    """Return the spans of a message, or of a piece of it, and its problems.
 
-    `name` is the source's. Raises nothing for bad data: what is readable of it is read.
+    `name` is the source's. Bad data raises nothing: the readable part is read.
     """
     out = _decode(name, message, DecodedSpans(), piece)
-    if not out.rows and len(out.problems) > 1:  # Garbage, or logs, fail in every part.
+    if not out.rows and len(out.problems) > 1:  # Garbage and logs fail in every part.
         last = out.problems[-1]
         out.problems[:] = [Problem(last.where, f"{_NO_SPANS}: {last.why}", foreign=True)]
     return out
@@ -253,7 +255,7 @@ def _read_scope_spans(reading: _Reading, scope_spans: _Part, service: str | None
 
 
 def _last_known(values: Sequence[Piece | None]) -> Piece | None:
-    """Return what a message says that came in several parts: protobuf has the last one count."""
+    """Return the last known value of a message in parts; in protobuf the last one counts."""
     return next((value for value in reversed(values) if value is not None), None)
 
 
@@ -265,9 +267,9 @@ def _piece(
     *,
     is_span: bool = False,
 ) -> Piece | None:
-    """Read one part of a request; if it is bad, report it alone and give None.
+    """Read one part of a request; if it is bad, report it alone and return None.
 
-    A part that is cut off is not reported: what holds it was.
+    A part that is cut off is not reported, because the message around it was.
     """
     if not part.is_whole:
         return None
@@ -313,18 +315,18 @@ def _row(out: DecodedSpans, service: str | None, scope: str | None, data: bytes)
 
 
 def event_of(event: Span.Event) -> tuple[str, int, dict[str, Any]]:
-    """Return name, time and attributes of an event."""
+    """Return the name, time and attributes of an event."""
     return event.name, event.time_unix_nano, plain_map(event.attributes)
 
 
 def link_of(link: Span.Link) -> tuple[str, str]:
-    """Return trace id and span id of a link, in hex."""
+    """Return the trace id and span id of a link, in hex."""
     return link.trace_id.hex(), link.span_id.hex()
 
 
 def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
-    """Return attributes as a plain dict; of two with one key the last wins."""
-    # Most values are texts, which need no look at their kind.
+    """Return attributes as a plain dict; if two have one key, the last wins."""
+    # Most values are texts, so their kind need not be looked up.
     return {
         attribute.key: attribute.value.string_value or plain(attribute.value)
         for attribute in attributes
@@ -332,7 +334,7 @@ def plain_map(attributes: Iterable[KeyValue]) -> dict[str, Any]:
 
 
 def plain(value: AnyValue) -> Any:
-    """Return an any-value as Python has it; the empty value is None, bytes are base64."""
+    """Return an any-value as a Python value; the empty value is None, bytes are base64."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
@@ -346,9 +348,9 @@ def plain(value: AnyValue) -> Any:
 
 
 def _parts(reading: _Reading, within: _Part, at: str) -> Mapping[int, list[_Part]]:
-    """Find the messages within a message, by the numbers of their fields, in their order.
+    """Return the messages within a message, by their field numbers, in order.
 
-    Bytes that are no protobuf are reported, unless the message is known to be cut off.
+    Bytes that are not protobuf are reported, unless the message is known to be cut off.
     """
     parts = defaultdict[int, list[_Part]](list)
     try:
@@ -387,7 +389,7 @@ def _field(tag: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
-    """Read a number that ends with the first byte below 128; gives it and where the next begins."""
+    """Read a number that ends with the first byte below 128; returns it and the next position."""
     value = 0
     for shift in range(0, _VARINT_BITS_MAX, _VARINT_BITS):
         if at >= stop:

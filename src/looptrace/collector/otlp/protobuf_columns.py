@@ -1,9 +1,9 @@
-"""OTLP/protobuf export requests to columns, without a Python object a span or an attribute.
+"""OTLP/protobuf export requests to columns, without a Python object per span or attribute.
 
-ptars walks the bytes by a description of the messages, which is written here: it names the fields
-that are read, and leaves as bytes what few spans have. Bytes that it refuses, and spans that are no
-spans, are left to `protobuf`, where a bad one costs itself alone. ptars is an extra
-(`looptrace[columns]`); without it everything is read there.
+ptars walks the bytes by the description of the messages in this module. The description names the
+fields that are read. Fields that few spans have stay bytes. Bytes that ptars refuses and invalid
+spans are left to `protobuf`, where a bad span loses only itself. ptars is an extra
+(`looptrace[columns]`); without it `protobuf` reads everything.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _BOOL, _INT = FieldDescriptorProto.TYPE_BOOL, FieldDescriptorProto.TYPE_INT64
 _FLOAT, _TIME = FieldDescriptorProto.TYPE_DOUBLE, FieldDescriptorProto.TYPE_FIXED64
 _COUNT, _CODE = FieldDescriptorProto.TYPE_UINT32, FieldDescriptorProto.TYPE_INT32
 
-# The fields of OTLP's messages that are read, or only have to be readable: name, number and type; a
-# message where the type is a name, and many where it begins with a star. The fields of a value
+# The fields of OTLP's messages that are read, or only have to be readable: name, number and type. A
+# type that is a name stands for a message. A star before it stands for many. The fields of a value
 # exclude each other.
 _VALUE = (
     ("text", 1, _TEXT),
@@ -93,18 +93,18 @@ def can_read_columns() -> bool:
 def span_columns(requests: Sequence[bytes]) -> tuple[pl.DataFrame, list[int]] | None:
     """Return the spans of requests (`SPAN_LISTS_SCHEMA`), and how many attributes some lost.
 
-    None where a request or a span is not as it should be: it is to be read with care.
+    Returns None if a request or a span is not valid. It must then be read with care.
     """
     try:
         batch = _handler().list_to_record_batch(list(requests))
-    except ValueError:  # How ptars refuses bytes.
+    except ValueError:  # ptars refuses bytes by this.
         return None
     spans = _unfolded(pl.DataFrame(batch))
     if not _are_spans(spans):
         return None
     try:
         return _in_schema(spans), _lost(spans)
-    except DecodeError:  # In what was left as bytes.
+    except DecodeError:  # The error lies in fields that stayed bytes.
         return None
 
 
@@ -141,7 +141,7 @@ def _handler() -> Any:
 
 
 def _unfolded(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return a row a span, with its `service` and `scope`."""
+    """Return one row per span, with its `service` and `scope`."""
     resources = _each(requests.select(resource_spans="resource_spans"), "resource_spans")
     named = pl.element().struct.field("key") == SERVICE_NAME
     names = pl.col("resource").struct.field("attributes").list.eval(pl.element().filter(named))
@@ -152,12 +152,12 @@ def _unfolded(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _each(table: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Return a row for each message in a column of lists, its fields as columns."""
+    """Return a row for each message in a column of lists, with its fields as columns."""
     return table.filter(pl.col(column).list.len() > 0).explode(column).unnest(column)
 
 
 def _are_spans(spans: pl.DataFrame) -> bool:
-    """Return whether each span has ids and times, and each of its values is of one kind."""
+    """Return whether each span has ids and times, and each of its values has one kind at most."""
     given = pl.col("attributes").explode().struct.field("value").struct
     kinds = pl.sum_horizontal(given.field(name).is_not_null() for name, *_ in _VALUE)
     return bool(
@@ -180,7 +180,7 @@ def _lost(spans: pl.DataFrame) -> list[int]:
 
 
 def _in_schema(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return spans as SPAN_LISTS_SCHEMA has them."""
+    """Return spans with the columns of SPAN_LISTS_SCHEMA."""
     parent, status = pl.col("parent_span_id").bin.encode("hex"), pl.col("status").struct
     code = status.field("code")
     return (
@@ -201,7 +201,7 @@ def _in_schema(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _texts(messages: pl.Series, text_of: Callable[[Iterable[bytes]], str]) -> pl.Series:
-    """Write the JSON of the messages of each span; few spans have any."""
+    """Return the JSON of the messages of each span; few spans have any."""
     texts = pl.repeat(NO_ITEMS, len(messages), dtype=pl.String, eager=True)
     places = (messages.list.len() > 0).arg_true()
     return texts.scatter(places, list(map(text_of, messages.gather(places).to_list())))
@@ -216,7 +216,7 @@ def _links(messages: Iterable[bytes]) -> str:
 
 
 def _attributes(lists: pl.Series) -> pl.Series:
-    """Return attributes (lists of `ATTRIBUTE`) from those that OTLP has."""
+    """Return attributes (lists of `ATTRIBUTE`) from OTLP's attributes."""
     counts = lists.list.len()
     every = lists.filter(counts > 0).explode().struct
     value = every.field("value").struct
@@ -230,7 +230,7 @@ def _attributes(lists: pl.Series) -> pl.Series:
 
 
 def _listed(items: pl.Series, counts: pl.Series) -> pl.Series:
-    """Return items in lists that have so many each, without a copy of them."""
+    """Return items in lists; `counts` has the length of each list. The items are not copied."""
     import pyarrow as pa  # noqa: PLC0415 # Comes with ptars.
 
     offsets = np.concatenate([[0], np.cumsum(counts.to_numpy(), dtype=np.int64)])
@@ -239,13 +239,13 @@ def _listed(items: pl.Series, counts: pl.Series) -> pl.Series:
 
 
 def _json_texts(write: Callable[[Any], Any], values: pl.Series) -> pl.Series:
-    """Return values as JSON, each distinct one written once; null stays null."""
+    """Return values as JSON; each distinct value is written once, and null stays null."""
     distinct = values.drop_nulls().unique()
     texts = pl.Series([_encode(write(value)).decode() for value in distinct], dtype=pl.String)
     return values.replace_strict(distinct, texts, default=None, return_dtype=pl.String)
 
 
-# The values that Python writes, because they hold others or because Polars writes them otherwise.
+# Values that Python writes, because they hold other values or because Polars writes them otherwise.
 _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "float": float,
     "list": lambda data: plain(AnyValue(array_value=ArrayValue.FromString(data))),
