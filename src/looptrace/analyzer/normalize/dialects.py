@@ -214,7 +214,7 @@ def attribute_keys(names: Iterable[str]) -> set[str]:
 
 
 def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the attributes with those of GenAI span events added under their own keys.
+    """Return the attributes of a span together with what its GenAI events say.
 
     The attributes of a details event count as the span's. Each message event becomes `@name`, with
     its attributes. All of them become `@gen_ai.messages`, a list of {"role", "content"}.

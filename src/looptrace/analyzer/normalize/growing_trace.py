@@ -2,7 +2,7 @@
 
 The same code makes the turns of a whole trace. A span may change more than its own turns. That
 follows from its place in the tree, the calls without a span, and the results that a model was
-given. If it is not certain, all turns of the trace must be made again.
+given. If this is not certain, all turns of the trace must be made again.
 """
 
 from __future__ import annotations

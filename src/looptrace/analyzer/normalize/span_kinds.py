@@ -1,7 +1,7 @@
 """What a span is, in any dialect: a tool, a model or an agent.
 
-One dialect is chosen per span: the first of `DIALECTS` whose marker names a kind. This module
-imports nothing else, because an agent's process uses it too.
+One dialect is chosen per span: the first of `DIALECTS` whose marker names a kind. At run time this
+module imports nothing of looptrace but `semconv`, because an agent's process uses it too.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _Names: TypeAlias = tuple[str | None, str | None, str | None]  # session, task, 
 
 
 def with_ties(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`) with columns of `SPAN_TIES_SCHEMA`."""
+    """Return spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`) with their ties (`SPAN_TIES_SCHEMA`)."""
     has_lists = spans["attributes"].dtype == ATTRIBUTES
     named = _named_in_lists(spans) if has_lists else _named_in_texts(spans)
     ties = [(*names, links) for names, links in zip(named, _links_of(spans), strict=True)]

@@ -24,7 +24,7 @@ class SpanTree:
 
     by_id: dict[tuple[str, str], SpanFields]
     sessions: dict[str, Session]
-    joined: Mapping[str, str]  # the one name of a session that several services share, by others
+    joined: Mapping[str, str]  # names of sessions that several services share, by their other names
     naming: Sessions
     parents: Mapping[str, str]  # of declared tasks
     said: frozenset[str]  # the inherited fields that any span has

@@ -166,7 +166,7 @@ class _Trace:
     def _match(self) -> dict[str, int]:
         """Join tool spans with asked calls (index into `asked`) by call id, else by what they do.
 
-        That is name and arguments, in order, or the name alone if a span has no call id.
+        That is name and arguments, in order, else the name alone if a span has no call id.
         """
         by_id = {call.call_id: i for i, (call, _, _) in enumerate(self.asked) if call.call_id}
         matched = {t.span_id: by_id[t.call_id] for t in self.tools if t.call_id in by_id}

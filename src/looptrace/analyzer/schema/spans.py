@@ -38,7 +38,7 @@ SPAN_LISTS_SCHEMA = pl.Schema({**SPAN_SCHEMA, "attributes": ATTRIBUTES})
 
 NO_ITEMS = "[]"  # The JSON of a span without events, or without links.
 
-# The size of a span, in characters.
+# The size of a span's texts, in characters.
 SPAN_CHARS = pl.sum_horizontal(
     pl.col(name).str.len_chars() for name, kind in SPAN_SCHEMA.items() if kind == pl.String
 )
